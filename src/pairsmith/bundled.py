@@ -1,0 +1,46 @@
+"""Files that ship with pairsmith: the small model, the recipes and the example data.
+
+In a wheel they lie inside the package; in a checkout the recipes and examples lie at its root,
+where people look for them.
+"""
+
+from pathlib import Path
+
+from pairsmith.errors import ModelError, SettingsError, choices
+
+TINY = "pairsmith:tiny"
+
+_PACKAGE = Path(__file__).parent
+_CHECKOUT = _PACKAGE.parent.parent
+
+
+def model_path(name: str) -> Path:
+    """Folder of the bundled model called ``name`` (only ``pairsmith:tiny``).
+
+    Raises:
+        ModelError: there is no bundled model of that name.
+    """
+    if name != TINY:
+        raise ModelError(f"no bundled model is called {name!r}; {choices(name, [TINY])}")
+    return _PACKAGE / "models" / "tiny"
+
+
+def is_bundled(name: str) -> bool:
+    """Whether ``name`` asks for a model that ships with pairsmith."""
+    return name.startswith("pairsmith:")
+
+
+def recipe_path(name: str) -> Path:
+    """File of the shipped recipe called ``name``, e.g. ``quickstart``.
+
+    Raises:
+        SettingsError: there is no shipped recipe of that name.
+    """
+    folder = _PACKAGE / "recipes"
+    if not folder.is_dir():
+        folder = _CHECKOUT / "recipes"
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = [file.stem for file in folder.glob("*.yaml")]
+        raise SettingsError(f"no shipped recipe is called {name!r}; {choices(name, known)}")
+    return path

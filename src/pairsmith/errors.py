@@ -1,0 +1,70 @@
+"""What can go wrong, as a tree.
+
+    PairsmithError
+    ├── UserError          something given to us is wrong; exit code 2
+    │   ├── InputError     a file, or what stands in it
+    │   ├── TaskError      a task description
+    │   ├── SettingsError  an option, or a recipe
+    │   ├── ModelError     a model folder or id
+    │   ├── FolderError    an output folder that holds something else
+    │   └── MissingExtra   an optional dependency that is not installed
+    └── StorageError       the disk is full, read-only or gone; exit code 2
+
+A message says what was given, what was expected and what to do, in one or two lines.
+Anything else that reaches the user as a traceback is a bug of ours.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class PairsmithError(Exception):
+    """Base of every error that is meant to be read by a person."""
+
+    exit_code = 2
+
+
+class UserError(PairsmithError):
+    """Something given to pairsmith is wrong, and the message says how to put it right."""
+
+
+class InputError(UserError):
+    """An input file is missing, unreadable, or holds something unexpected."""
+
+
+class TaskError(UserError):
+    """A task description has a fault."""
+
+
+class SettingsError(UserError):
+    """An option or a recipe has a fault."""
+
+
+class ModelError(UserError):
+    """A model cannot be found or is not of the kind that is needed."""
+
+
+class FolderError(UserError):
+    """An output folder holds something other than this run's work."""
+
+
+class MissingExtra(UserError):  # noqa: N818 - named for what is missing, as people say it
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"this needs the package {package}, which is not installed; "
+            f"install it with: pip install 'pairsmith[{extra}]'"
+        )
+
+
+class StorageError(PairsmithError):
+    """A file could not be written; whatever was finished before is kept."""
+
+
+def choices(name: str, known: Iterable[str]) -> str:
+    """The tail of an "unknown name" message: the nearest known name, and all of them."""
+    names = sorted(known)
+    nearest = get_close_matches(name, names, n=1)
+    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return f"{hint}known: {', '.join(names)}"

@@ -1,0 +1,104 @@
+"""What a person sees while a step runs: what is being done, how fast, and how long it will take."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TextIO
+
+
+@dataclass
+class Task:
+    """One bar: ``done`` of ``total`` units, drawn by the ``Progress`` it belongs to."""
+
+    label: str
+    unit: str
+    total: int
+    done: int = 0
+    note: str = ""
+    skipped: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def advance(self, amount: int = 1, note: str | None = None) -> None:
+        """Count ``amount`` more units as done; ``note`` replaces the words after the rate."""
+        self.done += amount
+        if note is not None:
+            self.note = note
+
+    def skip(self, amount: int) -> None:
+        """Count ``amount`` units as done by an earlier run, so that they do not enter the rate."""
+        self.done += amount
+        self.skipped += amount
+
+    def line(self, now: float) -> str:
+        """The bar as one line of text: count, share, rate, time left and the note."""
+        seconds = max(now - self.started, 1e-9)
+        rate = (self.done - self.skipped) / seconds
+        parts = [f"{self.label}: {self.done:,}/{self.total:,} {self.unit}"]
+        if self.total:
+            parts.append(f"{100 * self.done / self.total:.0f} %")
+        parts.append(f"{rate:,.1f}/s")
+        if rate and self.done < self.total:
+            parts.append(f"{clock((self.total - self.done) / rate)} left")
+        if self.note:
+            parts.append(self.note)
+        return " · ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """``seconds`` as people say it: ``4 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+class Progress:
+    """Writes to ``stream``: one line redrawn in place on a terminal, else a line every ``every`` seconds."""
+
+    def __init__(self, stream: TextIO | None = None, *, every: float = 10.0) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._live = self._stream.isatty()
+        self._every = 0.1 if self._live else every
+        self._last = float("-inf")
+
+    def say(self, text: str) -> None:
+        """Write one line that stays."""
+        erase = "\r\x1b[2K" if self._live else ""
+        self._stream.write(f"{erase}{text}\n")
+        self._stream.flush()
+
+    @contextmanager
+    def task(self, label: str, total: int, unit: str) -> Iterator[Task]:
+        """Open a bar of ``total`` units; its last state is written when it closes."""
+        bar = Task(label, unit, total)
+        try:
+            yield bar
+        finally:
+            self.say(bar.line(time.monotonic()))
+            self._last = float("-inf")
+
+    def draw(self, bar: Task) -> None:
+        """Show ``bar`` now, unless one was shown a moment ago."""
+        now = time.monotonic()
+        if now - self._last < self._every:
+            return
+        self._last = now
+        if self._live:
+            self._stream.write(f"\r\x1b[2K{bar.line(now)}")
+            self._stream.flush()
+        else:
+            self.say(bar.line(now))
+
+
+class Silent(Progress):
+    """Says nothing: for library use and tests."""
+
+    def say(self, text: str) -> None:
+        """Drop the line."""
+
+    def draw(self, bar: Task) -> None:
+        """Drop the bar."""

@@ -1,0 +1,13 @@
+"""The base of every settings model.
+
+A setting's default, bounds and help text are written once, as a pydantic field; the command
+line, the recipe file and the documentation are derived from it.
+"""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Settings(BaseModel):
+    """Frozen, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
