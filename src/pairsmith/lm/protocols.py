@@ -1,0 +1,78 @@
+"""What the routes ask of a language model.
+
+Decoding that combines several prompts needs their next-token distributions: a ``SteerableModel``.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Session(Protocol):
+    """Rows of text being continued, and the prompts they start from.
+
+    Rows are numbered from 0; each holds the state of one prompt and of the tokens fed to it since.
+    """
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> None:
+        """Compute prompts, so that rows can start from them. A prompt is known by its tokens."""
+
+    def forget(self, prompt: Sequence[int]) -> None:
+        """Free the memory of a prompt; the rows that started from it stay."""
+
+    def add_rows(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Append one row for each computed prompt.
+
+        Returns:
+            Next-token logits of the new rows, ``(len(prompts), vocab)`` float32.
+        """
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Feed every row its next token.
+
+        Args:
+            tokens: ``(rows,)`` int64.
+
+        Returns:
+            Next-token logits, ``(rows, vocab)`` float32.
+        """
+
+    def keep_rows(self, rows: Sequence[int]) -> None:
+        """Keep these rows in this order; the others leave."""
+
+
+class SteerableModel(Protocol):
+    """A causal language model whose next-token distributions can be seen."""
+
+    @property
+    def name(self) -> str:
+        """What the user called it."""
+
+    @property
+    def revision(self) -> str:
+        """What tells its weights from any other's: a commit, or a hash of its files."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Width of the logits."""
+
+    @property
+    def context(self) -> int:
+        """The most tokens a row may hold, prompt and continuation together."""
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Tokens after which the model has nothing more to say."""
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a prompt, with the special tokens the model wants before it."""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, special tokens left out."""
+
+    def tokens_with(self, piece: str) -> frozenset[int]:
+        """The tokens whose own text holds ``piece``."""
+
+    def session(self, rows: int, width: int) -> Session:
+        """A session of at most ``rows`` rows of at most ``width`` tokens."""

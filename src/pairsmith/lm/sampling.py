@@ -1,0 +1,80 @@
+"""Truncation and drawing, for all rows at once (D4)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a continuation is drawn and when it ends.
+
+    Attributes:
+        top_k: keep the k most likely tokens; 0 keeps all.
+        top_p: of those, keep the fewest that hold this share of their mass; 0 < top_p <= 1.
+        max_tokens: a continuation without the stop string after so many tokens is given up; at least 1.
+        stop: the text ends before its first occurrence.
+    """
+
+    top_k: int = 5
+    top_p: float = 0.9
+    max_tokens: int = 40
+    stop: str = '"'
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        if self.top_k < 0 or not 0 < self.top_p <= 1 or self.max_tokens < 1 or not self.stop:
+            raise ValueError(
+                f"top_k >= 0, 0 < top_p <= 1, max_tokens >= 1 and a stop string are needed, not {self}"
+            )
+
+
+def truncate(probabilities: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
+    """The tokens that may be drawn, likeliest first, and their renormalised probabilities.
+
+    Top-k comes first; top-p then looks at the kept tokens' renormalised mass and keeps the token
+    that crosses ``top_p``, so that at least one stays. Equally likely tokens are taken in the order
+    of their numbers.
+
+    Args:
+        probabilities: ``(rows, vocab)`` float32, rows summing to 1.
+        top_k: 0 for all.
+        top_p: 0 < top_p <= 1.
+
+    Returns:
+        probabilities ``(rows, k)`` float32, zero where cut off, and token numbers ``(rows, k)`` int64.
+    """
+    vocab = probabilities.shape[1]
+    if 0 < top_k < vocab:
+        kept, tokens = probabilities.topk(top_k, dim=1)
+        # topk leaves the order of equal values open; sorting by number, then stably by value, fixes it
+        tokens, order = tokens.sort(dim=1)
+        kept, order = kept.gather(1, order).sort(dim=1, descending=True, stable=True)
+        tokens = tokens.gather(1, order)
+        kept = kept / kept.sum(dim=1, keepdim=True)
+    else:
+        kept, tokens = probabilities.sort(dim=1, descending=True, stable=True)
+    if top_p < 1:
+        before = kept.cumsum(dim=1) - kept
+        kept = kept.masked_fill(before >= top_p, 0.0)
+        kept = kept / kept.sum(dim=1, keepdim=True)
+    return kept, tokens
+
+
+def draw(kept: Tensor, tokens: Tensor, uniforms: Tensor) -> Tensor:
+    """One token a row by inverting the cumulative distribution at a given uniform number.
+
+    Args:
+        kept: ``(rows, k)`` float32 from ``truncate``.
+        tokens: ``(rows, k)`` int64 from ``truncate``.
+        uniforms: ``(rows,)`` float64 in [0, 1).
+
+    Returns:
+        ``(rows,)`` int64 token numbers; never one whose probability is zero.
+    """
+    cumulative = kept.double().cumsum(dim=1)
+    # Scaled by the sum, rounding cannot push a draw past the last token that has any mass.
+    places = (cumulative <= uniforms[:, None].to(cumulative) * cumulative[:, -1:]).sum(dim=1)
+    last = (kept > 0).sum(dim=1) - 1
+    return tokens.gather(1, torch.minimum(places, last)[:, None]).squeeze(1)

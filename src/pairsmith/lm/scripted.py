@@ -1,0 +1,83 @@
+"""A language model whose distributions are written down: for tests, and for trying a task without weights."""
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+
+import torch
+from torch import Tensor
+
+Next = Callable[[str, str], Mapping[str, float]]
+"""(prompt, continuation so far) to the probability of each next token; tokens are single characters."""
+
+END = "\x00"
+
+
+class ScriptedModel:
+    """A ``SteerableModel`` with a token for each character of ``alphabet``; ``following`` gives the rest."""
+
+    def __init__(self, following: Next, alphabet: str, *, context: int = 4096) -> None:
+        self._following = following
+        self._alphabet = END + alphabet
+        self._number = {character: i for i, character in enumerate(self._alphabet)}
+        self.name = "scripted"
+        self.revision = sha256(alphabet.encode()).hexdigest()
+        self.vocab_size = len(self._alphabet)
+        self.context = context
+        self.end_tokens = frozenset({0})
+
+    def encode(self, text: str) -> list[int]:
+        """One token a character; characters outside the alphabet get numbers above the vocabulary."""
+        return [self._number.get(character, self.vocab_size + ord(character)) for character in text]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The characters again, without the end token."""
+        size = self.vocab_size
+        return "".join(self._alphabet[t] if t < size else chr(t - size) for t in tokens if t != 0)
+
+    def tokens_with(self, piece: str) -> frozenset[int]:
+        """The token of ``piece``, if it is one character of the alphabet."""
+        return frozenset({self._number[piece]}) if piece in self._number else frozenset()
+
+    def session(self, rows: int, width: int) -> "ScriptedSession":
+        """A session; neither limit is needed here."""
+        del rows, width
+        return ScriptedSession(self)
+
+    def logits(self, prompt: str, continuation: str) -> Tensor:
+        """Log-probabilities of the next token, ``(vocab,)`` float32."""
+        row = torch.zeros(self.vocab_size)
+        for character, probability in self._following(prompt, continuation).items():
+            row[self._number[character]] = probability
+        return row.log()
+
+
+class ScriptedSession:
+    """The texts of the rows."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self._model = model
+        self._rows: list[tuple[str, str]] = []
+        self.prefilled: list[str] = []
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> None:
+        """Note which prompts were computed."""
+        self.prefilled += [self._model.decode(prompt) for prompt in prompts]
+
+    def forget(self, prompt: Sequence[int]) -> None:
+        """Nothing is held."""
+
+    def add_rows(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Start rows from prompts."""
+        texts = [self._model.decode(prompt) for prompt in prompts]
+        self._rows += [(text, "") for text in texts]
+        return torch.stack([self._model.logits(text, "") for text in texts])
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append a character to every row."""
+        added = [self._model.decode([int(token)]) for token in tokens]
+        self._rows = [(prompt, text + new) for (prompt, text), new in zip(self._rows, added, strict=True)]
+        return torch.stack([self._model.logits(*row) for row in self._rows])
+
+    def keep_rows(self, rows: Sequence[int]) -> None:
+        """Keep some rows."""
+        self._rows = [self._rows[row] for row in rows]

@@ -1,0 +1,71 @@
+"""Random numbers that depend on what they are for, and on nothing else.
+
+A draw is a pure function of (seed, stream, position). A stream is named by the things it belongs
+to (row id, label, try), so neither the worker, the batch, the order of work nor PYTHONHASHSEED can
+change a row. The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
+1, 2, 3", 2011), computed for many streams at once.
+"""
+
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MULTIPLIER_0 = np.uint64(0xD2511F53)
+_MULTIPLIER_1 = np.uint64(0xCD9E8D57)
+_WEYL_0 = 0x9E3779B9
+_WEYL_1 = 0xBB67AE85
+_LOW = np.uint64(0xFFFFFFFF)
+_WORD = np.uint64(32)
+
+
+def stream_key(*parts: str | int) -> int:
+    """The 64-bit name of the stream that ``parts`` describe; ``("ab", "c")`` and ``("a", "bc")`` differ."""
+    digest = blake2b(digest_size=8)
+    for part in parts:
+        data = str(part).encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
+    """Philox4x32-10.
+
+    Args:
+        counter: ``(n, 4)`` uint64, each below 2**32.
+        key: two numbers below 2**32.
+
+    Returns:
+        ``(n, 4)`` uint64, each below 2**32.
+    """
+    c0, c1, c2, c3 = (counter[:, i].astype(np.uint64) for i in range(4))
+    k0, k1 = key
+    for _ in range(10):
+        product_0, product_1 = _MULTIPLIER_0 * c0, _MULTIPLIER_1 * c2
+        c0, c1, c2, c3 = (
+            (product_1 >> _WORD) ^ c1 ^ np.uint64(k0),
+            product_1 & _LOW,
+            (product_0 >> _WORD) ^ c3 ^ np.uint64(k1),
+            product_0 & _LOW,
+        )
+        k0, k1 = (k0 + _WEYL_0) & 0xFFFFFFFF, (k1 + _WEYL_1) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3], axis=1)
+
+
+def uniforms(seed: int, streams: NDArray[np.uint64], positions: NDArray[np.int64]) -> NDArray[np.float64]:
+    """One draw from [0, 1) for each stream at its position.
+
+    Args:
+        seed: 0 to 2**64 - 1.
+        streams: ``(n,)`` uint64 names from ``stream_key``.
+        positions: ``(n,)`` int64, 0 to 2**63 - 1; the how-manieth draw of the stream.
+
+    Returns:
+        ``(n,)`` float64 with 53 random bits.
+    """
+    place = positions.astype(np.uint64)
+    counter = np.stack([streams & _LOW, streams >> _WORD, place & _LOW, place >> _WORD], axis=1)
+    words = philox(counter, (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF))
+    bits = (words[:, 0] >> np.uint64(5)) << np.uint64(26) | words[:, 1] >> np.uint64(6)
+    return bits.astype(np.float64) * 2.0**-53

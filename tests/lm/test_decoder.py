@@ -1,0 +1,170 @@
+from collections import Counter
+from functools import partial
+
+import pytest
+import torch
+from scipy import stats
+
+from pairsmith.lm.combine import self_debias
+from pairsmith.lm.decoder import Group, MultiPromptDecoder
+from pairsmith.lm.sampling import Sampling
+from pairsmith.lm.scripted import END, ScriptedModel
+from pairsmith.runs.seeds import stream_key
+
+ALPHABET = 'abcd"'
+DECAY = partial(self_debias, decay=5.0, floor=0.01)
+# What each prompt makes likely as the first token, whatever its length, and then as the second.
+TABLES = {
+    "m": {"a": 0.4, "b": 0.3, "c": 0.2, "d": 0.05, '"': 0.05},
+    "u": {"a": 0.6, "b": 0.1, "c": 0.1, "d": 0.1, '"': 0.1},
+    "v": {"a": 0.1, "b": 0.5, "c": 0.1, "d": 0.1, '"': 0.2},
+}
+
+
+def following(prompt, text):
+    table = TABLES[prompt[-1]]
+    return table if len(text) % 2 == 0 else dict(zip(table, [0.1, 0.2, 0.3, 0.2, 0.2], strict=True))
+
+
+@pytest.fixture
+def model():
+    return ScriptedModel(following, ALPHABET + "muvx")
+
+
+def run(model, groups, *, rule=DECAY, sampling=None, rows=64, seed=3):
+    decoder = MultiPromptDecoder(model, rule, sampling or Sampling(0, 1.0, 2), seed, rows)
+    for group in groups:
+        decoder.add(group)
+    return {c.group.stream: c for c in decoder.finished()}
+
+
+def group(model, name, main="m", counters=()):
+    return Group(tuple(model.encode(main)), tuple(tuple(model.encode(c)) for c in counters), stream_key(name))
+
+
+def expected_first_tokens(counters):
+    """D3 by plain arithmetic, token by token."""
+    weights = {}
+    for token, p in TABLES["m"].items():
+        delta = p - max((TABLES[c][token] for c in counters), default=0.0)
+        weights[token] = p * max(2.718281828459045 ** (5.0 * delta), 0.01) if delta < 0 else p
+    total = sum(weights.values())
+    return {token: weight / total for token, weight in weights.items()}
+
+
+@pytest.mark.parametrize("counters", [(), ("u",), ("u", "v")])
+def test_draws_follow_the_exact_distribution(model, counters):
+    # Prompts of unequal lengths, groups that stop early (a quarter of them at the first token or the
+    # second), and a budget that makes groups wait: none of it may change what is drawn.
+    draws = 50_000
+    groups = [
+        group(model, f"{counters}-{i}", "x" * (i % 3) + "m", ["x" * (i % 2) + c for c in counters])
+        for i in range(draws)
+    ]
+    done = run(model, groups, rows=2048)
+    assert len(done) == draws
+    counted = Counter(model.decode(c.tokens[:1]) for c in done.values())
+    expected = expected_first_tokens(counters)
+    observed = [counted[token] for token in expected]
+    assert sum(observed) == draws
+    assert stats.chisquare(observed, [draws * p for p in expected.values()]).pvalue > 1e-3
+
+
+def test_truncated_draws_follow_the_exact_distribution(model):
+    draws = 50_000
+    sampling = Sampling(top_k=3, top_p=0.7, max_tokens=1)
+    done = run(model, [group(model, str(i), "m", ["v"]) for i in range(draws)], sampling=sampling, rows=4096)
+    weights = sorted(expected_first_tokens(("v",)).items(), key=lambda item: -item[1])[:3]
+    total = sum(w for _, w in weights)
+    kept, before = {}, 0.0
+    for token, weight in weights:
+        if before < 0.7:
+            kept[token] = weight / total
+        before += weight / total
+    counted = Counter(model.decode(c.tokens) for c in done.values())
+    assert set(counted) == set(kept)
+    norm = sum(kept.values())
+    assert (
+        stats.chisquare([counted[t] for t in kept], [draws * p / norm for p in kept.values()]).pvalue > 1e-3
+    )
+
+
+def test_a_group_ends_at_the_stop_string_the_limit_or_the_models_end():
+    def script(prompt, text):
+        wanted = {"s": 'ab"', "l": "aaaaa", "e": "b" + END, "n": '"'}[prompt]
+        return {wanted[len(text)]: 1.0}
+
+    model = ScriptedModel(script, ALPHABET + "slen")
+    done = run(model, [group(model, p, p) for p in "slen"], sampling=Sampling(5, 0.9, 4))
+    got = {model.decode(c.group.main): (c.text, c.ending, len(c.tokens)) for c in done.values()}
+    assert got == {
+        "s": ("ab", "stop", 3),
+        "l": ("aaaa", "length", 4),
+        "e": ("b", "end", 2),
+        "n": ("", "stop", 1),
+    }
+
+
+def test_a_longer_stop_string_ends_a_text_only_when_it_is_whole():
+    def script(prompt, text):
+        return {'a"b""c'[len(text)]: 1.0}
+
+    model = ScriptedModel(script, ALPHABET)
+    (done,) = run(model, [group(model, "g", "a")], sampling=Sampling(5, 0.9, 6, stop='""')).values()
+    assert (done.text, done.ending) == ('a"b', "stop")
+
+
+def test_a_prompt_is_computed_once_for_all_groups_that_share_it(model):
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, 64)
+    for i in range(10):
+        decoder.add(group(model, i, "m", ["u"] if i % 2 else ["v", "u"]))
+    list(decoder.finished())
+    assert sorted(decoder._session.prefilled) == ["m", "u", "v"]
+
+
+def test_prompts_used_long_ago_are_forgotten(model):
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, 2)
+    for i in range(20):
+        decoder.add(group(model, i, "x" * i + "m"))
+    list(decoder.finished())
+    assert len(decoder._computed) <= 4
+
+
+def test_groups_may_be_added_while_others_finish(model):
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, 8)
+    decoder.add(group(model, 0))
+    seen = []
+    for continuation in decoder.finished():
+        seen.append(continuation.group.stream)
+        if len(seen) < 5:
+            decoder.add(group(model, len(seen)))
+    assert seen == [stream_key(i) for i in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("main", "counters", "text"),
+    [
+        ("m" * 99, (), "do not fit the model's 100"),
+        ("", (), "empty"),
+        ("m", ("u",) * 8, "needs more than 8 rows"),
+    ],
+)
+def test_a_group_that_cannot_be_decoded_is_refused(main, counters, text):
+    model = ScriptedModel(following, ALPHABET + "muv", context=100)
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, 8)
+    with pytest.raises(ValueError, match=text):
+        decoder.add(group(model, "g", main, counters))
+
+
+def test_the_watcher_sees_both_distributions(model):
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 1), 0, 8)
+    decoder.steps = []
+    decoder.add(group(model, "g", "m", ["u"]))
+    list(decoder.finished())
+    (step,) = decoder.steps
+    expected = expected_first_tokens(("u",))
+    for token, p in TABLES["m"].items():
+        number = model.encode(token)[0]
+        assert float(step.p_main[number]) == pytest.approx(p, abs=1e-6)
+        assert float(step.p_combined[number]) == pytest.approx(expected[token], abs=1e-6)
+    assert torch.isclose(step.p_combined.sum(), torch.tensor(1.0))
