@@ -1,0 +1,1 @@
+"""The generate route (DINO): instructions in, labelled pairs or texts out."""

@@ -1,0 +1,265 @@
+"""The step ``postprocess``: from what a model wrote to what an encoder is trained on (D6-D9).
+
+rows -> clean and cap (D6) -> smooth (D7) -> add sampled negatives (D8) -> split (D9)
+"""
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pairsmith.errors import InputError
+from pairsmith.generate.settings import PostprocessSettings
+from pairsmith.generate.wanted import input_id
+from pairsmith.records import (
+    LABELLED_PAIR,
+    LABELLED_TEXT,
+    REJECT,
+    SCORED_PAIR,
+    LabelledPair,
+    LabelledText,
+    Reject,
+    ScoredPair,
+    as_columns,
+    from_table,
+    to_table,
+)
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source
+from pairsmith.runs.seeds import stream_key, uniforms
+from pairsmith.tasks import TaskSpec
+
+Row = ScoredPair | LabelledPair | LabelledText
+
+
+def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
+    """Clean, smooth, augment and split the rows of a folder that ``generate`` wrote.
+
+    Smoothing and sampled negatives apply to scored pairs; other rows are cleaned and split.
+
+    Raises:
+        FolderError: ``settings.data`` is no finished dataset folder, or ``run.out`` holds something else.
+        InputError: its columns are those of no known kind of row.
+        StorageError: the disk failed; run the same command again.
+    """
+    source = DatasetFolder.open(settings.data)
+    schema, rows = _read(source)
+    writer = FolderWriter.start(
+        run,
+        step="postprocess",
+        schema=schema,
+        settings={
+            **settings.model_dump(mode="json", exclude={"data"}),
+            "task": source.manifest.settings.get("task"),
+        },
+        inputs={"data": hash_source(settings.data)},
+        models=source.manifest.models,
+    )
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+
+    task = _task(source)
+    kept, rejects = clean(rows, _filters(settings, task), settings.per_input)
+    scored = [row for row in kept if isinstance(row, ScoredPair)]
+    if scored:
+        scores = _scores(task, scored)
+        negatives = sampled_negatives(scored, settings.augment, settings.seed)
+        kept = [
+            *(replace(row, score=smooth(row.score, scores, settings.smoothing)) for row in scored),
+            *negatives,
+        ]
+    train, validation = split(kept, settings.validation, settings.seed)
+    tables = {"train": to_table(train, schema)}
+    if settings.validation:
+        tables["validation"] = to_table(validation, schema)
+    writer.commit(0, tables, to_table(rejects, REJECT))
+    copies = sum(reject.filter == "near-copy" for reject in rejects)
+    counts = {"rows read": len(rows), "rows kept": len(kept), "near-copies dropped": copies}
+    return writer.finish(_card(settings, source, counts))
+
+
+def folded(text: str) -> str:
+    """``text`` without case, spaces and punctuation: what two near-copies have in common."""
+    letters = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(c for c in letters if not (c.isspace() or unicodedata.category(c)[0] == "P"))
+
+
+Filter = Callable[[Row], str | None]
+"""Says why a row is dropped, or None."""
+
+
+def clean(
+    rows: Iterable[Row], filters: Mapping[str, Filter], per_input: int
+) -> tuple[list[Row], list[Reject]]:
+    """Rows that pass every filter, each once, at most ``per_input`` for a first text and label (D6).
+
+    The first of several equal rows stays; the order of the rows is kept.
+    """
+    kept: list[Row] = []
+    rejects: list[Reject] = []
+    seen: set[tuple[Any, ...]] = set()
+    held: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        columns = as_columns(row)
+        content = tuple(value for name, value in columns.items() if name != "id")
+        cell = (columns.get("sentence1"), columns.get("score", columns.get("label")))
+        name, reason = next(((name, why) for name, test in filters.items() if (why := test(row))), ("", ""))
+        if not reason and content in seen:
+            name, reason = "duplicate", "the same row was there before"
+        if not reason and "sentence1" in columns and held[cell] >= per_input:
+            name, reason = "cap", f"more than {per_input} second texts for a first text and label"
+        if reason:
+            rejects.append(Reject.of(row.id, name, reason, columns))
+        else:
+            seen.add(content)
+            held[cell] += 1
+            kept.append(row)
+    return kept, rejects
+
+
+def smooth(score: float, scores: Sequence[float], epsilon: float) -> float:
+    """``(1 - epsilon) * score + epsilon * mean(scores)``, ``scores`` being the label set (D7).
+
+    With labels 0, 0.5, 1 and epsilon 0.2 this gives 0.1, 0.5, 0.9. Rounded to 12 places, so that
+    equal labels stay equal numbers and 0.1 is written 0.1.
+    """
+    return round((1 - epsilon) * score + epsilon * fmean(scores), 12)
+
+
+def sampled_negatives(rows: Sequence[ScoredPair], count: int, seed: int) -> list[ScoredPair]:
+    """For each distinct first text, ``count`` second texts of other first texts, with score 0 (D8).
+
+    Args:
+        rows: the cleaned rows.
+        count: negatives a first text; fewer where the other entries have fewer distinct second texts.
+        seed: of the draws; they do not depend on the order of the first texts' rows.
+
+    Returns:
+        New rows, in the order in which the first texts appear.
+    """
+    pool = [(row.sentence1, row.sentence2) for row in rows]
+    negatives = []
+    for first in dict.fromkeys(row.sentence1 for row in rows):
+        stream = np.array([stream_key("negative", first)], dtype=np.uint64)
+        chosen: list[str] = []
+        # Rejection sampling; a bound instead of a proof that the pool holds enough others.
+        for position in range(50 * count):
+            if len(chosen) == count:
+                break
+            place = int(uniforms(seed, stream, np.array([position]))[0] * len(pool))
+            owner, second = pool[place]
+            if owner != first and second != first and second not in chosen:
+                chosen.append(second)
+        name = input_id(first)
+        negatives += [ScoredPair(f"{name}-negative-{i}", first, text, 0.0) for i, text in enumerate(chosen)]
+    return negatives
+
+
+def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
+    """Train and validation rows; each label gives its ``share``, rounded, to validation (D9).
+
+    Which rows go depends on their ids and the seed; the order of the rows is kept.
+    """
+    by_label: dict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_label[row.score if isinstance(row, ScoredPair) else row.label].append(row)
+    chosen: set[str] = set()
+    for members in by_label.values():
+        streams = np.array([stream_key("split", row.id) for row in members], dtype=np.uint64)
+        draws = uniforms(seed, streams, np.zeros(len(members), dtype=np.int64))
+        order = np.argsort(draws, kind="stable")[: round(share * len(members))]
+        chosen |= {members[place].id for place in order}
+    return [row for row in rows if row.id not in chosen], [row for row in rows if row.id in chosen]
+
+
+def _filters(settings: PostprocessSettings, task: TaskSpec | None) -> dict[str, Filter]:
+    """The filters of D6 in the order they are tried, and the near-copy filter."""
+    keeping = {"keep": True, "drop": False}.get(settings.near_copies)
+
+    def near_copy(row: Row) -> str | None:
+        if isinstance(row, LabelledText) or folded(row.sentence1) != folded(row.sentence2):
+            return None
+        kept = keeping if keeping is not None else task is not None and _keeps_copies(task, row)
+        return None if kept else "the texts differ in case, spaces and punctuation only"
+
+    def copy(row: Row) -> str | None:
+        return (
+            "the texts are equal"
+            if not isinstance(row, LabelledText) and row.sentence1 == row.sentence2
+            else None
+        )
+
+    def short(row: Row) -> str | None:
+        return (
+            f"fewer than {settings.min_words} words" if len(_text(row).split()) < settings.min_words else None
+        )
+
+    return {
+        "empty": lambda row: None if _text(row).strip() else "the text is empty",
+        "line break": lambda row: "the text holds a line break" if "\n" in _text(row) else None,
+        "short": short,
+        "copy": copy,
+        "near-copy": near_copy,
+    }
+
+
+def _text(row: Row) -> str:
+    """The text that the model wrote."""
+    return row.text if isinstance(row, LabelledText) else row.sentence2
+
+
+def _keeps_copies(task: TaskSpec, row: ScoredPair | LabelledPair) -> bool:
+    name = row.score if isinstance(row, ScoredPair) else row.label
+    return any(label.name == name and label.near_copies == "keep" for label in task.labels)
+
+
+def _read(source: DatasetFolder) -> tuple[pa.Schema, list[Row]]:
+    table = pa.concat_tables([source.table(name) for name in source.splits])
+    columns = table.column_names
+    if columns == SCORED_PAIR.names:
+        return SCORED_PAIR, list(from_table(table, ScoredPair))
+    if columns == LABELLED_PAIR.names:
+        return LABELLED_PAIR, list(from_table(table, LabelledPair))
+    if columns == LABELLED_TEXT.names:
+        return LABELLED_TEXT, list(from_table(table, LabelledText))
+    raise InputError(
+        f"{source.path} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
+        "sentence2, score), labelled pairs or labelled texts, as `pairsmith generate` writes them"
+    )
+
+
+def _task(source: DatasetFolder) -> TaskSpec | None:
+    """The task that the rows were written for, if ``generate`` wrote the folder."""
+    described = source.manifest.settings.get("task")
+    return TaskSpec.model_validate(described) if isinstance(described, dict) else None
+
+
+def _scores(task: TaskSpec | None, rows: Sequence[ScoredPair]) -> list[float]:
+    """The label set Y: the task's, else the scores that occur."""
+    if task is not None and task.numeric:
+        return [float(label.name) for label in task.labels]
+    return sorted({row.score for row in rows})
+
+
+def _card(settings: PostprocessSettings, source: DatasetFolder, counts: Mapping[str, int]) -> Card:
+    return Card(
+        title=f"{source.manifest.settings.get('task', {}).get('name', source.path.name)}, cleaned and split",
+        description=(
+            "Rows written by a language model from instructions, after postprocessing: copies, near-copies "
+            f"and duplicates dropped, at most {settings.per_input} second texts for a first text and label; "
+            f"scores smoothed with epsilon {settings.smoothing:g}; for each first text {settings.augment} "
+            f"second texts of other entries added with score 0; {100 * settings.validation:g} % of each "
+            "label's rows set apart for validation."
+        ),
+        counts=counts,
+        citations=(
+            "Schick and Schütze (2021): Generating Datasets with Pretrained Language Models. "
+            "EMNLP 2021, arXiv:2104.07540.",
+        ),
+        licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
+    )

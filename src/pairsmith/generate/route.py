@@ -1,0 +1,140 @@
+"""The step ``generate``: DINO from instructions to a dataset folder.
+
+inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and rejects, shard by shard
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.errors import SettingsError
+from pairsmith.generate.preview import preview
+from pairsmith.generate.settings import GenerateSettings
+from pairsmith.generate.wanted import Wanted, input_id, pairs_wanted, texts_wanted
+from pairsmith.generate.writing import write
+from pairsmith.lm.loading import load_model
+from pairsmith.records import LABELLED_PAIR, LABELLED_TEXT, REJECT, SCORED_PAIR, Reject, read_texts, to_table
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source
+from pairsmith.tasks import Decoding, TaskSpec, load_task
+
+SCHEMAS: dict[str, pa.Schema] = {
+    "scored_pair": SCORED_PAIR,
+    "labelled_pair": LABELLED_PAIR,
+    "labelled_text": LABELLED_TEXT,
+}
+Items = list[str] | range
+"""The inputs of a pair task, or the numbers of the texts of a text task."""
+
+CITATION = (
+    "Schick and Schütze (2021): Generating Datasets with Pretrained Language Models. "
+    "EMNLP 2021, arXiv:2104.07540."
+)
+
+
+def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
+    """Write a data set from a task's instructions; see ``GenerateSettings`` for what can be set.
+
+    Returns:
+        The finished folder, or None after ``--preview``.
+
+    Raises:
+        UserError: the task, the inputs, the model or the folder is not usable; nothing is spent before.
+        StorageError: the disk failed; finished shards are kept, and the same command continues.
+    """
+    task = load_task(settings.task)
+    decoding = settings.decoding(task.decoding)
+    items, duplicates = _items(task, settings, decoding)
+    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    if settings.preview:
+        run.progress.say(preview(task, model, items[: settings.preview], decoding, settings.seed))
+        return None
+    writer = FolderWriter.start(
+        run,
+        step="generate",
+        schema=SCHEMAS[task.schema_kind],
+        settings=_row_settings(task, decoding, settings),
+        inputs={Path(settings.inputs).name: hash_source(settings.inputs)} if settings.inputs else {},
+        models={settings.model: model.revision},
+    )
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+
+    pieces = [
+        items[start : start + settings.shard_size] for start in range(0, len(items), settings.shard_size)
+    ]
+    asked = len(items) * len(task.labels)
+    with run.progress.task("generate", asked, "prompts") as bar:
+
+        def on_done(_: Wanted) -> None:
+            bar.advance()
+            run.progress.draw(bar)
+
+        for number, piece in enumerate(pieces):
+            if writer.is_done(number):
+                bar.skip(len(piece) * len(task.labels))
+                continue
+            written = write(
+                task, model, _wanted(task, piece, decoding), decoding, settings.seed, settings.rows, on_done
+            )
+            rejects = [*written.rejects, *(duplicates if number == 0 else ())]
+            rows = to_table(written.rows, SCHEMAS[task.schema_kind])
+            writer.commit(number, {"train": rows}, to_table(rejects, REJECT))
+            bar.note = f"{writer.counts.rows:,} texts, {writer.counts.rejects:,} rejects saved"
+    return writer.finish(_card(task, settings, len(items)))
+
+
+def _items(task: TaskSpec, settings: GenerateSettings, decoding: Decoding) -> tuple[Items, list[Reject]]:
+    """The distinct inputs of a pair task and rejects for the others; the numbers of a text task's texts."""
+    if task.kind == "text":
+        if settings.inputs is not None:
+            raise SettingsError(
+                f"the task {task.name} writes single texts and takes no --inputs; leave it out"
+            )
+        return range(decoding.per_input), []
+    if settings.inputs is None:
+        raise SettingsError(f"the task {task.name} writes second texts for given ones; give --inputs FILE")
+    texts: dict[str, str] = {}
+    duplicates: list[Reject] = []
+    for record in read_texts(settings.inputs, column=settings.column, limit=settings.limit):
+        name = input_id(record.text)
+        if name in texts:
+            row = {"sentence1": record.text, "where": record.where}
+            duplicates.append(Reject.of(name, "duplicate input", "the input was there before", row))
+        texts.setdefault(name, record.text)
+    return list(texts.values()), duplicates
+
+
+def _wanted(task: TaskSpec, piece: Items, decoding: Decoding) -> Iterator[Wanted]:
+    if isinstance(piece, range):
+        return texts_wanted(task, piece)
+    return pairs_wanted(task, piece, decoding.per_input)
+
+
+def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:
+    """Every setting that changes rows, for the folder's fingerprint."""
+    return {
+        "task": task.model_dump(mode="json", exclude={"decoding"}),
+        **decoding.model_dump(mode="json"),
+        **settings.model_dump(mode="json", include={"column", "limit", "seed", "dtype", "shard_size"}),
+    }
+
+
+def _card(task: TaskSpec, settings: GenerateSettings, items: int) -> Card:
+    instructions = "\n\n".join(f"[{label}]\n{task.instruction(label)}" for label in task.label_names)
+    what = "pairs" if task.kind == "pair" else "texts"
+    return Card(
+        title=f"{task.name}: {what} written by {settings.model}",
+        description=(
+            f"{task.description or task.name} Every {what[:-1]} was written by the language model "
+            f"{settings.model}, which followed one instruction per label; self-debiasing kept it from "
+            "writing texts that fit a label's counter-labels better (DINO). Nobody has checked the rows: "
+            "treat the labels as noisy."
+        ),
+        task_description=instructions,
+        counts={"inputs": items} if task.kind == "pair" else {"texts asked per label": items},
+        citations=(CITATION,),
+        licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
+    )

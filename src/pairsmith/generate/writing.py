@@ -1,0 +1,219 @@
+"""Have a language model write what is wanted: the tries of D4, and what is kept of them.
+
+``write`` is the heart of the route and knows nothing of files; a library user calls it through
+``generate_pairs`` or ``generate_texts``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+
+from pairsmith.generate.wanted import Wanted, pairs_wanted, texts_wanted
+from pairsmith.lm.combine import self_debias
+from pairsmith.lm.decoder import Continuation, Group, MultiPromptDecoder, Prompt
+from pairsmith.lm.protocols import SteerableModel
+from pairsmith.lm.sampling import Sampling
+from pairsmith.records import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
+from pairsmith.runs.seeds import stream_key
+from pairsmith.tasks import Decoding, TaskSpec
+from pairsmith.tasks.spec import QUOTE
+
+GeneratedRow = ScoredPair | LabelledPair | LabelledText
+Done = Callable[[Wanted], None]
+
+
+@dataclass(slots=True)
+class _Job:
+    """A ``Wanted`` being worked on: its prompts' tokens, tries begun and open, and what came of each."""
+
+    wanted: Wanted
+    main: Prompt
+    counters: tuple[Prompt, ...]
+    begun: int = 0
+    open: int = 0
+    texts: dict[int, str] = field(default_factory=dict)
+    rejects: dict[int, Reject] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of a set of ``Wanted``.
+
+    Attributes:
+        rows: accepted texts, in the order of what was wanted and of the tries.
+        rejects: tries that gave no text, and what could not be tried, in the same order.
+        asked: how many ``Wanted`` there were.
+        complete: how many of them got all their texts.
+    """
+
+    rows: list[GeneratedRow]
+    rejects: list[Reject]
+    asked: int
+    complete: int
+
+
+def generate_pairs(
+    task: TaskSpec,
+    model: SteerableModel,
+    inputs: Iterable[str],
+    *,
+    decoding: Decoding | None = None,
+    seed: int = 1,
+    rows: int = 256,
+) -> Written:
+    """Write second texts for ``inputs`` (D1-D4).
+
+    Args:
+        task: a pair task.
+        model: writes them.
+        inputs: first texts; equal ones give equal rows.
+        decoding: how texts are drawn; the task's by default.
+        seed: of every draw, 0 to 2**63 - 1.
+        rows: prompts that the model computes at once.
+    """
+    decoding = decoding or task.decoding
+    return write(task, model, pairs_wanted(task, inputs, decoding.per_input), decoding, seed, rows)
+
+
+def generate_texts(
+    task: TaskSpec,
+    model: SteerableModel,
+    *,
+    decoding: Decoding | None = None,
+    seed: int = 1,
+    rows: int = 256,
+) -> Written:
+    """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``."""
+    decoding = decoding or task.decoding
+    return write(task, model, texts_wanted(task, range(decoding.per_input)), decoding, seed, rows)
+
+
+def write(
+    task: TaskSpec,
+    model: SteerableModel,
+    wanted: Iterable[Wanted],
+    decoding: Decoding,
+    seed: int,
+    rows: int,
+    on_done: Done | None = None,
+) -> Written:
+    """Write everything that is ``wanted``; ``on_done`` hears of each when its last try has ended.
+
+    A try is begun only when the tries before it cannot be enough, so the set of tries, and with it
+    every row, is that of trying one after the other.
+    """
+    return _Writer(
+        task, model, iter(wanted), decoding, make_decoder(model, decoding, seed, rows), on_done
+    ).run()
+
+
+def make_decoder(model: SteerableModel, decoding: Decoding, seed: int, rows: int) -> MultiPromptDecoder:
+    """A decoder that samples by D4 and steers by D3."""
+    rule = partial(self_debias, decay=decoding.decay, floor=decoding.floor)
+    sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
+    return MultiPromptDecoder(model, rule, sampling, seed, rows)
+
+
+class _Writer:
+    """Feeds the decoder with tries and sorts what comes back."""
+
+    def __init__(
+        self,
+        task: TaskSpec,
+        model: SteerableModel,
+        waiting: Iterator[Wanted],
+        decoding: Decoding,
+        decoder: MultiPromptDecoder,
+        on_done: Done | None,
+    ) -> None:
+        self._task = task
+        self._context = model.context
+        # The labels of one input follow each other and share prompts.
+        self._encode = lru_cache(maxsize=64)(lambda text: tuple(model.encode(text)))
+        self._waiting = waiting
+        self._decoding = decoding
+        self._decoder = decoder
+        self._on_done = on_done or (lambda _: None)
+        self._jobs: list[_Job] = []
+        self._running: dict[int, tuple[_Job, int]] = {}
+
+    def run(self) -> Written:
+        self._refill()
+        for continuation in self._decoder.finished():
+            job, number = self._running.pop(continuation.group.stream)
+            job.open -= 1
+            judged = judge(self._task, job.wanted, number, continuation)
+            if isinstance(judged, Reject):
+                job.rejects[number] = judged
+            else:
+                job.texts[number] = judged
+            self._begin(job)
+            self._refill()
+        return self._collect()
+
+    def _refill(self) -> None:
+        """Take up more of what is wanted while the decoder has room for it."""
+        while self._decoder.room > 0 and (new := next(self._waiting, None)):
+            job = _Job(new, self._encode(new.main), tuple(self._encode(counter) for counter in new.counters))
+            self._jobs.append(job)
+            longest = max(map(len, (job.main, *job.counters)))
+            if longest + self._decoding.max_tokens > self._context:
+                reason = (
+                    f"a prompt and {self._decoding.max_tokens} new tokens exceed the model's {self._context}"
+                )
+                job.rejects[0] = _reject(self._task, new, 0, "too long", reason, "")
+                self._on_done(new)
+            else:
+                self._begin(job)
+
+    def _begin(self, job: _Job) -> None:
+        """Begin as many tries as the missing texts ask for."""
+        while job.begun < self._decoding.tries and job.open + len(job.texts) < job.wanted.count:
+            stream = stream_key(job.wanted.id, job.begun)
+            self._running[stream] = job, job.begun
+            self._decoder.add(Group(job.main, job.counters, stream))
+            job.begun += 1
+            job.open += 1
+        if not job.open:
+            self._on_done(job.wanted)
+
+    def _collect(self) -> Written:
+        rows: list[GeneratedRow] = []
+        rejects: list[Reject] = []
+        for job in self._jobs:
+            texts = [job.texts[number] for number in sorted(job.texts)]
+            rows += [make_row(self._task, job.wanted, i, text) for i, text in enumerate(texts)]
+            rejects += [job.rejects[number] for number in sorted(job.rejects)]
+        complete = sum(len(job.texts) == job.wanted.count for job in self._jobs)
+        return Written(rows, rejects, len(self._jobs), complete)
+
+
+def judge(task: TaskSpec, wanted: Wanted, number: int, continuation: Continuation) -> str | Reject:
+    """The text of try ``number``, or why it is none (D1; the released program's rules of D6)."""
+    text = continuation.text.strip()
+    if continuation.ending == "length":
+        return _reject(task, wanted, number, "no end", "no quotation mark within the token limit", text)
+    if continuation.ending == "end":
+        return _reject(
+            task, wanted, number, "no end", "the model ended the text without a quotation mark", text
+        )
+    if not text:
+        return _reject(task, wanted, number, "empty", "nothing before the quotation mark", text)
+    if "\n" in text:
+        return _reject(task, wanted, number, "line break", "the text holds a line break", text)
+    return text
+
+
+def make_row(task: TaskSpec, wanted: Wanted, number: int, text: str) -> GeneratedRow:
+    """The row of the ``number``-th accepted text, of the kind that the task makes."""
+    name = wanted.row_id(number)
+    if wanted.input is None:
+        return LabelledText(name, text, wanted.label)
+    if task.numeric:
+        return ScoredPair(name, wanted.input, text, float(wanted.label))
+    return LabelledPair(name, wanted.input, text, wanted.label)
+
+
+def _reject(task: TaskSpec, wanted: Wanted, number: int, name: str, reason: str, text: str) -> Reject:
+    row = make_row(task, wanted, 0, text)
+    return Reject.of(f"{wanted.id}-try-{number}", name, reason, as_columns(row))

@@ -1,0 +1,194 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.errors import FolderError, InputError
+from pairsmith.generate.postprocess import clean, folded, postprocess, sampled_negatives, smooth, split
+from pairsmith.generate.settings import PostprocessSettings
+from pairsmith.progress import Silent
+from pairsmith.records import (
+    LABELLED_PAIR,
+    LABELLED_TEXT,
+    REJECT,
+    SCORED_PAIR,
+    LabelledPair,
+    LabelledText,
+    ScoredPair,
+    to_table,
+)
+from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.tasks import load_task
+
+
+def folder(path, rows, schema, task=None):
+    settings = {"task": load_task(task).model_dump(mode="json")} if task else {}
+    run = Run(path, Silent())
+    writer = FolderWriter.start(run, step="generate", schema=schema, settings=settings, inputs={}, models={})
+    writer.commit(0, {"train": to_table(rows, schema)}, REJECT.empty_table())
+    return writer.finish(Card("t", "d"))
+
+
+def pairs(*triples):
+    return [ScoredPair(f"id{i}", *triple) for i, triple in enumerate(triples)]
+
+
+def run_on(tmp_path, rows, schema=SCORED_PAIR, task="sts", **settings):
+    folder(tmp_path / "in", rows, schema, task)
+    return postprocess(
+        PostprocessSettings(data=str(tmp_path / "in"), **settings), Run(tmp_path / "out", Silent())
+    )
+
+
+def test_smoothing_by_hand():
+    assert [smooth(y, [0, 0.5, 1], 0.2) for y in (0, 0.5, 1)] == [0.1, 0.5, 0.9]
+    # five labels 1..5, mean 3: 0.9 * 1 + 0.1 * 3
+    assert smooth(1, [1, 2, 3, 4, 5], 0.1) == 1.2
+    assert smooth(0.3, [0, 1], 0.0) == 0.3
+
+
+def test_each_filter_names_its_rejects(tmp_path):
+    rows = pairs(
+        ("a b", "c d", 1.0),
+        ("a b", "a b", 1.0),
+        ("a b", " A,  b!", 0.5),
+        ("a b", "c d", 1.0),
+        ("a b", " ", 0.0),
+        ("a b", "x\ny z", 0.0),
+        ("a b", "one", 0.0),
+        ("a b", "e f", 1.0),
+        ("a b", "g h", 1.0),
+        ("q r", "s t", 0.0),
+    )
+    out = run_on(tmp_path, rows, min_words=2, augment=0, validation=0, smoothing=0)
+    assert [row["id"] for row in out.table().to_pylist()] == ["id0", "id7", "id9"]
+    rejects = {r["id"]: (r["filter"], r["reason"]) for r in out.rejects().to_pylist()}
+    assert {name: filter_ for name, (filter_, _) in rejects.items()} == {
+        "id1": "copy", "id2": "near-copy", "id3": "duplicate", "id4": "empty",
+        "id5": "line break", "id6": "short", "id8": "cap",
+    }  # fmt: skip
+    assert json.loads(out.rejects().to_pylist()[0]["row"])["sentence2"] == "a b"
+    assert "near-copies dropped | 1" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("choice", "kept"), [("task", 0), ("drop", 0), ("keep", 1)])
+def test_near_copies_can_be_kept(tmp_path, choice, kept):
+    out = run_on(tmp_path, pairs(("a b", "A b.", 1.0)), near_copies=choice, augment=0, validation=0)
+    assert out.rows == kept
+
+
+def test_smoothing_uses_the_tasks_labels_even_if_one_has_no_rows(tmp_path):
+    rows = pairs(("a b", "c d", 1.0), ("e f", "g h", 1.0))
+    out = run_on(tmp_path, rows, augment=0, validation=0)
+    assert out.table()["score"].to_pylist() == [0.9, 0.9]
+
+
+def test_without_a_task_the_labels_are_the_scores_that_occur(tmp_path):
+    rows = pairs(("a b", "c d", 4.0), ("e f", "g h", 0.0))
+    out = run_on(tmp_path, rows, task=None, augment=0, validation=0, smoothing=0.5)
+    assert out.table()["score"].to_pylist() == [3.0, 1.0]
+
+
+def test_negatives_come_from_other_entries():
+    rows = pairs(*[(f"x{i // 3}", f"y{i}", i % 3 / 2) for i in range(30)])
+    negatives = sampled_negatives(rows, 2, seed=5)
+    assert len(negatives) == 20
+    assert len({row.id for row in negatives}) == 20
+    own = {(row.sentence1, row.sentence2) for row in rows}
+    assert not own & {(row.sentence1, row.sentence2) for row in negatives}
+    assert len({(row.sentence1, row.sentence2) for row in negatives}) == 20
+    assert {row.score for row in negatives} == {0.0}
+    assert negatives == sampled_negatives(rows, 2, seed=5) != sampled_negatives(rows, 2, seed=6)
+
+
+def test_a_data_set_without_other_entries_has_no_negatives():
+    assert sampled_negatives(pairs(("x", "y", 1.0), ("x", "z", 0.0)), 2, seed=1) == []
+
+
+def test_negatives_are_not_smoothed(tmp_path):
+    rows = pairs(*[(f"x {i}", f"y {i}", 1.0) for i in range(20)])
+    out = run_on(tmp_path, rows, validation=0)
+    scores = out.table()["score"].to_pylist()
+    assert (scores.count(0.9), scores.count(0.0)) == (20, 40)
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=60), st.floats(0, 0.99), st.integers(0, 9))
+def test_a_split_takes_its_share_of_each_label(scores, share, seed):
+    rows = pairs(*[(f"a{i}", f"b{i}", score) for i, score in enumerate(scores)])
+    train, validation = split(rows, share, seed)
+    assert sorted(r.id for r in [*train, *validation]) == sorted(r.id for r in rows)
+    for score in set(scores):
+        members = sum(row.score == score for row in validation)
+        assert members == round(share * scores.count(score))
+    order = {row.id: i for i, row in enumerate(rows)}
+    assert [order[r.id] for r in train] == sorted(order[r.id] for r in train)
+
+
+def test_a_split_does_not_depend_on_the_other_rows_order():
+    rows = pairs(*[(f"a{i}", "b", 1.0) for i in range(50)])
+    chosen = {row.id for row in split(rows, 0.2, 3)[1]}
+    assert chosen == {row.id for row in split(rows[::-1], 0.2, 3)[1]}
+    assert chosen != {row.id for row in split(rows, 0.2, 4)[1]}
+
+
+@given(st.text())
+def test_folding_ignores_case_spaces_and_punctuation(text):
+    assert folded(text.upper().lower()) == folded(text.upper().lower().title().lower())
+    assert folded(f" {text} , !") == folded(text)
+    assert folded(folded(text)) == folded(text)
+
+
+def test_folding_by_hand():
+    assert folded("It's a Dog -- really!") == folded("its a dog really") == "itsadogreally"
+    assert folded("two dogs") != folded("three dogs")
+
+
+def test_named_labels_are_cleaned_and_split_only(tmp_path):
+    rows = [LabelledPair(f"i{n}", f"a {n}", f"b {n}", "x" if n % 2 else "y") for n in range(20)]
+    out = run_on(tmp_path, [*rows, LabelledPair("c", "same", "same", "x")], LABELLED_PAIR, None)
+    assert out.split_rows == {"train": 18, "validation": 2}
+    assert sorted(out.table("validation")["label"].to_pylist()) == ["x", "y"]
+
+
+def test_single_texts_are_cleaned_and_split(tmp_path):
+    rows = [LabelledText(f"i{n}", f"text {n // 2}", "good") for n in range(40)]
+    out = run_on(tmp_path, rows, LABELLED_TEXT, "movie-reviews")
+    assert out.split_rows == {"train": 18, "validation": 2}
+    assert out.manifest.counts.rejects_by_reason == {"duplicate: the same row was there before": 20}
+
+
+def test_the_cap_counts_each_first_text_and_label_apart():
+    rows = pairs(*[("x", f"y{i}", i % 2 / 1) for i in range(6)], ("z", "y", 1.0))
+    kept, rejects = clean(rows, {}, per_input=2)
+    assert [row.id for row in kept] == ["id0", "id1", "id2", "id3", "id6"]
+    assert [r.filter for r in rejects] == ["cap", "cap"]
+
+
+def test_a_second_run_finds_its_work_done_and_other_settings_are_refused(tmp_path):
+    rows = pairs(*[(f"x {i}", f"y {i}", 1.0) for i in range(20)])
+    first = run_on(tmp_path, rows)
+    before = (tmp_path / "out/data/train-00000.parquet").read_bytes()
+    again = PostprocessSettings(data=str(tmp_path / "in"))
+    assert postprocess(again, Run(tmp_path / "out", Silent())).rows == first.rows
+    with pytest.raises(FolderError, match=r"smoothing: 0.2 there, 0.3 here"):
+        postprocess(again.model_copy(update={"smoothing": 0.3}), Run(tmp_path / "out", Silent()))
+    assert (tmp_path / "out/data/train-00000.parquet").read_bytes() == before
+
+
+def test_rows_of_another_kind_are_refused(tmp_path):
+    documents = REJECT
+    run = Run(tmp_path / "in", Silent())
+    writer = FolderWriter.start(run, step="s", schema=documents, settings={}, inputs={}, models={})
+    writer.finish(Card("t", "d"))
+    with pytest.raises(
+        InputError, match="has the columns id, filter, reason, row; postprocess needs scored pairs"
+    ):
+        postprocess(PostprocessSettings(data=str(tmp_path / "in")), Run(tmp_path / "out", Silent()))
+
+
+def test_negatives_are_spread_over_the_pool():
+    rows = pairs(*[(f"x{i}", f"y{i}", 1.0) for i in range(200)])
+    used = [int(row.sentence2[1:]) for row in sampled_negatives(rows, 2, seed=0)]
+    assert abs(np.mean(used) - 99.5) < 12

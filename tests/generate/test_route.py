@@ -1,0 +1,193 @@
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from datasets import load_dataset
+
+from pairsmith.errors import FolderError, InputError, SettingsError, StorageError, TaskError
+from pairsmith.generate.route import generate
+from pairsmith.generate.settings import GenerateSettings
+from pairsmith.progress import Progress, Silent
+from pairsmith.runs import Run
+
+TASK = """
+name: toy
+kind: pair
+labels:
+  1: {instruction: 'Same. 1: "<X1>" 2: "', counter_labels: []}
+  0: {instruction: 'Other. 1: "<X1>" 2: "', counter_labels: higher}
+decoding: {max_tokens: 20, tries: 2}
+"""
+
+
+@pytest.fixture
+def world(tmp_path, tiny_gpt2):
+    (tmp_path / "task.yaml").write_text(TASK)
+    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(12)))
+
+    def settings(**changes):
+        given = {
+            "task": str(tmp_path / "task.yaml"),
+            "model": str(tiny_gpt2),
+            "inputs": str(tmp_path / "in.txt"),
+        }
+        return GenerateSettings(**{**given, "shard_size": 5, **changes})
+
+    return tmp_path, settings
+
+
+def files(folder):
+    return {
+        path.name: path.read_bytes() for part in ("data", "rejects") for path in (folder / part).iterdir()
+    }
+
+
+def test_a_folder_with_shards_rejects_and_card(world):
+    tmp, settings = world
+    out = generate(settings(), Run(tmp / "out", Silent()))
+    assert [entry.shard for entry in out.manifest.shards] == [0, 1, 2]
+    assert out.table().column_names == ["id", "sentence1", "sentence2", "score"]
+    asked = 12 * 2 * 2
+    assert out.rows <= asked
+    assert out.rows + out.manifest.counts.rejects >= asked
+    assert "Same. 1" in (tmp / "out/README.md").read_text()
+    assert list(out.manifest.inputs) == ["in.txt"]
+    opened = load_dataset(str(tmp / "out"), cache_dir=str(tmp / "cache"))
+    assert opened["train"].num_rows == out.rows
+
+
+def test_batch_size_does_not_change_a_byte_and_a_new_seed_does(world):
+    tmp, settings = world
+    for name, changes in {"a": {}, "b": {"rows": 3}, "c": {"seed": 2}}.items():
+        generate(settings(**changes), Run(tmp / name, Silent()))
+    assert files(tmp / "a") == files(tmp / "b")
+    assert files(tmp / "a") != files(tmp / "c")
+
+
+def test_two_hash_seeds_give_the_same_bytes(world):
+    tmp, settings = world
+    given = settings(limit=4).model_dump_json()
+    script = (
+        "import sys, pathlib; from pairsmith.generate.route import generate;"
+        "from pairsmith.generate.postprocess import postprocess;"
+        "from pairsmith.generate.settings import GenerateSettings, PostprocessSettings;"
+        "from pairsmith.progress import Silent; from pairsmith.runs import Run;"
+        "out = pathlib.Path(sys.argv[1]);"
+        "generate(GenerateSettings.model_validate_json(sys.argv[2]), Run(out / 'g', Silent()));"
+        "postprocess(PostprocessSettings(data=str(out / 'g')), Run(out / 'p', Silent()))"
+    )
+    for seed in ("0", "4242"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "OMP_NUM_THREADS": "1"}
+        subprocess.run([sys.executable, "-c", script, str(tmp / seed), given], check=True, env=environment)
+    assert files(tmp / "0/g") == files(tmp / "4242/g")
+    assert files(tmp / "0/p") == files(tmp / "4242/p")
+
+
+def test_an_interrupted_run_continues_to_the_same_bytes(world, monkeypatch):
+    tmp, settings = world
+    generate(settings(), Run(tmp / "whole", Silent()))
+    from pairsmith.generate import route
+
+    real, calls = route.write, []
+
+    def failing(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise StorageError("no space left")
+        return real(*arguments)
+
+    monkeypatch.setattr(route, "write", failing)
+    with pytest.raises(StorageError):
+        generate(settings(), Run(tmp / "cut", Silent()))
+    kept = pq.read_table(tmp / "cut/data/train-00000.parquet").num_rows
+    assert kept > 0
+    generate(settings(), Run(tmp / "cut", Silent()))
+    assert len(calls) == 4, "the finished shard is not made again"
+    assert files(tmp / "cut") == files(tmp / "whole")
+
+
+def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(world):
+    tmp, settings = world
+    generate(settings(limit=2), Run(tmp / "out", Silent()))
+    stream = io.StringIO()
+    assert generate(settings(limit=2), Run(tmp / "out", Progress(stream))).rows
+    assert "finished already" in stream.getvalue()
+    with pytest.raises(FolderError, match="decay: 100.0 there, 0.0 here"):
+        generate(settings(limit=2, decay=0.0), Run(tmp / "out", Silent()))
+
+
+def test_duplicate_inputs_are_counted_rejects(world):
+    tmp, settings = world
+    (tmp / "in.txt").write_text("same text\nother text\nsame text\n")
+    out = generate(settings(), Run(tmp / "out", Silent()))
+    duplicates = [r for r in out.rejects().to_pylist() if r["filter"] == "duplicate input"]
+    assert [json.loads(r["row"])["where"] for r in duplicates] == ["in.txt:3"]
+    assert set(out.table()["sentence1"].to_pylist()) <= {"same text", "other text"}
+
+
+def test_an_input_longer_than_the_context_is_a_counted_reject(world):
+    tmp, settings = world
+    (tmp / "in.txt").write_text("short one\n" + "long " * 500 + "\n")
+    out = generate(settings(), Run(tmp / "out", Silent()))
+    reasons = out.manifest.counts.rejects_by_reason
+    assert reasons["too long: a prompt and 20 new tokens exceed the model's 128"] == 2
+    assert "long " not in "".join(out.table()["sentence1"].to_pylist())
+
+
+def test_x1_from_scratch_feeds_pairs(tmp_path, tiny_gpt2):
+    first = GenerateSettings(task="sts-x1", model=str(tiny_gpt2), per_input=6, max_tokens=20)
+    texts = generate(first, Run(tmp_path / "x1", Silent()))
+    assert texts.table().column_names == ["id", "text", "label"]
+    assert 0 < texts.rows <= 18
+    second = GenerateSettings(task="sts", model=str(tiny_gpt2), inputs=str(tmp_path / "x1"), max_tokens=20)
+    pairs = generate(second, Run(tmp_path / "x2", Silent()))
+    assert set(pairs.table()["sentence1"].to_pylist()) <= set(texts.table()["text"].to_pylist())
+
+
+def test_preview_shows_examples_and_writes_nothing(world):
+    tmp, settings = world
+    stream = io.StringIO()
+    assert generate(settings(preview=2), Run(tmp / "out", Progress(stream))) is None
+    text = stream.getvalue()
+    assert text.count("first text:") == 2
+    assert text.count("label 0 (counter-labels: 1)") == 2
+    assert "plain  steered   most lowered" in text
+    assert not (tmp / "out").exists()
+
+
+def test_progress_says_how_much_and_how_fast(world):
+    tmp, settings = world
+    stream = io.StringIO()
+    generate(settings(limit=3), Run(tmp / "out", Progress(stream, every=0)))
+    lines = stream.getvalue().splitlines()
+    assert "6/6 prompts · 100 %" in lines[-1]
+    assert "left" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "text"),
+    [
+        ({"inputs": None}, SettingsError, "give --inputs FILE"),
+        ({"task": "movie-reviews"}, SettingsError, "takes no --inputs"),
+        ({"task": "stss"}, TaskError, "did you mean 'sts'"),
+        ({"inputs": "gone.txt"}, InputError, "gone.txt"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_is_made(world, changes, error, text):
+    tmp, settings = world
+    with pytest.raises(error, match=text):
+        generate(settings(**changes), Run(tmp / "out", Silent()))
+    assert not (tmp / "out").exists()
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(world):
+    tmp, settings = world
+    (tmp / "out").mkdir()
+    (tmp / "out/thesis.txt").write_text("mine")
+    with pytest.raises(FolderError, match=r"holds something else \(thesis.txt\)"):
+        generate(settings(), Run(tmp / "out", Silent()))
+    assert [path.name for path in (tmp / "out").iterdir()] == ["thesis.txt"]

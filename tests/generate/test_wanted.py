@@ -1,0 +1,51 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.generate.wanted import input_id, pairs_wanted, quotable, texts_wanted
+from pairsmith.tasks import load_task
+
+
+def test_prompts_and_counter_prompts_of_sts():
+    wanted = list(pairs_wanted(load_task("sts"), ["A dog runs."], per_input=2))
+    by_label = {w.label: w for w in wanted}
+    prompt = 'Task: Write two sentences that {}.\nSentence 1: "A dog runs."\nSentence 2: "'
+    same, similar, unrelated = (
+        prompt.format(words)
+        for words in ("mean the same thing", "are somewhat similar", "are on completely different topics")
+    )
+    assert (by_label["1"].main, by_label["1"].counters) == (same, ())
+    assert (by_label["0.5"].main, by_label["0.5"].counters) == (similar, (same,))
+    assert by_label["0"].main == unrelated
+    assert set(by_label["0"].counters) == {same, similar}
+    assert len({w.id for w in wanted}) == 3
+    assert by_label["1"].row_id(1) == f"{input_id('A dog runs.')}-1-1"
+
+
+def test_quotation_marks_and_tabs_cannot_end_or_break_a_prompt():
+    text = 'He said "stop"\tand\n left.'
+    (wanted, *_) = pairs_wanted(load_task("sts"), [text], per_input=1)
+    assert wanted.input == text
+    assert 'Sentence 1: "He said \'stop\' and left."\nSentence 2: "' in wanted.main
+
+
+@given(st.text())
+def test_a_quotable_text_is_one_line_without_straight_quotation_marks(text):
+    shown = quotable(text)
+    assert '"' not in shown
+    assert "\n" not in shown
+    assert "\t" not in shown
+    assert quotable(shown) == shown
+
+
+def test_single_texts_are_numbered_by_label():
+    task = load_task("movie-reviews")
+    wanted = list(texts_wanted(task, range(2)))
+    assert [w.id for w in wanted] == ["good-000000", "bad-000000", "good-000001", "bad-000001"]
+    assert wanted[0].main == 'Task: Write a review for a good movie.\nReview: "'
+    assert wanted[0].row_id(0) == "good-000000"
+
+
+def test_ids_depend_on_the_text_alone():
+    assert input_id("a") == input_id("a") != input_id("b")
+    assert len(input_id("a")) == 16
+    assert input_id("\ud800") != input_id("a")  # half a surrogate pair, as broken files hold
