@@ -1,0 +1,86 @@
+"""Write docs/commands.md from the settings models: ``python scripts/make_docs.py``.
+
+A test compares the file with what this script makes, so that the page cannot fall behind.
+"""
+
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pairsmith.options import default_text, option_kind, option_name
+from pairsmith.steps import STEPS, Step
+
+PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+
+_HEAD = """\
+# Commands
+
+<!-- Written by scripts/make_docs.py; change the settings models, not this page. -->
+
+Every step is a command, `pairsmith STEP …`, and can stand in a recipe under the name in brackets, with the
+same settings (`--top-k 5` is `top_k: 5`). Besides the options below, every step has:
+
+| option | |
+|---|---|
+| `--out DIR` | Folder to write to. Required. |
+| `--fresh` | Start over what an earlier run left in the folder; without it, that is kept and continued. |
+| `--quiet` | Show no progress. |
+
+A fault of the input ends the command with exit code 2 and a line that says what to do; Ctrl-C ends it with
+130, and the same command continues.
+"""
+
+_TAIL = """\
+## pairsmith run RECIPE
+
+Run a recipe: steps in order, from a YAML file, or one that ships with pairsmith (`quickstart`, `dino`).
+
+| option | |
+|---|---|
+| `--out DIR` | Folder to write to: a folder for each step, and `results.json`. Required. |
+| `--seed N` | Takes the place of the recipe's seed. |
+| `--set STEP.SETTING=VALUE` | Takes the place of what the recipe says; may be given several times. |
+| `--fresh`, `--quiet` | As above. |
+
+How a recipe is written: [recipes.md](recipes.md).
+
+## pairsmith tasks
+
+List the built-in tasks. `pairsmith tasks show NAME` prints one as YAML, to copy and change.
+How a task is written: [tasks.md](tasks.md).
+
+## pairsmith --version
+
+Print the version.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([_HEAD, *(section(name, step) for name, step in STEPS.items()), _TAIL])
+
+
+def section(name: str, step: Step[Any]) -> str:
+    """One step: its line of help and a table of its options."""
+    lines = [f"## pairsmith {step.command or name} [{name}]", "", step.help, ""]
+    lines += ["| option | values | default | |", "|---|---|---|---|"]
+    for setting, field in step.settings.model_fields.items():
+        kind = option_kind(field.annotation)
+        flag = f"`{option_name(setting)}`" + (f", `--no-{option_name(setting)[2:]}`" if kind is bool else "")
+        default = default_text(field).removeprefix("default: ")
+        cells = [flag, _values(kind), default, field.description or ""]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _values(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return ", ".join(map(str, get_args(kind)))
+    if get_origin(kind) is list:
+        return f"{_values(get_args(kind)[0])}, several times"
+    words = {bool: "", int: "whole number", float: "number", str: "text"}
+    return words[kind]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE}")
