@@ -161,7 +161,7 @@ def main() -> None:
             for group in opt.param_groups:
                 group["lr"] = args.lr * schedule(step, steps)
         loss = compiled(*batch(list(islice(rows, args.rows))))
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for opt in opts:
             opt.step()

@@ -127,3 +127,16 @@ def test_a_folder_that_is_no_model(tmp_path, tiny_gpt2):
         (tmp_path / "broken" / file.name).write_bytes(data)
     with pytest.raises(ModelError, match="cannot be loaded as a causal language model"):
         load_model(str(tmp_path / "broken"))
+
+
+def test_an_encoder_is_no_language_model(tiny_bert):
+    with pytest.raises(ModelError, match="its weights lack cls.*no causal language model"):
+        load_model(str(tiny_bert))
+
+
+def test_damaged_weights(tmp_path, tiny_gpt2):
+    for file in tiny_gpt2.iterdir():
+        data = file.read_bytes()
+        (tmp_path / file.name).write_bytes(data[: len(data) // 2] if file.suffix == ".safetensors" else data)
+    with pytest.raises(ModelError, match="cannot be loaded as a causal language model"):
+        load_model(str(tmp_path))

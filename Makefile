@@ -1,0 +1,40 @@
+# The same lines that continuous integration and the README use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: quickstart test check docs bench clean
+
+quickstart: $(VENV)/installed  ## install, then run recipes/quickstart.yaml into runs/quickstart
+	$(BIN)/pairsmith run recipes/quickstart.yaml --out runs/quickstart
+
+test: $(VENV)/installed-dev check  ## install the dev extra, then lint, types, import floors and tests
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+check: $(VENV)/installed-dev  ## lint, strict types, import floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(VENV)/installed-dev  ## write docs/commands.md anew from the settings
+	$(BIN)/python scripts/make_docs.py
+
+bench: $(VENV)/installed-dev  ## what the benchmarks folder measures; see benchmarks/README.md
+	@ls benchmarks/*.py
+
+clean:  ## remove the environment
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# torch comes first and by its exact version, so that no other package pulls in another build of it.
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,155 @@
+"""The command line: a command for every step, made from its settings model, and a few more."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pairsmith import __version__
+from pairsmith.errors import PairsmithError, SettingsError
+from pairsmith.options import keyword, parameters, settings_from, with_parameters
+from pairsmith.progress import Progress, Silent
+from pairsmith.steps import STEPS, Step, Steps
+
+_HELP = "Labelled training data from instructions, and the small models trained on it."
+_STOPPED = "stopped; run the same command again to continue"
+
+Out = Annotated[Path, typer.Option("--out", help="Folder to write to.", show_default=False)]
+OptionalOut = Annotated[
+    Path | None, typer.Option("--out", help="Folder to write to. [required]", show_default=False)
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what an earlier run left in the folder.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+
+def make_app(steps: Steps = STEPS) -> typer.Typer:
+    """The command line for ``steps``."""
+    app = _group(_HELP)
+    app.callback()(_version_option)
+    groups: dict[str, typer.Typer] = {}
+    for name, step in steps.items():
+        *above, last = (step.command or name).split()
+        parent = app
+        if above:
+            (group,) = above
+            if group not in groups:
+                groups[group] = _group(f"Measure a model: {group} SUITE.")
+                app.add_typer(groups[group], name=group)
+            parent = groups[group]
+        parent.command(last, help=step.help)(step_command(step))
+    app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
+    tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
+    tasks.callback(invoke_without_command=True)(_list_tasks)
+    tasks.command("show", help="Print a built-in task's YAML, to copy and change.")(_show_task)
+    app.add_typer(tasks, name="tasks")
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The ``pairsmith`` command; ends the process with 0, 2 for a fault of the input, or 130 when stopped."""
+    with _spoken_errors():
+        make_app()(args=arguments, prog_name="pairsmith")
+
+
+def step_command(step: Step[Any]) -> Callable[..., None]:
+    """The command of one step: an option for every setting, and where to write."""
+
+    def body(out: Path | None, fresh: bool, quiet: bool, **values: Any) -> None:
+        with _spoken_errors():
+            settings = settings_from(step.settings, values)
+            if out is None and not (step.dry and getattr(settings, step.dry)):
+                raise SettingsError("--out is missing; give the folder to write to")
+            from pairsmith.runs import Run
+
+            step.run(settings, Run(out or Path(), _progress(quiet), fresh))
+
+    common = [keyword("out", OptionalOut), keyword("fresh", Fresh, False), keyword("quiet", Quiet, False)]
+    return with_parameters(body, step.help, [*parameters(step.settings), *common])
+
+
+def _group(help_text: str, *, no_args_is_help: bool = True) -> typer.Typer:
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=no_args_is_help,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+
+def _progress(quiet: bool) -> Progress:
+    return Silent() if quiet else Progress()
+
+
+@contextmanager
+def _spoken_errors() -> Iterator[None]:
+    """Turn what is meant for people into a line on stderr and an exit code; a bug keeps its traceback."""
+    try:
+        yield
+    except PairsmithError as error:
+        typer.echo(f"pairsmith: error: {error}", err=True)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        typer.echo(_STOPPED, err=True)
+        raise SystemExit(130) from None
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pairsmith {__version__}")
+        raise typer.Exit
+
+
+def _version_option(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def _run(
+    recipe: Annotated[
+        str, typer.Argument(help="A YAML file, or the name of a recipe that ships, such as quickstart.")
+    ],
+    *,
+    out: Out,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Takes the place of the recipe's seed.", show_default=False)
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="STEP.SETTING=VALUE in the place of what the recipe says.", show_default=False
+        ),
+    ] = None,
+    fresh: Fresh = False,
+    quiet: Quiet = False,
+) -> None:
+    from pairsmith.recipes import find_recipe, load_recipe
+    from pairsmith.running import results_table, run_recipe
+
+    with _spoken_errors():
+        plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
+        typer.echo(results_table(run_recipe(plan, out, _progress(quiet), fresh=fresh)))
+
+
+def _list_tasks(context: typer.Context) -> None:
+    from pairsmith.tasks import builtin_tasks, load_task
+
+    if context.invoked_subcommand is None:
+        names = builtin_tasks()
+        wide = max(map(len, names))
+        for name in names:
+            task = load_task(name)
+            typer.echo(f"{name:<{wide}}  {task.kind}  {task.description}")
+
+
+def _show_task(name: Annotated[str, typer.Argument(help="Which task.")]) -> None:
+    from pairsmith.tasks import builtin_path
+
+    with _spoken_errors():
+        sys.stdout.write(builtin_path(name).read_text(encoding="utf-8"))

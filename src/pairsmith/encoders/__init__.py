@@ -1,0 +1,1 @@
+"""Sentence encoders: their names, loading, pooling, similarity, and the GloVe baseline."""

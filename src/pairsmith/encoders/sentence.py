@@ -1,0 +1,254 @@
+"""Loading sentence encoders: saved ones, and bare transformers with a pooling put on top."""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+from pairsmith.errors import ModelError
+from pairsmith.modelnames import (
+    GLOVE,
+    DtypeName,
+    PoolingName,
+    first_line,
+    not_on_hub,
+    resolve_model,
+    weight_files,
+)
+from pairsmith.progress import Progress, Silent
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+
+
+def load_sentence_encoder(
+    model: str,
+    *,
+    pooling: PoolingName = "default",
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+    max_length: int | None = None,
+) -> SentenceTransformer:
+    """Load ``model`` as a ``SentenceTransformer`` whose ``encode`` gives vectors of shape (n, d).
+
+    Args:
+        model: a folder or Hub id of a sentence-transformers model, or of any transformers encoder or
+            causal language model; ``pairsmith:tiny``; ``embedded:all-minilm-l6-v2``.
+        pooling: ``default`` takes a sentence-transformers model as it was saved, and the mean of the last
+            layer's token vectors of any other; ``mean`` and ``cls`` pool the bare transformer's last
+            layer, whatever was saved on top of it (the baselines of D12).
+        device: ``auto`` (the best there is), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+        dtype: of the weights.
+        max_length: longest input in tokens, special tokens included; the rest of a text is cut off.
+            Never more than the model's context.
+
+    Raises:
+        ModelError: the model is missing, has no tokenizer, is incomplete, or cannot be pooled so.
+        MissingExtra: an embedded model whose package is not installed.
+    """
+    if model.startswith(GLOVE):
+        raise ModelError(
+            f"model {model}: GloVe vectors can be evaluated, but they are no transformer to load"
+        )
+    where = resolve_model(model)
+    local = Path(where).is_dir()
+    if local:
+        _check_folder(Path(where), model)
+    with _loading(model, local=local):
+        encoder = _load(where, pooling, None if device == "auto" else device, dtype, local=local)
+    if max_length is not None:
+        encoder.max_seq_length = min(max_length, _context(encoder) or max_length)
+    return encoder
+
+
+def encode_texts(
+    encoder: SentenceTransformer,
+    texts: Sequence[str],
+    *,
+    batch_size: int = 64,
+    progress: Progress | None = None,
+) -> NDArray[np.float32]:
+    """Encode ``texts``, long ones first so that a batch holds texts of one length, with a progress bar.
+
+    Args:
+        encoder: what to encode with.
+        texts: none of them blank.
+        batch_size: texts encoded at once.
+        progress: where to show it; nowhere if not given.
+
+    Returns:
+        Shape (len(texts), d), float32, row i that of text i.
+    """
+    shown = progress or Silent()
+    order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+    parts = []
+    with shown.task("encode", len(texts), "sentences") as bar:
+        for start in range(0, len(order), batch_size):
+            batch = [texts[row] for row in order[start : start + batch_size]]
+            found = encoder.encode(
+                batch, batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True
+            )
+            parts.append(found.float().cpu().numpy())
+            bar.advance(len(batch))
+            shown.draw(bar)
+    vectors: NDArray[np.float32] = np.empty((len(texts), parts[0].shape[1] if parts else 0), np.float32)
+    if parts:
+        vectors[order] = np.concatenate(parts)
+    return vectors
+
+
+def _load(
+    where: str, pooling: PoolingName, device: str | None, dtype: str, *, local: bool
+) -> SentenceTransformer:
+    card = SentenceTransformerModelCardData(local_files_only=local)
+    if _is_sentence_model(where, local=local):
+        saved = SentenceTransformer(
+            where,
+            device=device,
+            local_files_only=local,
+            model_card_data=card,
+            model_kwargs={"dtype": _DTYPES[dtype]},
+        )
+        if pooling == "default":
+            return saved
+        transformer = saved[0]
+        if not isinstance(transformer, Transformer):
+            raise ModelError(
+                f"model {where}: pooling {pooling!r} needs a transformer, this has none; use default"
+            )
+    else:
+        transformer = Transformer(where, model_kwargs={"dtype": _DTYPES[dtype]})
+        _make_paddable(transformer, where)
+    mode = "cls" if pooling == "cls" else "mean"
+    if mode == "cls" and transformer.tokenizer.cls_token is None:
+        raise ModelError(
+            f"model {where}: its tokenizer has no CLS token, so pooling 'cls' cannot be; use mean"
+        )
+    pooled = Pooling(transformer.get_embedding_dimension(), mode)
+    return SentenceTransformer(modules=[transformer, pooled], device=device, model_card_data=card)
+
+
+def _make_paddable(transformer: Transformer, where: str) -> None:
+    """Pad on the right, and with the end token where a causal model has no padding token.
+
+    Padding is masked out of attention and of the mean, so which token it is does not matter. The side
+    does: models with learned positions count them from the left end, padding included.
+    """
+    tokenizer = transformer.tokenizer
+    if tokenizer is None:
+        raise ModelError(f"model {where}: holds no text tokenizer")
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:
+        stand_in = tokenizer.eos_token or tokenizer.unk_token
+        if stand_in is None:
+            raise ModelError(f"model {where}: its tokenizer has neither a padding nor an end token")
+        tokenizer.pad_token = stand_in
+    # Trainers warn when the model's idea of its padding token is another one.
+    transformer.config.pad_token_id = tokenizer.pad_token_id
+
+
+def _is_sentence_model(where: str, *, local: bool) -> bool:
+    from sentence_transformers.util import is_sentence_transformer_model
+
+    return bool(is_sentence_transformer_model(where, local_files_only=local))
+
+
+def _context(encoder: SentenceTransformer) -> int | None:
+    """The longest input in tokens that the model has positions for, where it says so."""
+    positions = getattr(encoder.config, "max_position_embeddings", None)
+    return positions if isinstance(positions, int) and positions > 0 else None
+
+
+def _check_folder(folder: Path, model: str) -> None:
+    """Refuse, in words, a folder that cannot be a model; loading would refuse in a page of traceback."""
+    if (folder / "modules.json").is_file():
+        return
+    config = folder / "config.json"
+    if not config.is_file():
+        raise ModelError(f"model {model}: the folder holds no config.json, so it is no transformers model")
+    try:
+        json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"model {model}: config.json cannot be read ({first_line(error)})") from error
+    if not weight_files(folder):
+        raise ModelError(f"model {model}: the folder holds no weights (model.safetensors)")
+    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        raise ModelError(
+            f"model {model}: the folder holds no tokenizer (tokenizer.json); "
+            "save the tokenizer there with tokenizer.save_pretrained"
+        )
+
+
+@contextmanager
+def _loading(model: str, *, local: bool) -> Iterator[None]:
+    """Load quietly and alike every time, and turn whatever the libraries raise into a ``ModelError``.
+
+    The libraries print a table of every weight that a checkpoint lacks or has too much. Extra ones (a
+    language model's head) are of no interest here; a missing one means a model that is partly random,
+    which is refused. The exception is the pooler of BERT's family, which no pooling here uses: it is
+    random too, so the random state is fixed while loading, and training with one seed saves one file.
+    """
+    from transformers.utils import logging as transformers_logging
+
+    reports: list[str] = []
+    logger = logging.getLogger("transformers.modeling_utils")
+    keep = _withhold(reports)
+    bars = transformers_logging.is_progress_bar_enabled()
+    logger.addFilter(keep)
+    if local and bars:  # a download from the Hub keeps its bar: that one can take long
+        transformers_logging.disable_progress_bar()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            yield
+    except ModelError:
+        raise
+    except Exception as error:  # whatever a library raises on a damaged or unknown model
+        if not local:
+            raise ModelError(not_on_hub(model, error)) from error
+        raise ModelError(f"model {model}: cannot be loaded ({first_line(error)})") from error
+    finally:
+        logger.removeFilter(keep)
+        if local and bars:
+            transformers_logging.enable_progress_bar()
+    missing = [name for report in reports for name in _missing_weights(report)]
+    if missing:
+        raise ModelError(
+            f"model {model}: its weights lack {missing[0]} ({len(missing)} missing in all), "
+            "so it is not the model that its config.json says"
+        )
+
+
+def _withhold(reports: list[str]) -> Any:
+    """A log filter that puts the libraries' load reports into ``reports`` instead of on the screen."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if "LOAD REPORT" not in text:
+            return True
+        reports.append(text)
+        return False
+
+    return keep
+
+
+def _missing_weights(report: str) -> list[str]:
+    """The weights that a load report calls missing, poolers left out."""
+    rows = [[cell.strip() for cell in line.split("|")] for line in report.splitlines()]
+    return [row[0] for row in rows if len(row) > 1 and "MISSING" in row[1] and "pooler" not in row[0]]

@@ -1,0 +1,65 @@
+"""How far a correlation would move on other pairs of the same kind: percentile bootstrap intervals."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.encoders.correlation import dense_groups, group_ranks, pearson
+
+Floats = NDArray[np.float64]
+
+
+def spearman_draws(
+    a: NDArray[np.floating], b: NDArray[np.floating], *, draws: int, rng: np.random.Generator
+) -> Floats:
+    """Spearman's correlation of ``draws`` resamples of the n pairs, each of n pairs drawn with replacement.
+
+    Values never change in a resample, only how often each occurs; so the order is found once and
+    each resample's ranks follow from counting, without sorting.
+
+    Args:
+        a: values, shape (n,), finite.
+        b: values, shape (n,), finite.
+        draws: number of resamples.
+        rng: where the resamples come from.
+
+    Returns:
+        Shape (draws,), within [-1, 1]; NaN for a resample in which a series is constant.
+
+    Raises:
+        ValueError: the shapes differ or are not (n,), n is 0, or a value is not finite.
+    """
+    if a.shape != b.shape or a.size == 0:
+        raise ValueError(
+            f"expected two series of one length of at least 1, got shapes {a.shape} and {b.shape}"
+        )
+    groups_a, groups_b = dense_groups(a), dense_groups(b)
+    found = np.empty(draws)
+    for draw in range(draws):
+        chosen = rng.integers(0, a.size, size=a.size)
+        found[draw] = pearson(_ranks(groups_a[chosen]), _ranks(groups_b[chosen]))
+    return found
+
+
+def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | None:
+    """The central ``level`` of ``draws``, shape (draws,); None where no draw is defined.
+
+    Undefined (NaN) draws are left out; they occur only for a handful of pairs.
+    """
+    defined = draws[np.isfinite(draws)]
+    if defined.size == 0:
+        return None
+    tail = (1.0 - level) / 2
+    low, high = np.quantile(defined, [tail, 1.0 - tail])
+    return float(low), float(high)
+
+
+def mean_draws(parts: Sequence[Floats]) -> Floats:
+    """The average over subsets of their draws, each of shape (draws,): resampling stays within a subset."""
+    averages: Floats = np.mean(np.stack(parts), axis=0)
+    return averages
+
+
+def _ranks(groups: NDArray[np.intp]) -> Floats:
+    return group_ranks(np.bincount(groups))[groups]

@@ -1,0 +1,39 @@
+"""What can be set when an encoder is evaluated."""
+
+from pydantic import Field
+
+from pairsmith.modelnames import DeviceName, DtypeName, PoolingName
+from pairsmith.settings import Settings
+
+
+class EvaluateStsSettings(Settings):
+    """Spearman's correlation between cosine similarity and human scores (D11)."""
+
+    model: str = Field(
+        description="Encoder: a folder or Hub id of a sentence-transformers or transformers model, "
+        "embedded:all-minilm-l6-v2, pairsmith:tiny, or glove:PATH for the average of GloVe vectors."
+    )
+    data: str = Field(
+        description="Folder with stsb/, sick/, sts12/ … sts16/ or any of them, or one file of "
+        "sentence1, sentence2, score (.tsv, .csv, .jsonl, .parquet)."
+    )
+    suites: list[str] = Field(
+        default=[], description="Which suites: stsb, sick, sts12 … sts16. None named: all that are there."
+    )
+    pooling: PoolingName = Field(
+        default="default",
+        description="default: as the model was saved, the mean of its token vectors where nothing was saved; "
+        "mean or cls: the bare transformer's last layer.",
+    )
+    batch_size: int = Field(default=64, ge=1, description="Sentences encoded at once.")
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest sentence in tokens; the rest is cut off. Unset: the model's own.",
+    )
+    bootstrap: int = Field(
+        default=1000, ge=0, le=1_000_000, description="Resamples behind the 95 % interval; 0 for no interval."
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
+    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")

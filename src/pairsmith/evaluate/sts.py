@@ -1,0 +1,198 @@
+"""Semantic textual similarity: does the cosine of sentence vectors order pairs as people do (D11, D12)?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith import __version__
+from pairsmith.encoders.correlation import spearman
+from pairsmith.encoders.similarity import cosine_similarity_rows
+from pairsmith.errors import InputError, ModelError
+from pairsmith.evaluate.bootstrap import interval, mean_draws, spearman_draws
+from pairsmith.evaluate.settings import EvaluateStsSettings
+from pairsmith.modelnames import GLOVE, glove_path, model_revision
+from pairsmith.progress import Progress
+from pairsmith.records import GradedPair
+from pairsmith.records.sts import StsSuite, read_sts
+from pairsmith.runs import Run, write_json
+
+Encode = Callable[[Sequence[str]], NDArray[np.floating]]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A correlation ×100 and its 95 % interval, where one was asked for and can be had."""
+
+    value: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteScores:
+    """What a suite says of an encoder (D11).
+
+    Attributes:
+        pairs: number of pairs.
+        all: one correlation over the pairs of all subsets together.
+        mean: the average of one correlation per subset; None where there is one subset.
+        subsets: each subset's own correlation ×100.
+    """
+
+    pairs: int
+    all: Figure
+    mean: Figure | None
+    subsets: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """The suite's part of ``results.json``, figures rounded to four places."""
+        found: dict[str, Any] = {"all": round(self.all.value, 4), "all_ci": _rounded(self.all.interval)}
+        if self.mean is not None:
+            found["mean"] = round(self.mean.value, 4)
+            found["mean_ci"] = _rounded(self.mean.interval)
+            found["subsets"] = {name: round(value, 4) for name, value in self.subsets.items()}
+        return found | {"pairs": self.pairs}
+
+
+def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
+    """Evaluate an encoder, write ``results.json`` into the run's folder, and show a table.
+
+    Returns:
+        What ``results.json`` holds: a key per suite (see ``SuiteScores``), and ``about``.
+
+    Raises:
+        InputError: the data, or a GloVe file, has a fault.
+        ModelError: the model cannot be loaded, or gives vectors that order nothing.
+        MissingExtra: an embedded model whose package is not installed.
+        StorageError: the results cannot be written.
+    """
+    suites = read_sts(Path(settings.data).expanduser(), settings.suites or None)
+    revision = model_revision(settings.model)
+    encode = _encoder(settings, run.progress)
+    scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
+    results = {name: score.to_json() for name, score in scores.items()}
+    results["about"] = {
+        "step": "evaluate sts",
+        "settings": settings.model_dump(mode="json"),
+        "revision": revision,
+        "pairsmith": __version__,
+    }
+    write_json(run.out / "results.json", results)
+    run.progress.say(sts_table(scores))
+    return results
+
+
+def sts_scores(
+    encode: Encode, suites: Sequence[StsSuite], *, bootstrap: int = 1000, seed: int = 0
+) -> dict[str, SuiteScores]:
+    """Score ``encode`` on ``suites``, both aggregations of D11.
+
+    Args:
+        encode: from n texts to vectors of shape (n, d); called once, with every distinct text.
+        suites: what to score on.
+        bootstrap: resamples behind each interval; 0 for none.
+        seed: of the resamples; a suite's interval does not depend on which other suites are scored.
+
+    Raises:
+        ModelError: a vector is not finite, or the cosines are all equal.
+        InputError: a subset's human scores are all equal, so there is no order to compare with.
+    """
+    texts = sorted({text for suite in suites for pairs in suite.subsets.values() for text in _texts(pairs)})
+    vectors = np.asarray(encode(texts))
+    _check_finite(vectors, texts)
+    rows = {text: row for row, text in enumerate(texts)}
+    return {suite.name: _score_suite(suite, vectors, rows, bootstrap, seed) for suite in suites}
+
+
+def sts_table(scores: Mapping[str, SuiteScores]) -> str:
+    """The scores as a plain table, a line per suite."""
+    lines = [f"{'suite':<12}{'pairs':>7}  {'Spearman ×100, all (95 %)':<28}{'mean of subsets (95 %)'}"]
+    for name, score in scores.items():
+        mean = "" if score.mean is None else _figure(score.mean)
+        lines.append(f"{name:<12}{score.pairs:>7}  {_figure(score.all):<28}{mean}".rstrip())
+    return "\n".join(lines)
+
+
+def _score_suite(
+    suite: StsSuite, vectors: NDArray[np.floating], rows: Mapping[str, int], bootstrap: int, seed: int
+) -> SuiteScores:
+    cosines = {name: _cosines(pairs, vectors, rows) for name, pairs in suite.subsets.items()}
+    gold = {name: np.array([pair.score for pair in pairs]) for name, pairs in suite.subsets.items()}
+    subsets = {name: _correlation(cosines[name], gold[name], f"{suite.name} {name}") for name in cosines}
+    every_cosine, every_gold = np.concatenate(list(cosines.values())), np.concatenate(list(gold.values()))
+    whole = _correlation(every_cosine, every_gold, suite.name)
+    rng = np.random.default_rng([seed, *suite.name.encode()])
+    spread = spearman_draws(every_cosine, every_gold, draws=bootstrap, rng=rng)
+    mean = None
+    if len(subsets) > 1:
+        parts = [spearman_draws(cosines[name], gold[name], draws=bootstrap, rng=rng) for name in subsets]
+        mean = Figure(float(np.mean(list(subsets.values()))), _interval(mean_draws(parts)))
+    return SuiteScores(len(every_gold), Figure(whole, _interval(spread)), mean, subsets)
+
+
+def _cosines(pairs: Sequence[GradedPair], vectors: NDArray[np.floating], rows: Mapping[str, int]) -> Floats:
+    first = vectors[[rows[pair.sentence1] for pair in pairs]]
+    return cosine_similarity_rows(first, vectors[[rows[pair.sentence2] for pair in pairs]])
+
+
+def _correlation(cosines: Floats, gold: Floats, where: str) -> float:
+    """Spearman ×100; an undefined one is an error that says whose fault it is."""
+    if len(gold) < 2 or np.ptp(gold) == 0:
+        raise InputError(
+            f"{where}: needs at least two pairs with different scores, so that there is an order"
+        )
+    found = spearman(cosines, gold)
+    if np.isnan(found):
+        raise ModelError(f"{where}: the model gives every pair the same similarity, so it orders nothing")
+    return 100.0 * found
+
+
+def _check_finite(vectors: NDArray[np.floating], texts: Sequence[str]) -> None:
+    faulty = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if faulty.size:
+        text = texts[faulty[0]]
+        raise ModelError(
+            f"the model's vectors of {faulty.size} of {len(texts)} sentences are not finite, "
+            f"the first that of {text[:80]!r}; try dtype float32, or another model"
+        )
+
+
+def _encoder(settings: EvaluateStsSettings, progress: Progress) -> Encode:
+    if settings.model.startswith(GLOVE):
+        from pairsmith.encoders.glove import encode_with_glove
+
+        path = glove_path(settings.model)
+        return lambda texts: encode_with_glove(path, texts)
+    from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
+
+    encoder = load_sentence_encoder(
+        settings.model,
+        pooling=settings.pooling,
+        device=settings.device,
+        dtype=settings.dtype,
+        max_length=settings.max_length,
+    )
+    return lambda texts: encode_texts(encoder, texts, batch_size=settings.batch_size, progress=progress)
+
+
+def _texts(pairs: Sequence[GradedPair]) -> list[str]:
+    return [text for pair in pairs for text in (pair.sentence1, pair.sentence2)]
+
+
+def _interval(draws: Floats) -> tuple[float, float] | None:
+    """The 95 % interval ×100 of correlations of shape (draws,)."""
+    found = interval(draws)
+    return None if found is None else (100.0 * found[0], 100.0 * found[1])
+
+
+def _rounded(pair: tuple[float, float] | None) -> list[float] | None:
+    return None if pair is None else [round(pair[0], 4), round(pair[1], 4)]
+
+
+def _figure(figure: Figure) -> str:
+    spread = "" if figure.interval is None else f"  [{figure.interval[0]:.2f}, {figure.interval[1]:.2f}]"
+    return f"{figure.value:6.2f}{spread}"

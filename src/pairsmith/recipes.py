@@ -1,0 +1,262 @@
+"""Recipe files: a YAML list of steps, checked as a whole before the first one starts.
+
+A setting that begins with ``@`` is the folder of an earlier step: ``@pairs`` is RUN/pairs, and
+``@pairs/data`` a folder in it. A relative path that leads to something beside the recipe means that;
+any other value is left as it is: a path from the current folder, a Hub id, or no path at all.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from pairsmith.bundled import recipe_path
+from pairsmith.errors import SettingsError, choices
+from pairsmith.faults import Fault, Place, faults_of, shown
+from pairsmith.settings import Settings
+from pairsmith.steps import STEPS, Step, Steps
+from pairsmith.yamlfile import YamlFile, read_yaml
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_PATH = re.compile(r"(\.{0,2}/|~).*|.*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
+RESULT = re.compile(r"(?P<step>[^/:]+)(/(?P<keys>.+)|:(?P<count>rows|rejects))")
+
+
+class Entry(Settings):
+    """One step of a recipe."""
+
+    name: str = Field(description="What the recipe calls this step; its folder is RUN/name.")
+    step: str = Field(description="Which step: generate, postprocess, …")
+    settings: dict[str, Any] = Field(default={}, description="Its settings, as on the command line.")
+
+
+class RecipeFile(Settings):
+    """What a recipe file holds."""
+
+    name: str = Field(description="The recipe's name.")
+    description: str = Field(default="", description="What it does and what it costs, for people.")
+    seed: int | None = Field(default=None, ge=0, description="Seed of every step that has one and sets none.")
+    steps: tuple[Entry, ...] = Field(min_length=1, description="The steps, in order.")
+    results: dict[str, str] = Field(
+        default={},
+        description="Figures of the table at the end: `step/key.key` from a step's results.json, `step:rows` "
+        "or `step:rejects` from its manifest.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step of a recipe, checked; ``values`` may still hold references (``@name``)."""
+
+    name: str
+    kind: str
+    step: Step[Any]
+    values: Mapping[str, Any]
+
+    def settings(self, run: Path) -> Any:
+        """The settings, with references led to the folders in ``run``."""
+        return self.step.settings.model_validate(
+            {key: _led(value, run) for key, value in self.values.items()}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A recipe that can run."""
+
+    name: str
+    steps: tuple[PlannedStep, ...]
+    results: Mapping[str, str]
+
+
+def find_recipe(name_or_path: str) -> Path:
+    """The file of a recipe given by its path, or by the name of one that ships with pairsmith.
+
+    Raises:
+        SettingsError: it is neither.
+    """
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml") or "/" in name_or_path or path.is_file():
+        return path
+    return recipe_path(name_or_path)
+
+
+def load_recipe(
+    path: Path, steps: Steps = STEPS, *, seed: int | None = None, overrides: Sequence[str] = ()
+) -> Recipe:
+    """Read and check the recipe at ``path``: every step, setting, reference and result.
+
+    Args:
+        path: the YAML file.
+        steps: the steps there are.
+        seed: takes the place of the recipe's ``seed``.
+        overrides: ``step.setting=value``, each in the place of what the recipe sets; a path in them
+            is one from the current folder.
+
+    Raises:
+        SettingsError: with every fault, one a line.
+    """
+    file = read_yaml(path, SettingsError)
+    reader = _Reader(file, steps, _parsed(overrides))
+    reader.read(seed)
+    if reader.faults or reader.unplaced or file.duplicates:
+        raise SettingsError("\n".join(filter(None, [*reader.unplaced, file.report(reader.faults)])))
+    results = file.data.get("results") or {}
+    assert isinstance(results, dict)  # checked by RecipeFile
+    return Recipe(str(file.data["name"]), tuple(reader.planned), results)
+
+
+def _parsed(overrides: Iterable[str]) -> dict[tuple[str, str], Any]:
+    """From (step's name, setting) to the value, of each ``step.setting=value``."""
+    found: dict[tuple[str, str], Any] = {}
+    for override in overrides:
+        target, equals, text = override.partition("=")
+        name, dot, setting = target.partition(".")
+        if not (equals and dot and name and setting):
+            raise SettingsError(f"--set {override}: expected STEP.SETTING=VALUE, for example pairs.top_k=10")
+        try:
+            found[name, setting.replace("-", "_")] = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError):
+            found[name, setting.replace("-", "_")] = text
+    return found
+
+
+@dataclass
+class _Reader:
+    """One pass over a recipe file: what can run, and what is wrong with the rest."""
+
+    file: YamlFile
+    known: Steps
+    overrides: dict[tuple[str, str], Any]
+    planned: list[PlannedStep] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    unplaced: list[str] = field(default_factory=list)  # faults of overrides, which stand in no line
+
+    def read(self, seed: int | None) -> None:
+        """Fill ``planned``, ``faults`` and ``unplaced``."""
+        data = self.file.data
+        try:
+            RecipeFile.model_validate(data)
+        except ValidationError as error:
+            self.faults += faults_of(error, RecipeFile)
+        default = data.get("seed") if seed is None else seed
+        entries = data.get("steps")
+        names: list[str] = []
+        for position, entry in enumerate(entries if isinstance(entries, list) else []):
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
+                self._entry(("steps", position), entry, names, default)
+                names.append(entry["name"])
+        for name in sorted({name for name, _ in self.overrides} - set(names)):
+            self.unplaced.append(f"--set {name}: the recipe has no such step; {choices(name, names)}")
+        results = data.get("results")
+        for key, source in (results if isinstance(results, Mapping) else {}).items():
+            if isinstance(source, str) and (text := _result_fault(source, names)):
+                self.faults.append(Fault(("results", key), text))
+
+    def _entry(self, place: Place, entry: Mapping[str, Any], names: list[str], seed: Any) -> None:
+        name, kind = entry["name"], entry.get("step")
+        if not _NAME.fullmatch(name):
+            text = f"is 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
+            self.faults.append(Fault((*place, "name"), text))
+        if name in names:
+            text = f"two steps are called {name}; rename one of them"
+            self.faults.append(Fault((*place, "name"), text))
+        if not isinstance(kind, str):
+            return
+        if kind not in self.known:
+            text = f"no step is called {kind!r}; {choices(kind, self.known)}"
+            self.faults.append(Fault((*place, "step"), text))
+            return
+        given = entry.get("settings") or {}
+        if isinstance(given, Mapping):
+            step = self.known[kind]
+            self.planned.append(
+                PlannedStep(name, kind, step, self._values(place, name, step, given, names, seed))
+            )
+
+    def _values(
+        self, place: Place, name: str, step: Step[Any], given: Mapping[str, Any], names: list[str], seed: Any
+    ) -> dict[str, Any]:
+        """The step's settings with overrides, seed and paths put in; faults are noted on the way."""
+        inside = (*place, "settings")
+        values = {}
+        for key, value in given.items():
+            values[key] = _map_text(value, self._beside)
+            for text in _text_faults(values[key], names):
+                if (name, key) not in self.overrides:
+                    self.faults.append(Fault((*inside, key), text, f"{name}.{key}"))
+        for (target, key), value in self.overrides.items():
+            if target == name:
+                values[key] = value
+                self.unplaced += [f"--set {name}.{key}: {text}" for text in _text_faults(value, names)]
+        if seed is not None and "seed" in step.settings.model_fields:
+            values.setdefault("seed", seed)
+        try:
+            step.settings.model_validate(values)
+        except ValidationError as error:
+            for fault in faults_of(error, step.settings):
+                shown_name = ".".join(map(str, (name, *fault.where)))
+                if fault.where and (name, str(fault.where[0])) in self.overrides:
+                    self.unplaced.append(f"--set {shown_name}: {fault.text}")
+                else:
+                    self.faults.append(Fault((*inside, *fault.where), fault.text, shown_name))
+        return values
+
+    def _beside(self, text: str) -> str:
+        """``text``, or the path that it names beside the recipe, if it does."""
+        if not text or text.startswith("@") or not ("/" in text or _PATH.fullmatch(text)):
+            return text
+        path = self.file.path.parent / text
+        return str(path.resolve()) if exists(path) else text
+
+
+def _text_faults(value: object, earlier: Sequence[str]) -> Iterator[str]:
+    """What is wrong with the references and paths in ``value``."""
+    for text in texts_in(value):
+        if text.startswith("@"):
+            name = text[1:].partition("/")[0]
+            if name not in earlier:
+                known = choices(name, earlier) if earlier else "this is the first step"
+                yield f"{text} refers to no earlier step; {known}"
+        elif _PATH.fullmatch(text) and not exists(Path(text).expanduser()):
+            yield f"there is no {text}, neither beside the recipe nor in the current folder"
+
+
+def _result_fault(source: str, names: Sequence[str]) -> str | None:
+    found = RESULT.fullmatch(source)
+    if found is None:
+        return f"expected `step/key.key`, `step:rows` or `step:rejects`, not {shown(source)}"
+    if found["step"] not in names:
+        return f"the recipe has no step {found['step']!r}; {choices(found['step'], names)}"
+    return None
+
+
+def exists(path: Path) -> bool:
+    """Whether something is at ``path``."""
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long to be one
+        return False
+
+
+def texts_in(value: object) -> list[str]:
+    """The text that ``value`` is, or the texts in the list that it is."""
+    if isinstance(value, str):
+        return [value]
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
+
+
+def _map_text(value: Any, change: Any) -> Any:
+    """``value`` with ``change`` applied to the text that it is, or to those in a list."""
+    if isinstance(value, str):
+        return change(value)
+    return [_map_text(item, change) for item in value] if isinstance(value, list) else value
+
+
+def _led(value: Any, run: Path) -> Any:
+    """``value`` with references led to folders in ``run``."""
+    return _map_text(value, lambda text: str(run / text[1:]) if text.startswith("@") else text)

@@ -1,0 +1,42 @@
+"""Row types with their Arrow schemas, and readers of the formats people have."""
+
+from pairsmith.records.readers import TEXT_COLUMNS, TextRecord, read_pairs, read_texts
+from pairsmith.records.schemas import (
+    LABELLED_PAIR,
+    LABELLED_TEXT,
+    REJECT,
+    SCORED_PAIR,
+    GradedPair,
+    LabelledPair,
+    LabelledText,
+    Reject,
+    Row,
+    ScoredPair,
+    as_columns,
+    from_table,
+    to_table,
+)
+from pairsmith.records.sts import STS_SUITES, StsSuite, read_sts
+
+__all__ = [
+    "LABELLED_PAIR",
+    "LABELLED_TEXT",
+    "REJECT",
+    "SCORED_PAIR",
+    "STS_SUITES",
+    "TEXT_COLUMNS",
+    "GradedPair",
+    "LabelledPair",
+    "LabelledText",
+    "Reject",
+    "Row",
+    "ScoredPair",
+    "StsSuite",
+    "TextRecord",
+    "as_columns",
+    "from_table",
+    "read_pairs",
+    "read_sts",
+    "read_texts",
+    "to_table",
+]

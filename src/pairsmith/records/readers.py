@@ -1,0 +1,157 @@
+"""Texts and graded pairs from whatever people keep them in (formats: see ``sources``)."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pairsmith.errors import InputError, choices
+from pairsmith.records.schemas import GradedPair
+from pairsmith.records.sources import Columns, Source, open_source
+
+TEXT_COLUMNS = ("text", "sentence", "sentence1", "input", "document", "question")
+
+
+@dataclass(frozen=True, slots=True)
+class TextRecord:
+    """A text and where it stood, e.g. ``sentences.txt:12``."""
+
+    text: str
+    where: str
+
+
+def read_texts(
+    source: str | Path, *, column: str | None = None, limit: int | None = None
+) -> Iterator[TextRecord]:
+    """Read texts one at a time, without holding the file in memory.
+
+    Args:
+        source: a file (``.txt`` with one text a line, ``.jsonl``, ``.tsv``, ``.csv``, each also ``.gz``;
+            ``.parquet``), a dataset folder, or a Hub data set ``org/name`` or ``org/name:split`` (also
+            ``:train[:1000]``).
+        column: the column with the texts; without it the first of ``TEXT_COLUMNS`` that is there.
+        limit: stop after this many texts (1 or more).
+
+    Yields:
+        Texts as they stand, without surrounding white space; blank ones are skipped.
+
+    Raises:
+        InputError: the source is not there (at once), or while reading: it is not UTF-8, has no such
+            column, has a row that is not text, or holds no texts.
+    """
+    opened = open_source(source)
+    return _texts(opened, column, limit)
+
+
+def _texts(source: Source, column: str | None, limit: int | None) -> Iterator[TextRecord]:
+    count = 0
+    name: str | None = None
+    for where, row in source.rows():
+        if name is None:
+            name = _pick(row, [column] if column else TEXT_COLUMNS, source.name)
+        text = _text(row, name, where)
+        if text:
+            count += 1
+            yield TextRecord(text, where)
+            if count == limit:
+                return  # whatever stands behind the last text asked for is not looked at
+    if not count:
+        raise InputError(f"{source.name} holds no texts")
+
+
+def read_pairs(
+    source: str | Path, *, columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
+) -> Iterator[GradedPair]:
+    """Read pairs graded by people; rows whose score is blank are no graded pairs and are left out.
+
+    Args:
+        source: as for ``read_texts``; a file needs a header (``.txt`` has none and is refused).
+        columns: the names of the two texts and of the score.
+
+    Raises:
+        InputError: as for ``read_texts``; also a blank text, or a score that is not a finite number.
+    """
+    opened = open_source(source)
+    return _pairs(opened, columns)
+
+
+def _pairs(source: Source, columns: tuple[str, str, str]) -> Iterator[GradedPair]:
+    names: list[str] = []
+    count = 0
+    for where, row in source.rows():
+        if not names:
+            names = [_pick(row, [column], source.name) for column in columns]
+        score = _score(row, names[2], where)
+        if score is None:
+            continue
+        first, second = _text(row, names[0], where), _text(row, names[1], where)
+        if not first or not second:
+            raise InputError(
+                f"{where}: {names[1] if first else names[0]} is blank; give both texts or drop the row"
+            )
+        count += 1
+        yield GradedPair(first, second, score)
+    if not count:
+        raise InputError(f"{source.name} holds no graded pairs")
+
+
+def _pick(row: Columns, wanted: Iterable[str], source: str) -> str:
+    """The first of ``wanted`` among the columns of ``row``; letter case decides only between two."""
+    wanted = list(wanted)
+    folded = {name.casefold(): name for name in reversed(list(row))}
+    for name in wanted:
+        if name in row:
+            return name
+        if name.casefold() in folded:
+            return folded[name.casefold()]
+    if len(wanted) == 1:
+        raise InputError(f"{source} has no column {wanted[0]!r}; {choices(wanted[0], row)}")
+    raise InputError(
+        f"{source} has none of the columns {', '.join(wanted)}; name the column with the texts; "
+        f"it has: {', '.join(row)}"
+    )
+
+
+def _text(row: Columns, name: str, where: str) -> str:
+    """The text in column ``name``, stripped; empty when the column is null."""
+    if name not in row:
+        raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {', '.join(row)}")
+    value = row[name]
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InputError(f"{where}: column {name!r} holds {_kind(value)}, not text")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: column {name!r} holds half a character (an unpaired surrogate)") from None
+    return value.strip()
+
+
+def _score(row: Columns, name: str, where: str) -> float | None:
+    """The number in column ``name``; None when it is blank."""
+    value = row.get(name)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    return parse_score(value, where)
+
+
+def parse_score(value: object, where: str) -> float:
+    """``value`` as a finite number.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        number = float(value) if isinstance(value, str | int | float) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{where}: the score is {str(value)[:40]!r}, not a number such as 3.5")
+    return number
+
+
+def _kind(value: Any) -> str:
+    names = {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return names.get(type(value), f"a {type(value).__name__}")

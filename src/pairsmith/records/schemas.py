@@ -1,0 +1,112 @@
+"""The rows that flow between steps, and the Arrow schemas they are stored in.
+
+Column names are those the ecosystem uses, so that a data set opens in ``datasets`` and trains in
+``sentence-transformers`` without renaming.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self, TypeVar
+
+import pyarrow as pa
+
+SCORED_PAIR: pa.Schema = pa.schema(
+    [("id", pa.string()), ("sentence1", pa.string()), ("sentence2", pa.string()), ("score", pa.float64())]
+)
+LABELLED_PAIR: pa.Schema = pa.schema(
+    [("id", pa.string()), ("sentence1", pa.string()), ("sentence2", pa.string()), ("label", pa.string())]
+)
+LABELLED_TEXT: pa.Schema = pa.schema([("id", pa.string()), ("text", pa.string()), ("label", pa.string())])
+REJECT: pa.Schema = pa.schema(
+    [("id", pa.string()), ("filter", pa.string()), ("reason", pa.string()), ("row", pa.string())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPair:
+    """Two texts and how similar they are; ``score`` is the number the label claims, e.g. 0, 0.5 or 1."""
+
+    id: str
+    sentence1: str
+    sentence2: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPair:
+    """Two texts and the name of their relation."""
+
+    id: str
+    sentence1: str
+    sentence2: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledText:
+    """One text and the name of its class."""
+
+    id: str
+    text: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A row that was made and not kept: which filter, why, and the row itself as JSON."""
+
+    id: str
+    filter: str
+    reason: str
+    row: str
+
+    @classmethod
+    def of(cls, id: str, filter: str, reason: str, row: Mapping[str, Any]) -> Self:  # noqa: A002
+        """A reject whose ``row`` is given as columns; they are stored as JSON with sorted keys."""
+        return cls(id, filter, reason, json.dumps(dict(row), ensure_ascii=False, sort_keys=True))
+
+
+@dataclass(frozen=True, slots=True)
+class GradedPair:
+    """Two texts and the similarity people gave them, on the scale of the source (0-5, 1-5, 0-1)."""
+
+    sentence1: str
+    sentence2: str
+    score: float
+
+
+Row = ScoredPair | LabelledPair | LabelledText | Reject
+R = TypeVar("R", ScoredPair, LabelledPair, LabelledText, Reject)
+
+
+def to_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
+    """``rows`` as an Arrow table of exactly ``schema``; no rows make an empty table.
+
+    Raises:
+        TypeError: a row's fields are not the schema's columns.
+    """
+    names = list(schema.names)
+    for row in rows:
+        if (found := [field.name for field in fields(row)]) != names:
+            raise TypeError(f"a {type(row).__name__} has the columns {found}, the schema has {names}")
+    columns = [pa.array([getattr(row, field.name) for row in rows], type=field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def from_table(table: pa.Table, row_type: type[R]) -> list[R]:
+    """The rows of ``table`` as ``row_type``; columns that ``row_type`` lacks are left out.
+
+    Raises:
+        TypeError: the table lacks a column of ``row_type``.
+    """
+    names = [field.name for field in fields(row_type)]
+    missing = [name for name in names if name not in table.column_names]
+    if missing:
+        raise TypeError(f"a {row_type.__name__} needs {missing}, the table has {table.column_names}")
+    return [row_type(**row) for row in table.select(names).to_pylist()]
+
+
+def as_columns(row: Row) -> dict[str, Any]:
+    """``row`` as a mapping from column to value, e.g. for ``Reject.of``."""
+    return asdict(row)

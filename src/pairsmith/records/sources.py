@@ -1,0 +1,315 @@
+"""Where rows come from: files of several formats, dataset folders and Hub data sets, read as a stream.
+
+A source becomes a ``Source``: its name for messages, and a function that yields its rows as
+mappings from column to value. Only here are rows dicts; the readers make typed records of them.
+
+Decisions:
+
+- Lines end at ``\\n`` or ``\\r\\n`` and nowhere else, so that U+2028 or a form feed inside a text does
+  not cut it.
+- ``.csv`` is read with standard quoting. A ``;`` separates the fields when the header has ``;`` and no
+  ``,``, which is what Excel writes in many countries.
+- ``.tsv`` is read with quoting off, because most corpora in that form hold bare quotation marks; only
+  a header that itself holds a quotation mark shows that a CSV writer made the file, and then
+  quoting is on.
+"""
+
+import csv
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import IO, Any, cast
+
+from pairsmith.errors import InputError
+
+Columns = Mapping[str, Any]
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(:[\w.+\-\[\]:%]+)?")
+_SUFFIXES = (".txt", ".jsonl", ".json", ".tsv", ".csv", ".parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A named stream of rows; ``rows()`` yields (where, row), where ``where`` reads ``file:line``."""
+
+    name: str
+    rows: Callable[[], Iterator[tuple[str, Columns]]]
+
+
+def open_source(source: str | Path) -> Source:
+    """Find what ``source`` names: a file, a dataset folder, or ``org/name`` or ``org/name:split`` on the Hub.
+
+    Raises:
+        InputError: nothing of that name is there.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return _folder(path)
+    if path.exists():
+        return _file(path)
+    if isinstance(source, str) and is_hub_id(source):
+        return Source(source, lambda: _hub_rows(source))
+    raise missing(path)
+
+
+def is_hub_id(source: str) -> bool:
+    """Whether ``source`` can only mean a Hub data set: it has that form, and no such folder is here."""
+    path = Path(source).expanduser()
+    if path.exists() or not _HUB_ID.fullmatch(source):
+        return False
+    return not path.parent.is_dir() and data_suffix(Path(source.split(":")[0])) not in _SUFFIXES
+
+
+def missing(path: Path) -> InputError:
+    """The error for a path that is not there, with the nearest name in its folder."""
+    folder = path.parent
+    if not folder.is_dir():
+        return InputError(f"{path} is not there, nor is its folder {folder}; check the path")
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        names = []
+    nearest = get_close_matches(path.name, names, n=1)
+    hint = f"did you mean {folder / nearest[0]}?" if nearest else "check the path"
+    return InputError(f"{path} is not there; {hint}")
+
+
+def data_suffix(path: Path) -> str:
+    """The suffix that tells the format, without ``.gz``, in lower case."""
+    name = path.name.lower().removesuffix(".gz")
+    return Path(name).suffix
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Each line of a UTF-8 file (also ``.gz``) with its number from 1, without line end and byte order mark.
+
+    Raises:
+        InputError: the file cannot be read, or is not UTF-8 text.
+    """
+    number = 0
+    try:
+        with _open(path) as stream:
+            for number, raw in enumerate(stream, start=1):
+                yield number, _decode(raw, path, number)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(
+            f"{path} is not a whole gzip file (after line {number}: {error}); fetch or compress it again"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.name.lower().endswith(".gz"):
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+def _decode(raw: bytes, path: Path, number: int) -> str:
+    if number == 1:
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise InputError(
+                f"{path} is UTF-16 text; "
+                f"re-save it as UTF-8 (e.g. iconv -f utf-16 -t utf-8 {path.name} > new)"
+            )
+        raw = raw.removeprefix(b"\xef\xbb\xbf")
+    try:
+        line = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
+            f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {path.name} > new)"
+        ) from None
+    if "\x00" in line:
+        raise InputError(f"{path}:{number}: holds a NUL character; is this a binary or UTF-16 file?")
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _file(path: Path) -> Source:
+    suffix = data_suffix(path)
+    if suffix == ".parquet":
+        return Source(str(path), lambda: _parquet_rows([path]))
+    if suffix in (".jsonl", ".json"):
+        return Source(str(path), lambda: _json_rows(path))
+    if suffix == ".csv":
+        return Source(str(path), lambda: _csv_rows(path))
+    if suffix == ".tsv":
+        return Source(str(path), lambda: _tsv_rows(path))
+    # Any other name is plain text: people keep sentences in corpus.en as well as in corpus.txt.
+    return Source(str(path), lambda: _text_rows(path))
+
+
+def _text_rows(path: Path) -> Iterator[tuple[str, Columns]]:
+    for number, line in read_lines(path):
+        yield f"{path.name}:{number}", {"text": line}
+
+
+def _json_rows(path: Path) -> Iterator[tuple[str, Columns]]:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path.name}:{number}"
+        if line.lstrip().startswith("["):
+            raise InputError(
+                f"{where}: a JSON array; one object a line is expected (e.g. jq -c '.[]' {path.name})"
+            )
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: not JSON ({error}); each line has to be one JSON object") from None
+        if isinstance(value, str):
+            value = {"text": value}
+        if not isinstance(value, dict):
+            found = json.dumps(value)[:20]
+            raise InputError(f"{where}: {found} is not a JSON object with columns such as text")
+        yield where, value
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[str, Columns]]:
+    lines = read_lines(path)
+    first = _header_line(lines)
+    if first is None:
+        return
+    comma = ";" if ";" in first[1] and "," not in first[1] else ","
+    yield from _table_rows(path, _chain(first, lines), delimiter=comma)
+
+
+def _tsv_rows(path: Path) -> Iterator[tuple[str, Columns]]:
+    lines = read_lines(path)
+    first = _header_line(lines)
+    if first is None:
+        return
+    if '"' in first[1]:
+        yield from _table_rows(path, _chain(first, lines), delimiter="\t")
+        return
+    header = _header(first[1].split("\t"), f"{path.name}:{first[0]}")
+    for number, line in lines:
+        if line.strip():
+            where = f"{path.name}:{number}"
+            yield where, _named(header, line.split("\t"), where)
+
+
+def _header_line(lines: Iterator[tuple[int, str]]) -> tuple[int, str] | None:
+    return next(((number, line) for number, line in lines if line.strip()), None)
+
+
+def _chain(first: tuple[int, str], rest: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    yield first
+    yield from rest
+
+
+def _table_rows(
+    path: Path, lines: Iterable[tuple[int, str]], *, delimiter: str
+) -> Iterator[tuple[str, Columns]]:
+    # A quoted field may run over lines, so the number of a row is that of the line it began on.
+    at = [0]
+    # The default limit of 128 KiB a field would refuse long documents.
+    csv.field_size_limit(2**31 - 1)
+
+    def feed() -> Iterator[str]:
+        for number, line in lines:
+            at.append(number)
+            yield line + "\n"
+
+    reader = csv.reader(feed(), delimiter=delimiter, strict=True)
+    header: list[str] | None = None
+    while True:
+        at[:] = at[-1:]
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            number = at[1] if len(at) > 1 else at[0]
+            raise InputError(
+                f"{path.name}:{number}: not a valid {data_suffix(path)[1:]} row ({error}); "
+                'a quotation mark inside a quoted field has to be doubled ("")'
+            ) from None
+        if fields is None:
+            return
+        where = f"{path.name}:{at[1]}"
+        if not any(field.strip() for field in fields):
+            continue
+        if header is None:
+            header = _header(fields, where)
+        else:
+            yield where, _named(header, fields, where)
+
+
+def _header(fields: list[str], where: str) -> list[str]:
+    names = [field.strip() for field in fields]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{where}: the header names {', '.join(map(repr, twice))} twice; rename one of them")
+    return names
+
+
+def _named(header: list[str], fields: list[str], where: str) -> Columns:
+    while len(fields) > len(header) and not fields[-1].strip():
+        fields.pop()
+    if len(fields) != len(header):
+        raise InputError(
+            f"{where}: {len(fields)} fields where the header has {len(header)} ({', '.join(header)}); "
+            "a separator or quotation mark inside a field may have split it"
+        )
+    return dict(zip(header, fields, strict=True))
+
+
+def _parquet_rows(paths: list[Path]) -> Iterator[tuple[str, Columns]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for path in paths:
+        number = 0
+        try:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(batch_size=1024):
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield f"{path.name}:{number}", row
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{path} cannot be read as Parquet after row {number}: {reason}") from error
+
+
+def _folder(path: Path) -> Source:
+    files = folder_files(path)
+    return Source(str(path), lambda: _parquet_rows(files))
+
+
+def folder_files(path: Path) -> list[Path]:
+    """The Parquet files with the rows of a dataset folder, split by split, in order.
+
+    Raises:
+        InputError: the folder is no dataset folder, or its step did not finish.
+    """
+    manifest = path / "manifest.json"
+    if manifest.is_file():
+        try:
+            complete = json.loads(manifest.read_text(encoding="utf-8")).get("complete")
+        except (OSError, ValueError, AttributeError):
+            raise InputError(f"{manifest} cannot be read; was it written by pairsmith?") from None
+        if not complete:
+            raise InputError(f"{path} is unfinished; run the command that writes it again, it continues")
+    files = sorted((path / "data").glob("*.parquet"))
+    if not files:
+        raise InputError(f"{path} is a folder without data/*.parquet; give a file or a dataset folder")
+    return files
+
+
+def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
+    name, _, split = source.partition(":")
+    import datasets
+
+    try:
+        rows = datasets.load_dataset(name, split=split or "train")
+    except Exception as error:  # the Hub client raises many kinds, all of which mean "not to be had"
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"{source}: no such file, and no such Hub data set could be loaded ({reason}); "
+            "check the name, the split after ':', and the connection"
+        ) from error
+    for number, row in enumerate(rows, start=1):
+        yield f"{source}:{number}", row

@@ -1,0 +1,137 @@
+"""Running a recipe: its steps in order, what was finished before left alone, and a table at the end."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pairsmith import __version__
+from pairsmith.errors import FolderError, SettingsError, UserError, choices
+from pairsmith.faults import shown
+from pairsmith.progress import Progress
+from pairsmith.recipes import RESULT, PlannedStep, Recipe, exists, texts_in
+from pairsmith.settings import Settings
+
+if TYPE_CHECKING:
+    from pairsmith.runs.storage import JSON
+
+RECORD = "run.json"
+RESULTS = "results.json"
+
+
+def run_recipe(recipe: Recipe, out: Path, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
+    """Run the steps in order, each in its folder ``out/name``, and write ``out/results.json``.
+
+    A step that an earlier call finished with the same settings and inputs, and whose folder still holds
+    what it wrote, is not run again. One that was stopped is continued, as far as the step itself can.
+
+    Returns:
+        The figures under the recipe's ``results``, and ``seconds``, the time this call took.
+
+    Raises:
+        FolderError: ``out`` holds something else.
+        SettingsError: a step's results do not hold a figure that the recipe names.
+        PairsmithError: whatever a step raises.
+    """
+    from pairsmith.runs import Run, write_json
+
+    started = time.monotonic()
+    done = _record(out, fresh)
+    write_json(out / RECORD, {"recipe": recipe.name, "steps": done})
+    for number, planned in enumerate(recipe.steps, start=1):
+        folder = out / planned.name
+        header = f"step {number}/{len(recipe.steps)} · {planned.kind} → {folder}"
+        settings = planned.settings(out)
+        fingerprint = _fingerprint(planned, settings)
+        if folder.is_dir() and done.get(planned.name) == [fingerprint, _content(folder)]:
+            progress.say(f"{header} · done before")
+            continue
+        progress.say(header)
+        planned.step.run(settings, Run(folder, progress, fresh))
+        done[planned.name] = [fingerprint, _content(folder)]
+        write_json(out / RECORD, {"recipe": recipe.name, "steps": done})
+    figures = {name: _figure(source, out, name) for name, source in recipe.results.items()}
+    figures["seconds"] = round(time.monotonic() - started, 1)
+    write_json(out / RESULTS, figures)
+    return figures
+
+
+def results_table(figures: Mapping[str, Any]) -> str:
+    """``figures`` as a plain table, one a line, numbers right-aligned."""
+    shown_figures = {name: _number(value) for name, value in figures.items()}
+    wide = max(map(len, shown_figures))
+    right = max(map(len, shown_figures.values()))
+    return "\n".join(f"{name:<{wide}}  {value:>{right}}" for name, value in shown_figures.items())
+
+
+def _record(out: Path, fresh: bool) -> "dict[str, JSON]":
+    """Of the steps that earlier calls finished in ``out``: fingerprint and content, by name."""
+    record = out / RECORD
+    if not record.is_file():
+        if out.is_file() or (out.is_dir() and any(out.iterdir())):
+            raise FolderError(f"{out} holds something else than a recipe's run; give another --out")
+        return {}
+    if fresh:
+        return {}
+    try:
+        steps = json.loads(record.read_text(encoding="utf-8"))["steps"]
+    except (ValueError, KeyError, TypeError):
+        steps = None
+    if not isinstance(steps, dict):
+        raise FolderError(f"{record} was changed by hand; remove it, or give --fresh to start over")
+    return steps
+
+
+def _fingerprint(planned: PlannedStep, settings: Settings) -> str:
+    """What decides a step's outcome: its settings as the recipe gives them, and the content they lead to.
+
+    References stand in for their folders, so a run that is moved stays finished.
+    """
+    from pairsmith.runs.storage import canonical_json, hash_bytes
+
+    values = settings.model_dump(mode="json")
+    content = {}
+    for key, value in values.items():
+        for text in texts_in(value):
+            path = Path(text).expanduser()
+            if text and exists(path):
+                content[f"{key}: {path.name}"] = _content(path)
+    values |= {key: value for key, value in planned.values.items() if texts_in(value)}
+    return hash_bytes(canonical_json([__version__, planned.kind, values, content]).encode())
+
+
+def _content(path: Path) -> str | None:
+    """A hash of what is at ``path``; None for a folder of rows that is unfinished, which the step reports."""
+    from pairsmith.runs import hash_source
+
+    try:
+        return hash_source(path)
+    except UserError:
+        return None
+
+
+def _figure(source: str, out: Path, name: str) -> Any:
+    """The figure that ``source`` (``step/key.key`` or ``step:rows``) names in the run ``out``."""
+    found = RESULT.fullmatch(source)
+    assert found is not None  # checked when the recipe was read
+    file, keys = RESULTS, (found["keys"] or "").split(".")
+    if found["count"]:
+        file, keys = "manifest.json", ["counts", found["count"]]
+    path = out / found["step"] / file
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"results.{name}: the step {found['step']} wrote no {file}") from None
+    for key in keys:
+        if not isinstance(value, dict) or key not in value:
+            known = choices(key, value) if isinstance(value, dict) else f"only the value {shown(value)}"
+            raise SettingsError(f"results.{name}: {path} has no {'.'.join(keys)}: no {key!r}; {known}")
+        value = value[key]
+    return value
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return json.dumps(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"

@@ -1,0 +1,202 @@
+"""The data set card: a README for a reader who has never heard of pairsmith."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import yaml
+
+from pairsmith.runs.folder import REJECTS, DatasetFolder
+
+_MANY_LABELS = 30
+_EXAMPLES = 3
+_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
+_MEANING = {
+    "id": "name of the row; the same settings and inputs give the same ids",
+    "sentence1": "the first text",
+    "sentence2": "the second text",
+    "text": "the text",
+    "score": "how similar the two texts are claimed to be, from 0 (not) to 1 (same meaning)",
+    "label": "the label the text or pair was written for",
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a step has to say about its rows. Counts left out are taken from the folder itself.
+
+    Attributes:
+        title: heading of the card.
+        description: what the rows are and how they came about, in a few sentences of Markdown.
+        task_description: the task in words, e.g. the instructions the model followed.
+        counts: a table of its own, from a name to a number, e.g. inputs read.
+        label_counts: rows per label; counted over all splits when it is left out.
+        rejects_by_reason: from ``"filter: reason"`` to a number.
+        citations: works to cite, one Markdown line each.
+        licence: what a user has to know about rights in the inputs and in the model's output.
+    """
+
+    title: str
+    description: str
+    task_description: str = ""
+    counts: Mapping[str, int] | None = None
+    label_counts: Mapping[str, int] | None = None
+    rejects_by_reason: Mapping[str, int] | None = None
+    citations: Sequence[str] = ()
+    licence: str = ""
+
+
+def render(card: Card, folder: DatasetFolder) -> str:
+    """The card of ``folder`` as README.md: metadata for the Hub, then the text."""
+    sections = [
+        f"---\n{_metadata(card, folder)}---\n\n# {_line(card.title)}\n\n{card.description.strip()}",
+        _task(card),
+        _rows(card, folder),
+        _columns(folder),
+        _labels(card, folder),
+        _examples(folder),
+        _rejects(card, folder),
+        _origin(folder),
+        _list("Please cite", card.citations),
+        f"## Licence\n\n{card.licence.strip()}" if card.licence.strip() else "",
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _metadata(card: Card, folder: DatasetFolder) -> str:
+    # `datasets` refuses a split without rows, and with it the whole folder, so those are not named.
+    splits = [split for split, rows in folder.split_rows.items() if rows] or folder.splits[:1]
+    files = [{"split": split, "path": f"data/{split}-*.parquet"} for split in splits]
+    configs: list[dict[str, Any]] = [{"config_name": "default", "default": True, "data_files": files}]
+    if folder.manifest.counts.rejects:
+        rejects = [{"split": REJECTS, "path": "rejects/part-*.parquet"}]
+        configs.append({"config_name": REJECTS, "data_files": rejects})
+    similarity = {"sentence2", "score"} <= set(_schema(folder).names)
+    values: dict[str, Any] = {
+        "pretty_name": _line(card.title),
+        "tags": ["pairsmith", "synthetic"],
+        "task_categories": ["sentence-similarity" if similarity else "text-classification"],
+        "size_categories": [next((name for size, name in _SIZES if folder.rows < size), "n>1M")],
+        "configs": configs,
+    }
+    # safe_dump quotes whatever needs it, so no text from outside can end or break the block.
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def _task(card: Card) -> str:
+    if not card.task_description.strip():
+        return ""
+    # A fence longer than any run of backticks inside cannot be closed from inside.
+    runs = re.findall(r"`+", card.task_description)
+    fence = "`" * max(3, 1 + max(map(len, runs), default=0))
+    return f"## Task\n\n{fence}text\n{card.task_description.strip()}\n{fence}"
+
+
+def _rows(card: Card, folder: DatasetFolder) -> str:
+    rows = [(split, count) for split, count in folder.split_rows.items()]
+    rows.append(("not kept (see below)", folder.manifest.counts.rejects))
+    text = "## Rows\n\n" + _table(("split", "rows"), rows)
+    if card.counts:
+        text += "\n\n" + _table(("counted", "number"), card.counts.items())
+    return text + (
+        "\n\nOpen it with\n\n```python\nfrom datasets import load_dataset\n\n"
+        'data = load_dataset("path/to/this/folder")\n```'
+    )
+
+
+def _columns(folder: DatasetFolder) -> str:
+    rows = [(field.name, str(field.type), _MEANING.get(field.name, "")) for field in _schema(folder)]
+    return "## Columns\n\n" + _table(("column", "type", "meaning"), rows)
+
+
+def _labels(card: Card, folder: DatasetFolder) -> str:
+    schema = _schema(folder)
+    column = next((name for name in ("score", "label") if name in schema.names), None)
+    if card.label_counts is not None:
+        return f"## Labels\n\n{_table((column or 'label', 'rows'), card.label_counts.items())}"
+    if column is None or not folder.rows:
+        return ""
+    tables = [folder.table(split).select([column]) for split in folder.splits]
+    values = pa.concat_tables(tables)[column]
+    counts = Counter(values.to_pylist())
+    if len(counts) <= _MANY_LABELS:
+        ordered = sorted(counts.items(), key=lambda item: (item[0] is None, item[0]))
+        return f"## Labels\n\n{_table((column, 'rows'), ordered)}"
+    if pa.types.is_floating(schema.field(column).type):
+        mean, least, most = pc.mean(values).as_py(), pc.min(values).as_py(), pc.max(values).as_py()
+        spread = f"{least:.3f} to {most:.3f}, mean {mean:.3f}"
+        return f"## Labels\n\n{len(counts):,} different values of `{column}`, {spread}."
+    return f"## Labels\n\n{len(counts):,} different values of `{column}`."
+
+
+def _examples(folder: DatasetFolder) -> str:
+    split = folder.splits[0]
+    rows = folder.table(split).slice(0, _EXAMPLES).to_pylist()
+    if not rows:
+        return ""
+    names = [name for name in rows[0] if name != "id"]
+    return "## First rows\n\n" + _table(names, [[row[name] for name in names] for row in rows])
+
+
+def _rejects(card: Card, folder: DatasetFolder) -> str:
+    counts = card.rejects_by_reason
+    if counts is None:
+        counts = folder.manifest.counts.rejects_by_reason
+    if not counts:
+        return "## Rows not kept\n\nNone: every row that was made was kept."
+    rows = [(*name.partition(": ")[::2], count) for name, count in counts.items()]
+    return (
+        "## Rows not kept\n\nRows that were made and then left out are in `rejects/`, each with the filter "
+        "that removed it, the reason, and the row itself.\n\n" + _table(("filter", "reason", "rows"), rows)
+    )
+
+
+def _origin(folder: DatasetFolder) -> str:
+    manifest = folder.manifest
+    rows = [("step", manifest.step), ("pairsmith", manifest.pairsmith)]
+    rows += [(f"model {name}", revision) for name, revision in manifest.models.items()]
+    rows += [(f"input {name}", f"SHA-256 {digest}") for name, digest in manifest.inputs.items()]
+    rows += [(name, _value(value)) for name, value in manifest.settings.items()]
+    return (
+        "## How it was made\n\nThe texts were made by a program; no person has checked each of them. "
+        "pairsmith is an open-source toolkit that makes labelled text data with language models. "
+        "With the same settings, inputs and models it makes the same rows. "
+        "`manifest.json` has all of this for programs.\n\n" + _table(("setting", "value"), rows)
+    )
+
+
+def _list(title: str, lines: Sequence[str]) -> str:
+    return f"## {title}\n\n" + "\n".join(f"- {_line(line)}" for line in lines) if lines else ""
+
+
+def _table(header: Sequence[str], rows: Any) -> str:
+    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
+    lines += [f"| {' | '.join(_cell(value) for value in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    """``value`` as the text of one table cell: one line, cut when long, with no live Markdown or HTML."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    text = _line("" if value is None else str(value))
+    text = text if len(text) <= 200 else f"{text[:199]}…"
+    return re.sub(r"([\\|`*\[\]<])", r"\\\1", text)
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _line(text: str) -> str:
+    """``text`` on one line, without control characters."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def _schema(folder: DatasetFolder) -> pa.Schema:
+    return folder.table(folder.splits[0]).schema

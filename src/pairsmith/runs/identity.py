@@ -1,0 +1,83 @@
+"""What decides the rows of a folder, its fingerprint, and the difference between two of them."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pairsmith.runs.folder import FORMAT, Manifest
+from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Two runs with equal identities make equal rows."""
+
+    step: str
+    settings: Mapping[str, Any]
+    inputs: Mapping[str, str]
+    models: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls, step: str, settings: Mapping[str, JSON], inputs: Mapping[str, str], models: Mapping[str, str]
+    ) -> Self:
+        """An identity as it comes back from JSON, so that a tuple equals the list it was stored as."""
+        parts = {"settings": settings, "inputs": inputs, "models": models}
+        plain = json.loads(json.dumps(parts, allow_nan=False))
+        return cls(step, plain["settings"], plain["inputs"], plain["models"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The identity with the format version, as it stands in the manifest."""
+        return {
+            "format": FORMAT,
+            "step": self.step,
+            "settings": dict(self.settings),
+            "inputs": dict(self.inputs),
+            "models": dict(self.models),
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON of ``as_dict``; the order of keys has no part in it."""
+        return hash_bytes(canonical_json(self.as_dict()).encode("utf-8"))
+
+
+def differences(there: Manifest, here: Identity) -> list[str]:
+    """What a manifest and an identity differ in, as ``decay: 100.0 there, 0.0 here``; empty when equal."""
+    if there.fingerprint == here.fingerprint:
+        return []
+    found = [f"step: {there.step} there, {here.step} here"] if there.step != here.step else []
+    stored = {"settings": there.settings, "inputs": there.inputs, "models": there.models}
+    asked = {"settings": here.settings, "inputs": here.inputs, "models": here.models}
+    left, right = dict(_leaves(stored)), dict(_leaves(asked))
+    for key in sorted(left.keys() | right.keys()):
+        one, other = left.get(key, _ABSENT), right.get(key, _ABSENT)
+        if one is _ABSENT or other is _ABSENT or canonical_json(one) != canonical_json(other):
+            found.append(f"{_label(key)}: {_show(one)} there, {_show(other)} here")
+    return found or ["fingerprint: the manifest was changed by hand"]
+
+
+def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, inner in value.items():
+        if isinstance(inner, Mapping) and (inner or not path):
+            yield from _leaves(inner, (*path, key))
+        else:
+            yield (*path, key), inner
+
+
+def _label(key: tuple[str, ...]) -> str:
+    section, rest = key[0], ".".join(key[1:])
+    return {"inputs": f"input {rest}", "models": f"model {rest}"}.get(section, rest)
+
+
+def _show(value: Any) -> str:
+    if value is _ABSENT:
+        return "absent"
+    if isinstance(value, str) and len(value) == 64 and all(digit in "0123456789abcdef" for digit in value):
+        return f"{value[:12]}…"
+    text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else f"{text[:59]}…"

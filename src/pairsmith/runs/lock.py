@@ -1,0 +1,69 @@
+"""One writer a folder: a second process that starts in the same folder is told so.
+
+The lock is held on the folder itself, so no lock file is left behind, and the system drops it when
+the process ends, however it ends. Where the system has no such locks (Windows, some network file
+systems) there is no protection, and none is claimed.
+"""
+
+import os
+from pathlib import Path
+
+from pairsmith.errors import FolderError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+# Within one process a second start takes over the first one's lock: that is how a step that failed
+# is tried again in a notebook or a test.
+_held: dict[Path, int] = {}
+
+
+def acquire(folder: Path) -> None:
+    """Lock ``folder`` for this process.
+
+    Raises:
+        FolderError: another process has it.
+    """
+    folder = folder.resolve()
+    if fcntl is None or _holds(folder):
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise FolderError(f"another run is writing to {folder}; wait for it, or give another --out") from None
+    except OSError:
+        os.close(handle)  # a file system without locks
+        return
+    _held[folder] = handle
+
+
+def _holds(folder: Path) -> bool:
+    """Whether this process has the lock of the folder that is there now, not of one removed since."""
+    if folder not in _held:
+        return False
+    if os.path.samestat(os.fstat(_held[folder]), folder.stat()):
+        return True
+    release(folder)
+    return False
+
+
+def release(folder: Path) -> None:
+    """Unlock ``folder``, if this process has it."""
+    handle = _held.pop(folder.resolve(), None)
+    if handle is not None:
+        os.close(handle)
+
+
+def _forget_in_child() -> None:
+    # A forked worker shares the lock as long as it keeps the handle open; closing it leaves the
+    # lock with the parent, and a worker that outlives a killed parent blocks nobody.
+    while _held:
+        os.close(_held.popitem()[1])
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

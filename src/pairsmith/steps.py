@@ -1,0 +1,87 @@
+"""The steps there are: what can be set, what runs, and what to call it.
+
+Recipes and the command line are both made from ``STEPS``. The functions are imported when they are
+called, so that ``pairsmith --help`` does not wait for torch.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pairsmith.evaluate.settings import EvaluateStsSettings
+from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.settings import Settings
+from pairsmith.training.settings import TrainEncoderSettings
+
+if TYPE_CHECKING:
+    from pairsmith.runs import Run
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[S]):
+    """One step.
+
+    Attributes:
+        settings: what can be set.
+        run: does it; its results lie in the run's folder.
+        help: one line for people.
+        command: what the command line calls it, where that is not its name: ``evaluate sts``.
+        dry: the setting, if there is one, with which the step writes nothing and needs no folder.
+    """
+
+    settings: type[S]
+    run: "Callable[[S, Run], object]"
+    help: str
+    command: str = ""
+    dry: str = ""
+
+
+Steps = Mapping[str, Step[Any]]
+
+
+def _generate(settings: GenerateSettings, run: "Run") -> object:
+    from pairsmith.generate.route import generate
+
+    return generate(settings, run)
+
+
+def _postprocess(settings: PostprocessSettings, run: "Run") -> object:
+    from pairsmith.generate.postprocess import postprocess
+
+    return postprocess(settings, run)
+
+
+def _train_encoder(settings: TrainEncoderSettings, run: "Run") -> object:
+    from pairsmith.training.encoder import train_encoder
+
+    return train_encoder(settings, run)
+
+
+def _evaluate_sts(settings: EvaluateStsSettings, run: "Run") -> object:
+    from pairsmith.evaluate.sts import evaluate_sts
+
+    return evaluate_sts(settings, run)
+
+
+STEPS: Steps = {
+    "generate": Step(
+        GenerateSettings,
+        _generate,
+        "Write labelled texts or pairs from a task's instructions.",
+        dry="preview",
+    ),
+    "postprocess": Step(
+        PostprocessSettings,
+        _postprocess,
+        "Clean generated rows, smooth scores, add sampled negatives, split.",
+    ),
+    "train-encoder": Step(TrainEncoderSettings, _train_encoder, "Train a sentence encoder on scored pairs."),
+    "evaluate-sts": Step(
+        EvaluateStsSettings,
+        _evaluate_sts,
+        "Measure a sentence encoder on semantic textual similarity.",
+        command="evaluate sts",
+    ),
+}

@@ -1,0 +1,289 @@
+"""What a task is: labels, one instruction for each, and how texts are drawn.
+
+The model's fields check one value each; ``faults`` checks what several values must be to one
+another. They are two so that the reader of task files can report both kinds at once.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from pairsmith.errors import TaskError, choices
+from pairsmith.faults import Fault, shown
+from pairsmith.settings import Settings
+
+PLACEHOLDER = "<X1>"
+QUOTE = '"'
+
+Kind = Literal["pair", "text"]
+SchemaKind = Literal["scored_pair", "labelled_pair", "labelled_text"]
+
+
+def label_text(name: str | float) -> str:
+    """A label's name as text: ``1.0`` is ``1``, ``0.5`` is ``0.5``, a word is itself."""
+    return repr(name).removesuffix(".0") if isinstance(name, float) else name
+
+
+def parse_label(value: object) -> str | float:
+    """A label as a file gives it, a finite number or a name; anything else is a ``ValueError``."""
+    if isinstance(value, bool) or value is None:
+        word = {True: "true", False: "false", None: "null"}[value]
+        raise ValueError(
+            f"YAML reads this label as {word} (like yes, no, on, off and ~); put quotation marks round it"
+        )
+    if isinstance(value, int | float):
+        number = float(value) if abs(value) < 1e15 else math.inf
+        if not math.isfinite(number):
+            raise ValueError(f"a label that is a number must be finite and below 1e15, not {shown(value)}")
+        return number + 0.0  # -0.0 becomes 0.0
+    if not isinstance(value, str):
+        raise ValueError(
+            f"a label is a number or a name, not {shown(value)}; put quotation marks round a name"
+        )
+    if not value or value != value.strip() or not value.isprintable() or len(value) > 100:
+        raise ValueError(
+            f"a label's name is 1 to 100 printable characters without outer spaces, not {shown(value)}"
+        )
+    return value
+
+
+def parse_counter_labels(value: object) -> tuple[str | float, ...] | Literal["higher", "others"]:
+    """Counter-labels as a file gives them: a list of labels, or one of two words; else a ``ValueError``."""
+    if value == "higher":
+        return "higher"
+    if value == "others":
+        return "others"
+    if isinstance(value, list | tuple):
+        return tuple(parse_label(name) for name in value)
+    raise ValueError(f"should be a list of labels, `higher` or `others`, not {shown(value)}")
+
+
+LabelName = Annotated[float | str, BeforeValidator(parse_label)]
+CounterLabels = Annotated[
+    tuple[LabelName, ...] | Literal["higher", "others"], BeforeValidator(parse_counter_labels)
+]
+
+
+class Label(Settings):
+    """One label: its name, and the instruction that makes a model write texts for it."""
+
+    name: LabelName = Field(
+        description="A number (a similarity score) or a name (a class).",
+        json_schema_extra={"from_key": True},  # a file gives it as the key of the mapping
+    )
+    instruction: str = Field(
+        description="What the model continues; it ends with an opening quotation mark, and in a pair task "
+        f"holds {PLACEHOLDER} once, where the first text goes."
+    )
+    counter_labels: CounterLabels = Field(
+        default=(),
+        description="Labels whose texts this one must not resemble: a list, `higher` (every larger number) "
+        "or `others` (every other label).",
+    )
+    near_copies: Literal["drop", "keep"] = Field(
+        default="drop",
+        description="Pair tasks: what becomes of a second text that equals the first but for case, spaces "
+        "and punctuation.",
+    )
+
+
+class Decoding(Settings):
+    """How texts are drawn from the model (METHODS.md D3, D4); the defaults are the paper's."""
+
+    model_config = ConfigDict(strict=True)
+
+    top_k: int = Field(default=5, ge=0, description="Draw from the k likeliest tokens; 0 draws from all.")
+    top_p: float = Field(
+        default=0.9, gt=0, le=1, description="Draw from the likeliest tokens that hold this probability."
+    )
+    max_tokens: int = Field(
+        default=40, ge=1, description="Tokens within which the closing quotation mark must come."
+    )
+    per_input: int = Field(
+        default=2, ge=1, description="Texts per input and label; in a text task, texts per label."
+    )
+    tries: int = Field(
+        default=5, ge=1, description="Tries at most to get them; in a text task, tries at most for each text."
+    )
+    decay: float = Field(
+        default=100.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Strength of self-debiasing against the counter-labels; 0 turns it off.",
+    )
+    floor: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        description="Smallest factor by which self-debiasing multiplies a probability.",
+    )
+
+
+class TaskSpec(Settings):
+    """A labelled data set that a language model can be asked to write."""
+
+    name: str = Field(description="A short name: letters, digits, dots, hyphens and underscores.")
+    description: str = Field(
+        default="", description="One sentence for people; it goes into the data set's card."
+    )
+    kind: Kind = Field(
+        description="`pair`: a first text is given, the second is written. `text`: one text is written."
+    )
+    labels: tuple[Label, ...] = Field(min_length=1, description="The labels, each with its instruction.")
+    decoding: Decoding = Field(default=Decoding(), description="How texts are drawn.")
+
+    @field_validator("name")
+    @classmethod
+    def _short_name(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+            raise ValueError(
+                "a name is 1 to 64 letters, digits, dots, hyphens or underscores and starts with a letter or "
+                f"digit, not {shown(value)}"
+            )
+        return value
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _labels_by_name(cls, value: Any) -> Any:
+        """Accept the form of the file, a mapping by name, and the list that ``model_dump`` gives."""
+        if isinstance(value, Mapping):
+            return [
+                {**body, "name": name} if isinstance(body, Mapping) else body for name, body in value.items()
+            ]
+        if isinstance(value, list | tuple):
+            return value
+        raise ValueError(f"should be a mapping from each label to its instruction, not {shown(value)}")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        drafts = [
+            Draft(
+                label_text(label.name), label.name, label.instruction, label.counter_labels, label.near_copies
+            )
+            for label in self.labels
+        ]
+        found = [f"{'.'.join(map(str, fault.where))}: {fault.text}" for fault in faults(self.kind, drafts)]
+        if found:
+            raise PydanticCustomError("task_faults", "{faults}", {"faults": "\n".join(found)})
+        return self
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the labels are numbers."""
+        return all(isinstance(label.name, float) for label in self.labels)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The labels as text, in the order of the file: ``("1", "0.5", "0")``."""
+        return tuple(label_text(label.name) for label in self.labels)
+
+    @property
+    def schema_kind(self) -> SchemaKind:
+        """Which rows the task makes: scored pairs, labelled pairs or labelled texts."""
+        if self.kind == "text":
+            return "labelled_text"
+        return "scored_pair" if self.numeric else "labelled_pair"
+
+    def label(self, name: str) -> Label:
+        """The label whose name as text is ``name``.
+
+        Raises:
+            TaskError: the task has no such label.
+        """
+        for label in self.labels:
+            if label_text(label.name) == name:
+                return label
+        raise TaskError(f"the task {self.name} has no label {name!r}; {choices(name, self.label_names)}")
+
+    def instruction(self, name: str) -> str:
+        """The instruction of the label ``name``, with the placeholder still in it."""
+        return self.label(name).instruction
+
+    def counters(self, name: str) -> tuple[str, ...]:
+        """The counter-labels of ``name``, CL(y) of D2, with `higher` and `others` resolved; task order."""
+        label = self.label(name)
+        if label.counter_labels == "others":
+            return tuple(other for other in self.label_names if other != name)
+        if label.counter_labels == "higher":
+            assert isinstance(label.name, float)  # `faults` refuses `higher` on names
+            return tuple(
+                label_text(other.name)
+                for other in self.labels
+                if isinstance(other.name, float) and other.name > label.name
+            )
+        listed = {label_text(counter) for counter in label.counter_labels}
+        return tuple(other for other in self.label_names if other in listed)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A label before it is known to be sound; ``None`` stands for a value that is missing or unfit."""
+
+    key: str | int | float
+    name: str | float | None
+    instruction: str | None
+    counter_labels: tuple[str | float, ...] | str | None
+    near_copies: str | None
+
+
+def faults(kind: str | None, drafts: Sequence[Draft]) -> Iterator[Fault]:
+    """What is wrong between the values of a task whose ``kind`` and labels are given.
+
+    Places are below the task's root: ``("labels", key, "instruction")``.
+    """
+    names = [label_text(draft.name) for draft in drafts if draft.name is not None]
+    numeric = all(isinstance(draft.name, float) for draft in drafts if draft.name is not None)
+    if not numeric and any(isinstance(draft.name, float) for draft in drafts):
+        yield Fault(("labels",), f"labels are all numbers or all names, not both; given: {', '.join(names)}")
+    seen: set[str] = set()
+    for draft in drafts:
+        where = ("labels", draft.key)
+        if draft.name is not None:
+            name = label_text(draft.name)
+            if name in seen:
+                yield Fault(where, f"the label {name} is there twice; remove or rename one of them")
+            seen.add(name)
+        if draft.instruction is not None:
+            for text in _instruction_faults(kind, draft.instruction):
+                yield Fault((*where, "instruction"), text)
+        if draft.counter_labels is not None:
+            for text in _counter_faults(draft, names, numeric):
+                yield Fault((*where, "counter_labels"), text)
+        if kind == "text" and draft.near_copies == "keep":
+            yield Fault((*where, "near_copies"), "only pair tasks have near-copies; remove this key")
+
+
+def _instruction_faults(kind: str | None, instruction: str) -> Iterator[str]:
+    count = instruction.count(PLACEHOLDER)
+    if kind == "pair" and count != 1:
+        yield f"a pair task's instruction holds {PLACEHOLDER} once, for the first text; here: {count} times"
+    if kind == "text" and count:
+        yield f"a text task has no first text, so its instruction cannot hold {PLACEHOLDER}; remove it"
+    if not instruction.endswith(QUOTE):
+        yield (
+            f"must end with an opening quotation mark ({QUOTE}), not {shown(instruction[-12:])}; "
+            "after a block, |- leaves no line break at the end"
+        )
+    elif instruction.count(QUOTE) % 2 == 0:
+        yield f"the {QUOTE} at its end closes an earlier one; end with one that opens the model's text"
+
+
+def _counter_faults(draft: Draft, names: Sequence[str], numeric: bool) -> Iterator[str]:
+    if draft.counter_labels == "higher" and not numeric:
+        yield "`higher` needs labels that are numbers; use `others` or a list"
+    if draft.counter_labels is None or isinstance(draft.counter_labels, str):
+        return
+    counters = [label_text(counter) for counter in draft.counter_labels]
+    for counter in dict.fromkeys(counters):
+        if draft.name is not None and counter == label_text(draft.name):
+            yield f"the label {counter} cannot be a counter-label of itself; remove it"
+        elif counter not in names:
+            known = f"known: {', '.join(sorted(set(names)))}" if numeric else choices(counter, names)
+            yield f"unknown counter-label {counter}; {known}"
+        if counters.count(counter) > 1:
+            yield f"the counter-label {counter} is listed twice; keep one"

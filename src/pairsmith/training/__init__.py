@@ -1,0 +1,1 @@
+"""Training loops, and the model folders they write."""

@@ -1,0 +1,349 @@
+"""Training a sentence encoder on scored pairs (D10)."""
+
+import math
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
+from transformers import PrinterCallback, TrainerCallback
+
+from pairsmith.encoders.correlation import spearman
+from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
+from pairsmith.encoders.similarity import cosine_similarity_rows
+from pairsmith.errors import InputError, ModelError
+from pairsmith.modelnames import model_revision
+from pairsmith.progress import Progress, Silent, Task
+from pairsmith.runs import DatasetFolder, Run, hash_source
+from pairsmith.training.card import encoder_card
+from pairsmith.training.folder import ModelFolder
+from pairsmith.training.settings import TrainEncoderSettings
+
+STEP = "train-encoder"
+_COLUMNS = ("sentence1", "sentence2", "score")
+# The data count by their content. The rest says where and how fast, not what.
+_NOT_IN_WEIGHTS = {"data", "device", "eval_batch_size"}
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderTraining:
+    """How a training went.
+
+    Attributes:
+        steps: steps made.
+        best_step: the step whose weights were kept: that of the highest validation figure, or the last.
+        validation: Spearman ×100 on the validation pairs at each step looked at, 0 being the untrained
+            start; None where it is undefined (all similarities equal). Empty without validation pairs.
+        seconds: time the training took, validation included.
+    """
+
+    steps: int
+    best_step: int
+    validation: dict[int, float | None]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The part of ``training.json`` that tells how the training went."""
+        curve = [
+            {"step": step, "spearman": None if figure is None else round(figure, 4)}
+            for step, figure in self.validation.items()
+        ]
+        return {
+            "steps": self.steps,
+            "best_step": self.best_step,
+            "validation": curve,
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def train_encoder(settings: TrainEncoderSettings, run: Run) -> Path:
+    """Train an encoder on a dataset folder, and save it in the run's folder.
+
+    The folder opens with ``SentenceTransformer(DIR)``; ``training.json`` in it, written last, says how
+    the training went. A folder that holds the finished work of the same settings is left as it is.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the data is no dataset folder, or the run's folder holds something else.
+        InputError: the data are no scored pairs, or their scores lie outside [-1, 1].
+        ModelError: the base cannot be loaded, or the training diverged.
+        StorageError: the model cannot be written.
+    """
+    data = DatasetFolder.open(Path(settings.data).expanduser())
+    train = scored_pairs(data, "train")
+    validation = scored_pairs(data, "validation") if "validation" in data.splits else None
+    folder = ModelFolder.start(
+        run,
+        step=STEP,
+        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
+        inputs={"data": hash_source(data.path)},
+        models={"base": model_revision(settings.base)},
+    )
+    if folder.finished:
+        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+        return run.out
+    encoder = load_sentence_encoder(
+        settings.base, pooling=settings.pooling, device=settings.device, max_length=settings.max_length
+    )
+    training = train_encoder_on(encoder, train, validation, settings, progress=run.progress)
+    card = encoder_card(settings, data, training.to_json())
+    folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
+    return run.out
+
+
+def train_encoder_on(
+    encoder: SentenceTransformer,
+    train: pa.Table,
+    validation: pa.Table | None,
+    settings: TrainEncoderSettings,
+    *,
+    progress: Progress | None = None,
+) -> EncoderTraining:
+    """Train ``encoder`` in place on scored pairs, and leave it with the weights of its best step (D10).
+
+    The mean squared difference of cosine similarity and score is minimised. The learning rate rises
+    linearly over the warm-up and falls linearly to 0. Spearman's correlation on the validation pairs is
+    taken every ``eval_steps`` steps and after the last one, and the best of these is kept, the earliest
+    among equals; the untrained start is measured too, but it is no candidate.
+
+    Args:
+        encoder: what to train.
+        train: columns sentence1, sentence2, score.
+        validation: the same columns; without it, or with scores that are all equal, the last step is kept.
+        settings: ``base`` and ``data`` are not looked at here.
+        progress: where to show it; nowhere if not given.
+
+    Raises:
+        InputError: a table is not of that kind.
+        ModelError: the training diverged.
+    """
+    shown = progress or Silent()
+    _check_pairs(train, "the training pairs")
+    choosable = _check_selectable(validation, shown)
+    total = total_steps(train.num_rows, settings)
+    started = time.monotonic()
+    with shown.task("train", total, "steps") as bar:
+        watch = _Watch(encoder, validation if choosable else None, settings, shown, bar)
+        with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
+            trainer = _trainer(encoder, train, settings, total, Path(scratch), watch)
+            watch.look(0)
+            trainer.train()
+        watch.close(total)
+    _check_finite(encoder)
+    encoder.eval()
+    return EncoderTraining(total, watch.best_step, watch.curve, time.monotonic() - started)
+
+
+def total_steps(rows: int, settings: TrainEncoderSettings) -> int:
+    """Steps that ``epochs`` times ``rows`` pairs make, or ``max_steps`` if that is fewer."""
+    steps = max(1, math.ceil(settings.epochs * math.ceil(rows / settings.batch_size)))
+    return steps if settings.max_steps is None else min(steps, settings.max_steps)
+
+
+def scored_pairs(data: DatasetFolder, split: str) -> pa.Table:
+    """The pairs of a split: columns sentence1, sentence2, score.
+
+    Raises:
+        InputError: the folder holds something other than scored pairs, or the split no rows.
+    """
+    table = data.table(split)
+    missing = [name for name in _COLUMNS if name not in table.column_names]
+    if missing:
+        found = ", ".join(table.column_names)
+        hint = "; labels must be numbers to train on" if "label" in table.column_names else ""
+        raise InputError(
+            f"{data.path}: training an encoder needs the columns sentence1, sentence2, score; "
+            f"found {found}{hint}"
+        )
+    pairs = table.select(list(_COLUMNS))
+    _check_pairs(pairs, f"{data.path}, split {split}")
+    return pairs
+
+
+def save_encoder(encoder: SentenceTransformer, out: Path, card: str) -> None:
+    """Save ``encoder`` and its model card in ``out``, so that ``SentenceTransformer(out)`` opens it."""
+    from transformers.utils import logging as transformers_logging
+
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        encoder.save(str(out), create_model_card=False)
+    finally:
+        if bars:
+            transformers_logging.enable_progress_bar()
+    (out / "README.md").write_text(card, encoding="utf-8")
+
+
+class _Trainer(SentenceTransformerTrainer):
+    """The library's trainer without its model card, which asks the Hub; ours is written on saving."""
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Add none."""
+
+
+class _Watch(TrainerCallback):
+    """Draws the progress, measures on the validation pairs, and remembers the best weights."""
+
+    def __init__(
+        self,
+        encoder: SentenceTransformer,
+        validation: pa.Table | None,
+        settings: TrainEncoderSettings,
+        progress: Progress,
+        bar: Task,
+    ) -> None:
+        self.curve: dict[int, float | None] = {}
+        self.best_step = 0
+        self._encoder = encoder
+        self._validation = validation
+        self._settings = settings
+        self._progress = progress
+        self._bar = bar
+        self._best = float("-inf")
+        self._best_weights: dict[str, torch.Tensor] = {}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """After each step: count it, and look at the validation pairs when it is time."""
+        self._bar.advance()
+        self._progress.draw(self._bar)
+        if state.global_step % self._settings.eval_steps == 0:
+            self.look(state.global_step)
+
+    def look(self, step: int) -> None:
+        """Measure the weights as they are after ``step``, once; keep a copy of the best."""
+        if self._validation is None or step in self.curve:
+            return
+        was_training = self._encoder.training
+        figure = validation_spearman(self._encoder, self._validation, self._settings.eval_batch_size)
+        self._encoder.train(was_training)
+        self.curve[step] = figure
+        if figure is not None:
+            self._bar.note = f"validation {figure:.2f}"
+        if step > 0 and figure is not None and figure > self._best:
+            self._best, self.best_step = figure, step
+            weights = self._encoder.state_dict()
+            self._best_weights = {name: value.detach().cpu().clone() for name, value in weights.items()}
+
+    def close(self, step: int) -> None:
+        """After the last step: measure it too, and put the best weights back."""
+        self.look(step)
+        if self._best_weights and self.best_step != step:
+            self._encoder.load_state_dict(self._best_weights)
+        if not self._best_weights:
+            self.best_step = step
+
+
+def validation_spearman(encoder: SentenceTransformer, pairs: pa.Table, batch_size: int) -> float | None:
+    """Spearman ×100 of cosine similarity and score; None where it is undefined, or a vector is not finite."""
+    first, second = (pairs.column(name).to_pylist() for name in ("sentence1", "sentence2"))
+    texts = sorted({*first, *second})
+    rows = {text: row for row, text in enumerate(texts)}
+    vectors = encode_texts(encoder, texts, batch_size=batch_size)
+    if not np.isfinite(vectors).all():
+        return None
+    cosines = cosine_similarity_rows(
+        vectors[[rows[text] for text in first]], vectors[[rows[text] for text in second]]
+    )
+    figure = spearman(cosines, pairs.column("score").to_numpy())
+    return None if math.isnan(figure) else 100.0 * figure
+
+
+def _trainer(
+    encoder: SentenceTransformer,
+    train: pa.Table,
+    settings: TrainEncoderSettings,
+    total: int,
+    scratch: Path,
+    watch: _Watch,
+) -> Any:
+    from datasets import Dataset
+
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(scratch),
+        max_steps=total,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        lr_scheduler_type="linear",
+        warmup_steps=math.ceil(settings.warmup * total),
+        seed=settings.seed,
+        use_cpu=settings.device == "cpu",
+        bf16=settings.dtype == "bfloat16",
+        # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
+        dataloader_pin_memory=encoder.device.type == "cuda",
+        save_strategy="no",
+        eval_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    # With several GPUs the library would give each of them a batch, which is another batch size.
+    arguments._n_gpu = min(1, arguments.n_gpu)
+    trainer = _Trainer(
+        model=encoder,
+        args=arguments,
+        train_dataset=Dataset(train),
+        loss=CosineSimilarityLoss(encoder),
+        callbacks=[watch],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _check_pairs(pairs: pa.Table, where: str) -> None:
+    if pairs.num_rows == 0:
+        raise InputError(f"{where}: no rows to train on")
+    for name in ("sentence1", "sentence2"):
+        blank = sum(1 for text in pairs.column(name).to_pylist() if not (text or "").strip())
+        if blank:
+            raise InputError(
+                f"{where}: {blank} of {pairs.num_rows} rows have a blank {name}; drop them first"
+            )
+    kind = pairs.schema.field("score").type
+    if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        raise InputError(f"{where}: scores must be numbers, the column holds {kind}")
+    scores = pairs.column("score").to_numpy().astype(np.float64)
+    if not np.isfinite(scores).all():
+        raise InputError(
+            f"{where}: {np.sum(~np.isfinite(scores))} of {len(scores)} rows have no finite score"
+        )
+    low, high = scores.min(), scores.max()
+    if low < -1 or high > 1:
+        raise InputError(
+            f"{where}: scores lie in {low:g} … {high:g}; a cosine is regressed on them, "
+            "so scale them to 0 … 1"
+        )
+
+
+def _check_selectable(validation: pa.Table | None, progress: Progress) -> bool:
+    """Whether there are validation pairs that can tell one step from another; if not, say so."""
+    if validation is None:
+        progress.say(
+            "the data have no validation split, so no step can be chosen by it; the last one is kept"
+        )
+        return False
+    _check_pairs(validation, "the validation pairs")
+    scores = validation.column("score").to_numpy()
+    if np.ptp(scores) > 0:
+        return True
+    progress.say(
+        "the validation pairs all have one score, so no step can be chosen by them; the last one is kept"
+    )
+    return False
+
+
+def _check_finite(encoder: SentenceTransformer) -> None:
+    if not all(torch.isfinite(weight).all() for weight in encoder.parameters()):
+        raise ModelError("the training diverged: weights are no longer finite; try a lower learning rate")

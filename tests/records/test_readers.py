@@ -1,0 +1,344 @@
+import gzip
+import json
+import sys
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairsmith.errors import InputError
+from pairsmith.records import GradedPair, TextRecord, read_pairs, read_texts
+from pairsmith.records.sources import is_hub_id
+
+
+def texts(source, **options):
+    return [record.text for record in read_texts(source, **options)]
+
+
+def write(path, data):
+    path.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
+    return path
+
+
+@pytest.fixture
+def put(tmp_path):
+    return lambda name, data: write(tmp_path / name, data)
+
+
+def fault(source, **options):
+    with pytest.raises(InputError) as caught:
+        texts(source, **options)
+    message = str(caught.value)
+    assert message.count("\n") <= 1
+    return message
+
+
+class TestPlainText:
+    def test_one_text_a_line_and_where_it_stood(self, put):
+        path = put("in.txt", "One.\n\n   \nTwo.\n")
+        assert list(read_texts(path)) == [TextRecord("One.", "in.txt:1"), TextRecord("Two.", "in.txt:4")]
+
+    def test_a_path_may_be_a_string(self, put):
+        assert texts(str(put("in.txt", "One."))) == ["One."]
+
+    def test_byte_order_mark_and_windows_line_ends_are_dropped(self, put):
+        assert texts(put("in.txt", b"\xef\xbb\xbfOne.\r\nTwo.\r\n\r\n")) == ["One.", "Two."]
+
+    def test_a_mark_inside_the_text_stays(self, put):
+        assert texts(put("in.txt", "One \ufeff.\nTwo")) == ["One \ufeff.", "Two"]
+
+    def test_tabs_quotes_and_separators_inside_stay_and_surrounding_space_goes(self, put):
+        line = "She said \"no\"\tand 'left', \u2028 \x0b \x85 then; more"
+        assert texts(put("in.txt", f"  {line} \t\n")) == [line]
+
+    def test_any_other_suffix_is_plain_text(self, put):
+        assert texts(put("corpus.en", "a,b\nc")) == ["a,b", "c"]
+
+    def test_gzip(self, put):
+        assert texts(put("in.txt.gz", gzip.compress("Ä\r\nb".encode()))) == ["Ä", "b"]
+
+    def test_a_truncated_gzip_file_says_so(self, put):
+        data = gzip.compress("\n".join(map(str, range(50_000))).encode())
+        message = fault(put("in.txt.gz", data[: len(data) // 2]))
+        assert "in.txt.gz is not a whole gzip file (after line " in message
+
+    def test_a_file_that_is_not_gzip_says_so(self, put):
+        assert "is not a whole gzip file" in fault(put("in.txt.gz", "plain"))
+
+    def test_limit_stops_before_a_fault_behind_it(self, put):
+        path = put("in.txt", b"One\nTwo\n\xff\n")
+        assert texts(path, limit=2) == ["One", "Two"]
+
+    def test_a_line_of_forty_megabytes(self, put):
+        long = "x" * 40_000_000
+        assert [len(text) for text in texts(put("in.txt", f"a\n{long}\nb\n"))] == [1, 40_000_000, 1]
+
+    def test_reading_is_a_stream(self, put):
+        records = read_texts(put("in.txt", b"One\n\xff\n"))
+        assert next(records).text == "One"
+        with pytest.raises(InputError):
+            next(records)
+
+    @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0"), min_size=1)))
+    def test_what_is_written_line_by_line_is_read(self, tmp_path_factory, lines):
+        path = write(tmp_path_factory.mktemp("t") / "in.txt", "".join(f"x{line}x\n" for line in ["", *lines]))
+        assert texts(path) == [f"x{line}x" for line in ["", *lines]]
+
+
+class TestBadText:
+    def test_latin1(self, put):
+        message = fault(put("in.txt", "good\ncafé au lait\n".encode("latin1")))
+        assert "in.txt:2: not UTF-8 (byte 0xe9 at column 4); re-save it as UTF-8" in message
+        assert "iconv -f latin1 -t utf-8 in.txt" in message
+
+    @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+    def test_utf16(self, put, encoding):
+        assert "UTF-16" in fault(put("in.txt", "Hello\n".encode(encoding)))
+
+    @pytest.mark.parametrize("data", [b"", b"\n\n \t\r\n", b"\xef\xbb\xbf"])
+    def test_no_texts(self, put, data):
+        assert fault(put("in.txt", data)).endswith("in.txt holds no texts")
+
+    def test_missing_file_names_the_nearest_at_once(self, put, tmp_path):
+        put("sentences.txt", "a")
+        with pytest.raises(InputError, match=r"sentnces\.txt is not there; did you mean .*sentences\.txt\?"):
+            read_texts(tmp_path / "sentnces.txt")
+
+    def test_missing_file_with_nothing_near(self, tmp_path):
+        assert fault(tmp_path / "a.txt").endswith("a.txt is not there; check the path")
+
+    def test_missing_folder(self, tmp_path):
+        assert "nor is its folder" in fault(tmp_path / "no" / "a.txt")
+
+    def test_a_folder_that_is_none_of_ours(self, tmp_path):
+        assert "is a folder without data/*.parquet" in fault(tmp_path)
+
+    def test_a_file_that_cannot_be_read(self, put, monkeypatch):
+        path = put("in.txt", "a")
+        denied = PermissionError(13, "Permission denied")
+        monkeypatch.setattr(type(path), "open", lambda *_: (_ for _ in ()).throw(denied))
+        assert fault(path).endswith("in.txt cannot be read: Permission denied")
+
+
+class TestJson:
+    def test_objects_and_bare_strings(self, put):
+        assert texts(put("in.jsonl", '{"text": "a\\nb"}\n\n"c"\n{"text": null}\n{"text": " "}')) == [
+            "a\nb",
+            "c",
+        ]
+
+    def test_gzip_and_the_column(self, put):
+        data = gzip.compress(b'{"text": "a", "headline": "b"}\n')
+        assert texts(put("in.jsonl.gz", data), column="headline") == ["b"]
+
+    @pytest.mark.parametrize(
+        ("line", "expected"),
+        [
+            ("{'text': 'a'}", "in.jsonl:2: not JSON (Expecting property name"),
+            ("[1]", "in.jsonl:2: a JSON array; one object a line is expected"),
+            ("17", "in.jsonl:2: 17 is not a JSON object with columns such as text"),
+            ('{"text": 5}', "in.jsonl:2: column 'text' holds a number, not text"),
+            ('{"text": ["a"]}', "in.jsonl:2: column 'text' holds a list, not text"),
+            ('{"txt": "b"}', "in.jsonl:2: no column 'text', which earlier rows have; it has: txt"),
+            ('{"text": "\\ud800"}', "in.jsonl:2: column 'text' holds half a character"),
+            ("{" * 20, "in.jsonl:2: not JSON"),
+        ],
+    )
+    def test_a_bad_line_is_named(self, put, line, expected):
+        assert expected in fault(put("in.jsonl", f'{{"text": "a"}}\n{line}\n'))
+
+    def test_absurd_nesting(self, put):
+        assert "in.jsonl:1: not JSON" in fault(put("in.jsonl", '{"text":' + "[" * 200_000))
+
+
+class TestTables:
+    def test_columns_by_preference_and_without_regard_to_case(self, put):
+        assert texts(put("a.csv", "question,Sentence\nq,s\n")) == ["s"]
+        assert texts(put("b.csv", "other,document\nq,d\n")) == ["d"]
+
+    def test_no_column_lists_what_is_there(self, put):
+        message = fault(put("in.csv", "id,body\n1,a\n"))
+        assert "has none of the columns text, sentence, sentence1, input, document, question" in message
+        assert message.endswith("it has: id, body")
+
+    def test_an_unknown_column_names_the_nearest(self, put):
+        message = fault(put("in.csv", "id,headline\n1,a\n"), column="headlines")
+        assert message.endswith("no column 'headlines'; did you mean 'headline'? known: headline, id")
+
+    def test_csv_quoting_commas_newlines_and_windows_line_ends(self, put):
+        data = b'\xef\xbb\xbfid,text\r\n1,"a ""b"", c\r\nd"\r\n\r\n2,e\r\n'
+        records = list(read_texts(put("in.csv", data)))
+        assert records == [TextRecord('a "b", c\nd', "in.csv:2"), TextRecord("e", "in.csv:5")]
+
+    def test_semicolons_as_excel_writes_them(self, put):
+        assert texts(put("in.csv", "id;text\n1;a, b\n")) == ["a, b"]
+
+    def test_a_quote_left_open_is_named_by_the_line_it_began_on(self, put):
+        message = fault(put("in.csv", 'id,text\n1,a\n2,"b\n3,c\n4,d\n'))
+        assert "in.csv:3: not a valid csv row (unexpected end of data)" in message
+
+    def test_a_long_field(self, put):
+        assert [len(text) for text in texts(put("in.csv", f'id,text\n1,"{"x" * 300_000}"\n'))] == [300_000]
+
+    def test_tsv_takes_quotes_as_they_are(self, put):
+        data = 'id\ttext\n1\t"Open, she said\n2\tfive "nine"\n\n3\t"""x\n'
+        assert texts(put("in.tsv", data)) == ['"Open, she said', 'five "nine"', '"""x']
+
+    def test_tsv_whose_header_is_quoted_is_unquoted(self, put):
+        assert texts(put("in.tsv.gz", gzip.compress(b'"id"\t"text"\n1\t"a ""b""\tc"\n'))) == ['a "b"\tc']
+
+    @pytest.mark.parametrize(
+        ("name", "data"), [("in.csv", "id,text\n1,a,b\n"), ("in.tsv", "id\ttext\n1\ta\tb\n")]
+    )
+    def test_a_row_with_more_fields_is_refused(self, put, name, data):
+        assert f"{name}:2: 3 fields where the header has 2 (id, text)" in fault(put(name, data))
+
+    def test_a_row_with_fewer_fields_is_refused(self, put):
+        assert "in.csv:2: 1 fields where the header has 2" in fault(put("in.csv", "id,text\n1\n"))
+
+    def test_blank_fields_at_the_end_are_not_counted(self, put):
+        assert texts(put("in.csv", "id,text\n1,a,, \n")) == ["a"]
+
+    def test_a_header_with_a_name_twice_is_refused(self, put):
+        assert "in.tsv:1: the header names 'text' twice" in fault(put("in.tsv", "text\ttext\na\tb\n"))
+
+    @pytest.mark.parametrize("name", ["in.csv", "in.tsv"])
+    @pytest.mark.parametrize("data", ["", "\n \n", "id\ttext\n", '"text"\n'])
+    def test_no_rows(self, put, name, data):
+        assert fault(put(name, data)).endswith(f"{name} holds no texts")
+
+    @settings(max_examples=50)
+    @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"])), min_size=1))
+    def test_what_the_csv_module_writes_is_read(self, tmp_path_factory, lines):
+        import csv
+
+        path = tmp_path_factory.mktemp("t") / "in.csv"
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([["id", "text"], *(["1", f"x{line}x"] for line in lines)])
+        assert texts(path) == [f"x{line}x" for line in lines]
+
+
+class TestParquet:
+    def put(self, path, **columns):
+        path.parent.mkdir(exist_ok=True, parents=True)
+        pq.write_table(pa.table(columns), path)
+        return path
+
+    def test_texts_and_row_numbers(self, tmp_path):
+        path = self.put(tmp_path / "in.parquet", text=["a", None, " b "], id=[1, 2, 3])
+        assert list(read_texts(path)) == [TextRecord("a", "in.parquet:1"), TextRecord("b", "in.parquet:3")]
+
+    def test_other_string_types(self, tmp_path):
+        self.put(tmp_path / "in.parquet", text=pa.array(["a", "b"]).dictionary_encode())
+        assert texts(tmp_path / "in.parquet") == ["a", "b"]
+
+    def test_a_column_of_numbers_is_refused(self, tmp_path):
+        path = self.put(tmp_path / "in.parquet", text=[1])
+        assert fault(path).endswith("in.parquet:1: column 'text' holds a number, not text")
+
+    def test_a_file_that_is_not_parquet(self, put):
+        assert "in.parquet cannot be read as Parquet after row 0" in fault(put("in.parquet", "text"))
+
+    def test_a_dataset_folder(self, tmp_path):
+        self.put(tmp_path / "data" / "train-00000.parquet", sentence1=["a"])
+        self.put(tmp_path / "data" / "train-00001.parquet", sentence1=["b"])
+        self.put(tmp_path / "rejects" / "part-00000.parquet", sentence1=["c"])
+        assert texts(tmp_path) == ["a", "b"]
+        write(tmp_path / "manifest.json", '{"complete": true}')
+        assert texts(tmp_path) == ["a", "b"]
+
+    def test_an_unfinished_dataset_folder(self, tmp_path):
+        self.put(tmp_path / "data" / "train-00000.parquet", sentence1=["a"])
+        write(tmp_path / "manifest.json", '{"complete": false}')
+        assert "is unfinished; run the command that writes it again" in fault(tmp_path)
+
+    def test_a_broken_manifest(self, tmp_path):
+        write(tmp_path / "manifest.json", "[]")
+        assert "manifest.json cannot be read; was it written by pairsmith?" in fault(tmp_path)
+
+
+class TestHub:
+    @pytest.fixture
+    def hub(self, monkeypatch):
+        calls = []
+
+        def load_dataset(name, split):
+            calls.append((name, split))
+            if name == "org/none":
+                raise ConnectionError("Couldn't reach the Hub\nlong story")
+            return [{"label": 1, "sentence": "a"}, {"label": 0, "sentence": "b"}]
+
+        monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+        return calls
+
+    def test_the_split_is_train_or_what_is_asked_for(self, hub):
+        assert list(read_texts("org/name", limit=1)) == [TextRecord("a", "org/name:1")]
+        assert texts("org/name:validation[:10%]") == ["a", "b"]
+        assert hub == [("org/name", "train"), ("org/name", "validation[:10%]")]
+
+    def test_failure_is_one_line(self, hub):
+        message = fault("org/none")
+        assert message.startswith(
+            "org/none: no such file, and no such Hub data set could be loaded (Couldn't reach"
+        )
+        assert "\n" not in message
+
+    def test_what_can_be_an_id(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "data").mkdir()
+        assert is_hub_id("org/name")
+        assert is_hub_id("org/name-v1.1:test")
+        assert not is_hub_id("name")
+        assert not is_hub_id("data/sentences")
+        assert not is_hub_id("org/sentences.txt")
+        assert not is_hub_id("org/sentences.jsonl.gz")
+        assert not is_hub_id("a/b/c")
+        assert not is_hub_id("data")
+
+
+class TestPairs:
+    def test_all_formats_alike(self, put, tmp_path):
+        rows = [
+            {"sentence1": "a b", "sentence2": 'c "d"', "score": 0.5},
+            {"sentence1": "e", "sentence2": "f", "score": 4},
+        ]
+        put("in.tsv", 'sentence1\tsentence2\tscore\na b\tc "d"\t0.5\ne\tf\t4\n')
+        put("in.csv", 'score,sentence2,sentence1\n0.5,"c ""d""",a b\n4,f,e\n')
+        put("in.jsonl", "\n".join(map(json.dumps, rows)))
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
+        expected = [GradedPair("a b", 'c "d"', 0.5), GradedPair("e", "f", 4.0)]
+        for name in ("in.tsv", "in.csv", "in.jsonl", "in.parquet"):
+            assert list(read_pairs(tmp_path / name)) == expected
+
+    def test_other_column_names(self, put):
+        path = put("in.csv", "a,b,gold\nx,y,1\n")
+        assert list(read_pairs(path, columns=("a", "b", "gold"))) == [GradedPair("x", "y", 1.0)]
+
+    def test_rows_without_gold_are_left_out(self, put):
+        path = put("in.tsv", "sentence1\tsentence2\tscore\na\tb\t\nc\td\t2\n")
+        assert list(read_pairs(path)) == [GradedPair("c", "d", 2.0)]
+        path = put("in.jsonl", '{"sentence1": "a", "sentence2": "b", "score": null}')
+        with pytest.raises(InputError, match="holds no graded pairs"):
+            list(read_pairs(path))
+
+    @pytest.mark.parametrize("score", ["high", "3,5", "nan", "inf", "1e999"])
+    def test_a_score_that_is_no_number(self, put, score):
+        path = put("in.tsv", f"sentence1\tsentence2\tscore\na\tb\t{score}\n")
+        with pytest.raises(
+            InputError, match=rf"in\.tsv:2: the score is '{score}', not a number such as 3\.5"
+        ):
+            list(read_pairs(path))
+
+    @pytest.mark.parametrize(("row", "name"), [("\tb\t1", "sentence1"), ("a\t \t1", "sentence2")])
+    def test_a_blank_text(self, put, row, name):
+        path = put("in.tsv", f"sentence1\tsentence2\tscore\n{row}\n")
+        with pytest.raises(InputError, match=f"in.tsv:2: {name} is blank"):
+            list(read_pairs(path))
+
+    def test_a_missing_column(self, put):
+        path = put("in.tsv", "sentence1\tsentence2\tgold\na\tb\t1\n")
+        with pytest.raises(InputError, match="has no column 'score'; known: gold, sentence1, sentence2"):
+            list(read_pairs(path))

@@ -1,0 +1,220 @@
+import re
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairsmith.progress import Silent
+from pairsmith.records import (
+    LABELLED_PAIR,
+    LABELLED_TEXT,
+    REJECT,
+    SCORED_PAIR,
+    LabelledPair,
+    LabelledText,
+    Reject,
+    ScoredPair,
+    to_table,
+)
+from pairsmith.runs import Card, FolderWriter, Run
+
+NASTY = 'x: "y" | `code` \n---\n# [a](b) <script>\x07 \\ *'
+
+
+def make(out, schema, shards, rejects=(), card=None, **identity):
+    work = {"step": "generate", "settings": {}, "inputs": {}, "models": {}, **identity}
+    writer = FolderWriter.start(Run(out, Silent()), schema=schema, **work)
+    for shard, tables in enumerate(shards):
+        tables = {split: to_table(rows, schema) for split, rows in tables.items()}
+        writer.commit(shard, tables, to_table(rejects if shard == 0 else [], REJECT))
+    return writer.finish(card or Card("Pairs", "Two sentences and a score."))
+
+
+def front_matter(text):
+    """As the Hub does: what stands between the first line of dashes and the next."""
+    found = re.match(r"\A---\n(.*?)\n---\n", text, re.DOTALL)
+    return yaml.safe_load(found[1]), text[found.end() :]
+
+
+def read(folder):
+    return front_matter((folder.path / "README.md").read_text(encoding="utf-8"))
+
+
+def scored(count, split="train"):
+    return {split: [ScoredPair(str(n), f"x {n}", f"y {n}", n % 3 / 2) for n in range(count)]}
+
+
+def test_metadata_for_the_hub(tmp_path):
+    folder = make(
+        tmp_path / "o", SCORED_PAIR, [scored(5) | scored(2, "validation")], [Reject("a", "f", "r", "{}")]
+    )
+    assert read(folder)[0] == {
+        "pretty_name": "Pairs",
+        "tags": ["pairsmith", "synthetic"],
+        "task_categories": ["sentence-similarity"],
+        "size_categories": ["n<1K"],
+        "configs": [
+            {
+                "config_name": "default",
+                "default": True,
+                "data_files": [
+                    {"split": "train", "path": "data/train-*.parquet"},
+                    {"split": "validation", "path": "data/validation-*.parquet"},
+                ],
+            },
+            {
+                "config_name": "rejects",
+                "data_files": [{"split": "rejects", "path": "rejects/part-*.parquet"}],
+            },
+        ],
+    }
+
+
+def test_the_text_for_a_reader(tmp_path):
+    card = Card(
+        "Pairs",
+        "Two sentences.",
+        task_description='Task: Write two.\nSentence 1: "<X1>"',
+        counts={"inputs read": 1234},
+        citations=["Somebody, 2021"],
+        licence="As the inputs.",
+    )
+    rejects = [Reject("a", "near-copy", "equal: after folding", "{}")] * 2
+    folder = make(
+        tmp_path / "o",
+        SCORED_PAIR,
+        [scored(5)],
+        rejects,
+        card,
+        settings={"decay": 100.0, "task": "sts", "labels": ["a"]},
+        inputs={"in.txt": "ab12"},
+        models={"tiny": "cd34"},
+    )
+    body = read(folder)[1]
+    for part in (
+        "# Pairs\n\nTwo sentences.\n",
+        '```text\nTask: Write two.\nSentence 1: "<X1>"\n```',
+        "| train | 5 |",
+        "| not kept (see below) | 2 |",
+        "| inputs read | 1,234 |",
+        "load_dataset(",
+        "| score | double | how similar",
+        "| 0.0 | 2 |\n| 0.5 | 2 |\n| 1.0 | 1 |",
+        "| x 0 | y 0 | 0.0 |",
+        "| near-copy | equal: after folding | 2 |",
+        "no person has checked each of them",
+        "| model tiny | cd34 |",
+        "| input in.txt | SHA-256 ab12 |",
+        '| decay | 100.0 |\n| task | sts |\n| labels | \\["a"\\] |',
+        "## Please cite\n\n- Somebody, 2021",
+        "## Licence\n\nAs the inputs.",
+    ):
+        assert part in body
+
+
+def test_counts_a_step_gives_stand_before_those_of_the_folder(tmp_path):
+    card = Card("P", "d", label_counts={"high": 3}, rejects_by_reason={"copy: equal": 9})
+    body = read(make(tmp_path / "o", SCORED_PAIR, [scored(2)], card=card))[1]
+    assert "| score | rows |\n| --- | --- |\n| high | 3 |" in body
+    assert "| copy | equal | 9 |" in body
+
+
+def test_sections_with_nothing_to_say_are_left_out(tmp_path):
+    body = read(make(tmp_path / "o", SCORED_PAIR, []))[1]
+    for heading in ("## Task", "## Labels", "## First rows", "## Please cite", "## Licence"):
+        assert heading not in body
+    assert "None: every row that was made was kept." in body
+
+
+def test_many_scores_are_summed_up(tmp_path):
+    rows = [ScoredPair(str(n), "x", "y", n / 40) for n in range(41)]
+    body = read(make(tmp_path / "o", SCORED_PAIR, [{"train": rows}]))[1]
+    assert "41 different values of `score`, 0.000 to 1.000, mean 0.500." in body
+
+
+def test_many_labels_are_summed_up(tmp_path):
+    rows = [LabelledText(str(n), "x", f"l{n}") for n in range(31)]
+    metadata, body = read(make(tmp_path / "o", LABELLED_TEXT, [{"train": rows}]))
+    assert "31 different values of `label`." in body
+    assert metadata["task_categories"] == ["text-classification"]
+
+
+def test_text_from_outside_cannot_break_the_card(tmp_path):
+    row = ScoredPair("a", NASTY, "y" * 500, 1.0)
+    card = Card(NASTY, "d", task_description="```\nx\n---\n", citations=[NASTY])
+    rejects = [Reject("a", NASTY, NASTY, "{}")]
+    folder = make(tmp_path / "o", SCORED_PAIR, [{"train": [row]}], rejects, card, settings={"a": NASTY})
+    metadata, body = read(folder)
+    assert metadata["pretty_name"] == 'x: "y" | `code` --- # [a](b) <script> \\ *'
+    assert len(metadata["configs"]) == 2
+    cell = r'x: "y" \| \`code\` --- # \[a\](b) \<script> \\ \*'
+    assert f"| {cell} | {'y' * 199}… | 1.0 |" in body
+    assert f"| a | {cell} |" in body
+    assert "````text\n```\nx\n---\n````" in body
+
+
+@settings(max_examples=40)
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_title_leaves_the_metadata_whole(tmp_path_factory, title):
+    folder = make(tmp_path_factory.mktemp("c") / "o", SCORED_PAIR, [scored(1)], card=Card(title, title))
+    metadata, _ = read(folder)
+    assert metadata["configs"][0]["data_files"] == [{"split": "train", "path": "data/train-*.parquet"}]
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    datasets.disable_progress_bars()
+    return lambda folder, *name, **options: datasets.load_dataset(
+        str(folder.path), *name, cache_dir=str(tmp_path / "cache"), **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "row"),
+    [
+        (SCORED_PAIR, lambda n: ScoredPair(n, "x", "ÿ\n", 0.5)),
+        (LABELLED_PAIR, lambda n: LabelledPair(n, "x", "y", "entailment")),
+        (LABELLED_TEXT, lambda n: LabelledText(n, "x", "sport")),
+    ],
+)
+def test_datasets_opens_every_schema(tmp_path, load, schema, row):
+    """Three shards: full, without training rows, without anything; and a test split that stays empty."""
+    rejects = [Reject("r", "copy", "equal", '{"a": 1}')]
+    shards = [{"train": [row("a"), row("b")], "validation": [row("c")], "test": []}]
+    shards += [{"train": [], "validation": [row("d")], "test": []}, {}, {"train": [row("e")]}]
+    folder = make(tmp_path / "o", schema, shards, rejects)
+    loaded = load(folder)
+    assert {split: data["id"][:] for split, data in loaded.items()} == {
+        "train": ["a", "b", "e"],
+        "validation": ["c", "d"],
+    }
+    assert loaded["train"].column_names == schema.names
+    assert loaded["train"].data.table.equals(folder.table().cast(loaded["train"].data.schema))
+    assert load(folder, "rejects")["rejects"][0] == {
+        "id": "r",
+        "filter": "copy",
+        "reason": "equal",
+        "row": '{"a": 1}',
+    }
+
+
+def test_named_labels_of_pairs_are_a_classification(tmp_path):
+    folder = make(tmp_path / "o", LABELLED_PAIR, [{"train": [LabelledPair("a", "x", "y", "neutral")]}])
+    metadata, body = read(folder)
+    assert metadata["task_categories"] == ["text-classification"]
+    assert "| label | rows |\n| --- | --- |\n| neutral | 1 |" in body
+
+
+def test_datasets_opens_a_folder_without_rejects(tmp_path, load):
+    assert load(make(tmp_path / "o", SCORED_PAIR, [scored(2)]))["train"].num_rows == 2
+
+
+def test_datasets_streams_a_folder_without_rows(tmp_path, load):
+    """`datasets` has no data set without rows in memory; as a stream it opens."""
+    folder = make(tmp_path / "o", SCORED_PAIR, [])
+    assert list(load(folder, split="train", streaming=True)) == []

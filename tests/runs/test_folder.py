@@ -1,0 +1,67 @@
+import pytest
+
+from pairsmith.errors import FolderError
+from pairsmith.progress import Silent
+from pairsmith.records import REJECT, SCORED_PAIR, ScoredPair, to_table
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    run = Run(tmp_path / "a=1" / "out", Silent())
+    writer = FolderWriter.start(run, step="generate", schema=SCORED_PAIR, settings={}, inputs={}, models={})
+    table = to_table([ScoredPair("a", "x", "y", 1.0)], SCORED_PAIR)
+    writer.commit(0, {"validation": table, "train": table}, REJECT.empty_table())
+    return writer.finish(Card("Pairs", ""))
+
+
+def fault(call):
+    with pytest.raises(FolderError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_train_comes_first(folder):
+    assert folder.splits == ("train", "validation")
+
+
+def test_a_folder_called_like_a_partition_adds_no_column(folder):
+    assert folder.table().schema.equals(SCORED_PAIR)
+
+
+def test_an_unknown_split(folder):
+    assert fault(lambda: folder.table("vlidation")).endswith(
+        "has no split 'vlidation'; did you mean 'validation'? known: train, validation"
+    )
+
+
+def test_a_damaged_file(folder):
+    (folder.path / "data" / "train-00000.parquet").write_bytes(b"PAR1 half")
+    assert "train-00000.parquet cannot be read: " in fault(folder.table)
+
+
+def test_a_missing_file(folder):
+    (folder.path / "rejects" / "part-00000.parquet").unlink()
+    assert "part-00000.parquet cannot be read: " in fault(folder.rejects)
+
+
+def test_what_is_no_dataset_folder(tmp_path, folder):
+    (tmp_path / "file").write_text("")
+    assert fault(lambda: DatasetFolder.open(tmp_path / "file")).endswith(
+        "is a file; a dataset folder is expected"
+    )
+    assert "is no dataset folder: it holds no manifest.json" in fault(lambda: DatasetFolder.open(tmp_path))
+    assert "did you mean" in fault(lambda: DatasetFolder.open(folder.path.with_name("ouut")))
+
+
+def test_an_unreadable_manifest(folder):
+    (folder.path / "manifest.json").unlink()
+    (folder.path / "manifest.json").mkdir()
+    assert "manifest.json cannot be read: " in fault(lambda: DatasetFolder.open(str(folder.path)))
+
+
+def test_keys_of_a_later_version_are_passed_over(folder):
+    path = folder.path / "manifest.json"
+    path.write_text(path.read_text().replace('"format": 1,', '"format": 1, "later": {"x": 1},'))
+    assert DatasetFolder.open(folder.path).rows == 2

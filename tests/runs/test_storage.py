@@ -1,0 +1,177 @@
+import errno
+import os
+import shutil
+import sys
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.errors import InputError, StorageError
+from pairsmith.records import SCORED_PAIR, ScoredPair, from_table, to_table
+from pairsmith.runs import hash_file, hash_source, storage, write_atomic, write_json
+from pairsmith.runs.identity import Identity
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+ROWS = st.lists(st.builds(ScoredPair, TEXT, TEXT, TEXT, st.floats(allow_nan=False)))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # SHA-256 of "abc", FIPS 180-2
+
+
+def shuffled(value, draw):
+    if isinstance(value, dict):
+        return {key: shuffled(value[key], draw) for key in draw(st.permutations(list(value)))}
+    return [shuffled(inner, draw) for inner in value] if isinstance(value, list) else value
+
+
+class TestParquet:
+    @given(ROWS)
+    def test_rows_survive_and_the_bytes_depend_on_them_only(self, rows):
+        table = to_table(rows, SCORED_PAIR)
+        data = storage.encode_table(table)
+        read = pq.read_table(pa.BufferReader(data))
+        assert read.schema.equals(SCORED_PAIR, check_metadata=True)
+        assert from_table(read, ScoredPair) == rows
+        pieces = [table.slice(row, 1) for row in range(len(rows))]
+        assert not rows or storage.encode_table(pa.concat_tables(pieces)) == data
+
+    def test_no_rows_no_row_group(self):
+        file = pq.ParquetFile(pa.BufferReader(storage.encode_table(SCORED_PAIR.empty_table())))
+        assert file.num_row_groups == 0
+        assert file.schema_arrow.equals(SCORED_PAIR)
+
+    def test_many_rows_make_groups_of_a_fixed_size(self):
+        table = pa.table({"text": ["a"] * 100_001})
+        metadata = pq.ParquetFile(pa.BufferReader(storage.encode_table(table))).metadata
+        assert [metadata.row_group(group).num_rows for group in range(2)] == [100_000, 1]
+        assert metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+class TestFingerprint:
+    @given(st.data(), st.dictionaries(TEXT, JSON), st.dictionaries(TEXT, TEXT))
+    def test_the_order_of_keys_has_no_part_in_it(self, data, settings, names):
+        one = Identity.of("step", settings, names, names)
+        other = Identity.of("step", shuffled(settings, data.draw), shuffled(names, data.draw), names)
+        assert one.fingerprint == other.fingerprint
+
+    def test_each_part_counts(self):
+        parts = [("s", {}, {}, {}), ("t", {}, {}, {}), ("s", {"a": 1}, {}, {})]
+        parts += [("s", {}, {"a": "1"}, {}), ("s", {}, {}, {"a": "1"}), ("s", {"a": 1.0}, {}, {})]
+        assert len({Identity.of(*part).fingerprint for part in parts}) == len(parts)
+
+    def test_it_stays_the_same_from_version_to_version(self):
+        """Folders written by an earlier release have to be recognised: change FORMAT to change this."""
+        text = '{"format":1,"inputs":{"ä":"1"},"models":{},"settings":{"decay":100.0},"step":"generate"}'
+        identity = Identity.of("generate", {"decay": 100.0}, {"ä": "1"}, {})
+        assert identity.fingerprint == storage.hash_bytes(text.encode())
+
+    def test_a_tuple_is_a_list(self):
+        one, other = Identity.of("s", {"a": (1, 2)}, {}, {}), Identity.of("s", {"a": [1, 2]}, {}, {})
+        assert one == other
+
+    def test_what_json_cannot_hold_is_refused(self):
+        with pytest.raises(ValueError, match="Out of range float"):
+            Identity.of("s", {"a": float("nan")}, {}, {})
+
+
+class TestAtomic:
+    def test_it_makes_folders_and_replaces(self, tmp_path):
+        path = tmp_path / "a" / "b.txt"
+        write_atomic(path, b"one")
+        write_atomic(path, b"two")
+        assert path.read_bytes() == b"two"
+        assert list(path.parent.iterdir()) == [path]
+
+    @pytest.mark.parametrize("kind", [OSError, KeyboardInterrupt])
+    def test_a_failure_keeps_the_old_content_and_leaves_nothing(self, tmp_path, monkeypatch, kind):
+        path = tmp_path / "b.txt"
+        write_atomic(path, b"one")
+
+        def fail(handle):
+            raise kind
+
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(StorageError if kind is OSError else kind):
+            write_atomic(path, b"two")
+        assert path.read_bytes() == b"one"
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_folders_that_cannot_be_synced_are_no_failure(self, tmp_path, monkeypatch):
+        real = os.fsync
+
+        def fsync(handle):
+            if os.path.isdir(f"/proc/self/fd/{handle}"):  # noqa: PTH112
+                raise OSError(errno.EINVAL, "Invalid argument")
+            real(handle)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        write_atomic(tmp_path / "a", b"one")
+        assert (tmp_path / "a").read_bytes() == b"one"
+
+    def test_the_message_without_a_disk_to_ask(self, tmp_path, monkeypatch):
+        def gone(folder):
+            raise OSError
+
+        monkeypatch.setattr(shutil, "disk_usage", gone)
+        (tmp_path / "a").mkdir()
+        with pytest.raises(StorageError, match=r"cannot write .*a: Is a directory \(free space unknown\)"):
+            write_atomic(tmp_path / "a", b"")
+
+    def test_json_is_readable_and_ends_in_a_newline(self, tmp_path):
+        write_json(tmp_path / "a.json", {"b": "ä", "a": 1})
+        assert (tmp_path / "a.json").read_text(encoding="utf-8") == '{\n  "b": "ä",\n  "a": 1\n}\n'
+
+
+class TestHashes:
+    def test_a_file(self, tmp_path):
+        (tmp_path / "a").write_bytes(b"abc")
+        assert hash_file(tmp_path / "a") == hash_source(str(tmp_path / "a")) == ABC
+
+    def test_a_folder_by_names_and_contents(self, tmp_path):
+        (tmp_path / "m" / "sub").mkdir(parents=True)
+        (tmp_path / "m" / "sub" / "a").write_bytes(b"abc")
+        first = hash_source(tmp_path / "m")
+        assert first == storage.hash_bytes(f"sub/a\t{ABC}\n".encode())
+        (tmp_path / "m" / ".cache").write_text("x")
+        assert hash_source(tmp_path / "m") == first
+        (tmp_path / "m" / "b").write_text("x")
+        assert hash_source(tmp_path / "m") != first
+
+    def test_a_dataset_folder_by_its_rows(self, tmp_path):
+        (tmp_path / "data").mkdir()
+        (tmp_path / "manifest.json").write_text('{"complete": true, "created": "today"}')
+        (tmp_path / "data" / "train-00000.parquet").write_bytes(b"abc")
+        first = hash_source(tmp_path)
+        (tmp_path / "manifest.json").write_text('{"complete": true, "created": "tomorrow"}')
+        (tmp_path / "README.md").write_text("x")
+        assert hash_source(tmp_path) == first
+        (tmp_path / "manifest.json").write_text('{"complete": false}')
+        with pytest.raises(InputError, match="is unfinished"):
+            hash_source(tmp_path)
+
+    def test_a_hub_data_set_by_its_rows(self, monkeypatch):
+        rows = [{"body": "a", "n": 1}]
+        monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda name, split: rows))
+        first = hash_source("org/name")
+        assert first == storage.hash_bytes(b'{"body": "a", "n": 1}\n')
+        rows.append({"body": "b", "n": 2})
+        assert hash_source("org/name") != first
+
+    def test_what_is_not_there_or_cannot_be_read(self, tmp_path, monkeypatch):
+        with pytest.raises(InputError, match=r"a\.txt is not there"):
+            hash_source(tmp_path / "a.txt")
+        (tmp_path / "a.txt").write_text("")
+
+        def denied(path):
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+        monkeypatch.setattr(storage, "hash_file", denied)
+        with pytest.raises(InputError, match=r"a\.txt cannot be read: Permission denied"):
+            hash_source(tmp_path / "a.txt")

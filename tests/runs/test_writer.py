@@ -1,0 +1,290 @@
+import json
+import os
+
+import pyarrow as pa
+import pytest
+
+from pairsmith.errors import FolderError
+from pairsmith.progress import Progress
+from pairsmith.records import SCORED_PAIR
+from pairsmith.runs import DatasetFolder, FolderWriter, lock, storage
+
+
+class TestWhatIsWritten:
+    def test_files_and_their_names(self, work, done):
+        assert sorted(work.contents(done)) == [
+            "README.md",
+            *[f"data/{split}-0000{shard}.parquet" for split in ("train", "validation") for shard in (0, 1)],
+            "rejects/part-00000.parquet",
+            "rejects/part-00001.parquet",
+        ]
+
+    def test_the_manifest(self, done):
+        manifest = json.loads((done / "manifest.json").read_text())
+        assert list(manifest) == [
+            *("format", "step", "settings", "seed", "inputs", "models", "fingerprint"),
+            *("complete", "shards", "counts", "pairsmith", "created"),
+        ]
+        assert manifest["format"] == 1
+        assert manifest["seed"] == 7
+        assert manifest["complete"] is True
+        assert manifest["counts"] == {"rows": 6, "rejects": 2, "rejects_by_reason": {"copy: equal": 2}}
+        assert [shard["shard"] for shard in manifest["shards"]] == [0, 1]
+        train = manifest["shards"][0]["files"][0]
+        path = done / "data" / "train-00000.parquet"
+        assert train == {
+            "path": "data/train-00000.parquet",
+            "split": "train",
+            "rows": 2,
+            "sha256": storage.hash_file(path),
+            "bytes": path.stat().st_size,
+        }
+
+    def test_the_folder_that_comes_back(self, done):
+        folder = DatasetFolder.open(done)
+        assert folder.splits == ("train", "validation")
+        assert folder.rows == 6
+        assert folder.split_rows == {"train": 4, "validation": 2}
+        assert folder.table().column("id").to_pylist() == ["0-0", "0-1", "1-0", "1-1"]
+        assert folder.table("validation").num_rows == 2
+        assert folder.rejects().column("id").to_pylist() == ["0-r0", "1-r0"]
+        assert folder.manifest.step == "generate"
+
+    def test_shards_in_any_order_give_the_same_folder(self, work, done, tmp_path):
+        writer = work.start(tmp_path / "other")
+        work.commit(writer, 1, 0)
+        folder = writer.finish(work.card)
+        assert work.contents(done) == work.contents(tmp_path / "other")
+        assert folder.table().equals(DatasetFolder.open(done).table())
+
+    def test_a_folder_without_rows(self, work, out):
+        folder = work.start(out).finish(work.card)
+        assert folder.splits == ("train",)
+        assert folder.table().schema.equals(SCORED_PAIR)
+        assert folder.rows == folder.rejects().num_rows == 0
+
+    def test_everything_rejected(self, work, out):
+        writer = work.start(out)
+        writer.commit(0, {}, work.rejects(0))
+        folder = writer.finish(work.card)
+        assert folder.table().num_rows == 0
+        assert folder.rejects().num_rows == 1
+
+    def test_an_empty_folder_that_is_there_is_used(self, work, out):
+        out.mkdir(parents=True)
+        (out / ".DS_Store").write_text("")
+        assert work.start(out).done == ()
+
+    def test_no_seed_among_the_settings(self, work, out):
+        assert work.start(out, settings={}).finish(work.card).manifest.seed is None
+
+
+class TestContinuing:
+    def test_done_shards_are_kept(self, work, out):
+        work.commit(work.start(out), 0, 2)
+        writer = work.start(out)
+        assert writer.done == (0, 2)
+        assert [writer.is_done(shard) for shard in range(3)] == [True, False, True]
+        assert writer.counts.rows == 6
+        assert not writer.finished
+
+    def test_a_finished_folder_stays_as_it_is(self, work, done):
+        before = (done / "manifest.json").read_bytes()
+        writer = work.start(done)
+        assert writer.finished
+        assert writer.finish(work.card).rows == writer.folder().rows == 6
+        assert (done / "manifest.json").read_bytes() == before
+        with pytest.raises(ValueError, match="is finished; nothing can be added"):
+            writer.commit(5, {}, work.rejects(5))
+
+    @pytest.mark.parametrize("file", ["data/train-00001.parquet", "rejects/part-00001.parquet"])
+    @pytest.mark.parametrize("harm", ["alter", "truncate", "remove"])
+    def test_a_harmed_shard_is_made_again(self, work, done, file, harm, capsys):
+        whole, path = work.contents(done), done / file
+        if harm == "alter":
+            path.write_bytes(path.read_bytes()[:-9] + b"x" + path.read_bytes()[-8:])
+        elif harm == "truncate":
+            path.write_bytes(path.read_bytes()[:100])
+        else:
+            path.unlink()
+        writer = work.start(done, progress=Progress())
+        assert f"{path} is not as it was written; shard 1 is made again" in capsys.readouterr().err
+        assert not writer.finished
+        assert writer.done == (0,)
+        assert writer.counts.model_dump() == {
+            "rows": 3,
+            "rejects": 1,
+            "rejects_by_reason": {"copy: equal": 1},
+        }
+        with pytest.raises(FolderError, match=r"is unfinished; run the command that writes it \(generate\)"):
+            DatasetFolder.open(done)
+        work.commit(writer, 0, 1)
+        writer.finish(work.card)
+        assert work.contents(done) == whole
+
+    def test_a_lost_card_is_written_again(self, work, done):
+        whole = work.contents(done)
+        (done / "README.md").unlink()
+        writer = work.start(done)
+        assert not writer.finished
+        assert writer.done == (0, 1)
+        writer.finish(work.card)
+        assert work.contents(done) == whole
+
+    def test_strays_are_removed_and_other_files_left(self, work, out):
+        work.commit(work.start(out), 0)
+        for name in (
+            "data/train-00003.parquet",
+            "rejects/part-00003.parquet",
+            ".pairsmith-9-manifest.json.tmp",
+        ):
+            (out / name).write_text("half")
+        for name in ("data/mine.parquet", "notes.txt", "data/.pairsmith-note"):
+            (out / name).write_text("mine")
+        work.start(out)
+        assert {"data/mine.parquet", "notes.txt", "data/.pairsmith-note"} <= work.contents(out).keys()
+        assert not {name for name in work.contents(out) if "00003" in name or name.endswith(".tmp")}
+
+    def test_only_leftovers_of_a_run_killed_at_its_start(self, work, out):
+        out.mkdir(parents=True)
+        (out / ".pairsmith-9-manifest.json.tmp").write_text("half")
+        work.commit(work.start(out), 0)
+        assert not list(out.glob(".*"))
+
+
+class TestRefusing:
+    @pytest.fixture
+    def refusal(self, work):
+        def call(out, **changes):
+            with pytest.raises(FolderError) as caught:
+                work.start(out, **changes)
+            assert str(caught.value).count("\n") <= 1
+            return str(caught.value)
+
+        return call
+
+    def test_other_settings_are_shown(self, refusal, done):
+        settings = {"decay": 0.0, "seed": 7, "decoding": {"top_k": 5, "stop": ["a", "c"]}, "limit": 3}
+        message = refusal(done, settings=settings)
+        assert message == (
+            f"{done} holds a finished run of generate with other settings: decay: 100.0 there, 0.0 here; "
+            'decoding.stop: ["a", "b"] there, ["a", "c"] here; limit: absent there, 3 here\n'
+            "give another folder as --out, or --fresh to start over in this one"
+        )
+
+    def test_other_inputs_and_models(self, refusal, work, out):
+        work.start(out)
+        message = refusal(out, inputs={"sentences.txt": "a" * 64}, models={"gpt2-xl": "main"})
+        assert "holds an unfinished run of generate" in message
+        assert "input sentences.txt: 000000000000… there, aaaaaaaaaaaa… here" in message
+        assert (
+            "model gpt2-xl: absent there, main here; model pairsmith:tiny: 111111111111… there, absent here"
+            in message
+        )
+
+    def test_another_step(self, refusal, done):
+        assert "step: generate there, postprocess here" in refusal(done, step="postprocess")
+
+    def test_long_values_and_long_lists_are_cut(self, refusal, work, out):
+        work.start(out, settings={f"k{n}": "word " * 50 for n in range(10)})
+        message = refusal(out, settings={})
+        assert f"k0: {('word ' * 50)[:59]}… there, absent here; " in message
+        assert "; and 2 more\n" in message
+
+    def test_a_manifest_changed_by_hand(self, refusal, done):
+        path = done / "manifest.json"
+        path.write_text(path.read_text().replace('"fingerprint": "', '"fingerprint": "0'))
+        assert "fingerprint: the manifest was changed by hand" in refusal(done)
+
+    def test_numbers_of_another_kind_are_a_difference(self, refusal, work, done):
+        message = refusal(done, settings={**work.settings, "seed": 7.0})
+        assert "seed: 7 there, 7.0 here" in message
+
+    def test_something_else_in_the_folder(self, refusal, work, out):
+        out.mkdir(parents=True)
+        for name in "dcba":
+            (out / name).write_text("")
+        expected = (
+            f"{out} holds something else (a, b, c, …) and no manifest.json of pairsmith; give a new or empty"
+        )
+        assert expected in refusal(out)
+        assert sorted(path.name for path in out.iterdir()) == ["a", "b", "c", "d"]
+        with pytest.raises(FolderError, match="holds something else"):
+            work.start(out, fresh=True)
+
+    def test_a_file(self, refusal, tmp_path):
+        (tmp_path / "out").write_text("")
+        assert "out is a file; --out needs a new or empty folder" in refusal(tmp_path / "out")
+
+    @pytest.mark.parametrize("manifest", ["{", '{"name": "an app"}', '{"format": 1}'])
+    @pytest.mark.parametrize("fresh", [False, True])
+    def test_a_manifest_of_another_program(self, refusal, out, manifest, fresh):
+        out.mkdir(parents=True)
+        (out / "manifest.json").write_text(manifest)
+        message = refusal(out, fresh=fresh)
+        assert "is not a manifest of pairsmith" in message
+        assert message.endswith("give another folder as --out")
+
+    def test_another_format(self, refusal, done):
+        path = done / "manifest.json"
+        path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+        assert "is of format 2, this pairsmith reads format 1" in refusal(done)
+
+    def test_a_refusal_leaves_the_folder_free(self, refusal, done):
+        refusal(done, step="postprocess")
+        lock.acquire(done)
+        lock.release(done)
+        assert done.resolve() not in lock._held
+
+
+class TestFresh:
+    def test_it_starts_over_and_leaves_other_files(self, work, done):
+        (done / "notes.txt").write_text("mine")
+        writer = work.start(done, fresh=True, settings={"decay": 0.0})
+        assert writer.done == ()
+        assert sorted(work.contents(done)) == ["notes.txt"]
+
+    def test_it_makes_a_new_folder(self, work, out):
+        assert work.start(out, fresh=True).done == ()
+
+    def test_killed_right_after_its_manifest_nothing_old_is_taken(self, work, done, monkeypatch):
+        monkeypatch.setattr(FolderWriter, "_clear_strays", lambda self: None)
+        work.start(done, fresh=True, settings={"decay": 0.0})
+        monkeypatch.undo()
+        assert work.start(done, settings={"decay": 0.0}).done == ()
+        assert not list(done.rglob("*.parquet"))
+
+
+class TestCommit:
+    def test_another_schema_is_refused(self, work, out):
+        writer = work.start(out)
+        with pytest.raises(TypeError, match="the table for train has the columns"):
+            writer.commit(0, {"train": work.pairs(0).drop_columns("score")}, work.rejects(0))
+        with pytest.raises(TypeError, match="the table for rejects has the columns"):
+            writer.commit(0, {"train": work.pairs(0)}, work.pairs(0))
+        assert not list(out.rglob("*.parquet"))
+
+    @pytest.mark.parametrize("shard", [-1, 100_000, 0])
+    def test_a_shard_out_of_range_or_done(self, work, out, shard):
+        writer = work.start(out)
+        work.commit(writer, 0)
+        with pytest.raises(ValueError, match=f"shard {shard} is done already, or not in 0..99999"):
+            writer.commit(shard, {}, work.rejects(0))
+
+    @pytest.mark.parametrize("split", ["rejects", "../x", "", "a-b"])
+    def test_a_bad_name_of_a_split(self, work, out, split):
+        with pytest.raises(ValueError, match="a split cannot be called"):
+            work.start(out).commit(0, {split: work.pairs(0)}, work.rejects(0))
+
+    def test_only_the_process_that_started(self, work, out, monkeypatch):
+        writer = work.start(out)
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(RuntimeError, match="only the process that started"):
+            writer.commit(0, {}, work.rejects(0))
+
+    def test_metadata_and_chunks_leave_no_trace(self, work, out, tmp_path):
+        table = work.pairs(0, 9)
+        cut = pa.concat_tables([table.slice(0, 4), table.slice(4)]).replace_schema_metadata({"pandas": "x"})
+        work.start(out).commit(0, {"train": cut}, work.rejects(0))
+        work.start(tmp_path / "b").commit(0, {"train": table}, work.rejects(0))
+        assert work.contents(out) == work.contents(tmp_path / "b")

@@ -1,0 +1,208 @@
+"""A full disk, a kill at any moment, and a second writer."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from pairsmith.errors import FolderError, StorageError
+from pairsmith.runs import lock, storage
+
+
+class TestNoSpace:
+    @pytest.mark.parametrize("fails_at", [0, 1, 2, 3])
+    def test_done_shards_are_kept_and_the_run_goes_on(self, work, out, monkeypatch, fails_at):
+        """The disk fills up at each of the four files of shard 1: two splits, rejects, manifest."""
+        writer = work.start(out)
+        work.commit(writer, 0)
+        real, calls = storage._write_synced, []
+
+        def full(path, data):
+            calls.append(path)
+            if len(calls) == fails_at + 1:
+                path.write_bytes(data[:10])
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            real(path, data)
+
+        monkeypatch.setattr(storage, "_write_synced", full)
+        with pytest.raises(StorageError) as caught:
+            work.commit(writer, 1)
+        assert "no space left on the device (" in str(caught.value)
+        assert " MB free); what was finished before is kept: " in str(caught.value)
+        assert "\n" not in str(caught.value)
+        assert not list(out.rglob("*.tmp"))
+        monkeypatch.undo()
+        writer = work.start(out)
+        assert writer.done == (0,)
+        assert not list(out.rglob("*00001.parquet"))
+        work.commit(writer, 0, 1)
+        assert writer.finish(work.card).rows == 6
+
+    @pytest.mark.parametrize(
+        ("number", "words"),
+        [
+            (errno.EROFS, "the file system is read-only"),
+            (errno.EACCES, "permission denied"),
+            (errno.EIO, "output error"),
+        ],
+    )
+    def test_other_reasons(self, work, out, monkeypatch, number, words):
+        def fail(path, data):
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(storage, "_write_synced", fail)
+        with pytest.raises(StorageError, match=rf"cannot write .*manifest\.json: .*{words}"):
+            work.start(out)
+
+    def test_a_folder_that_cannot_be_made(self, work, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(StorageError, match=r"cannot write .*Not a directory"):
+            work.start(tmp_path / "file" / "out")
+
+    def test_the_card_can_be_written_later(self, work, out, monkeypatch):
+        writer = work.start(out)
+        work.commit(writer, 0, 1)
+        monkeypatch.setattr(
+            storage, "_write_synced", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, ""))
+        )
+        with pytest.raises(StorageError, match=r"README\.md"):
+            writer.finish(work.card)
+        monkeypatch.undo()
+        assert writer.finish(work.card).rows == 6
+
+
+class TestKilled:
+    """A run is killed for real at every file operation, and continued."""
+
+    SCRIPT = textwrap.dedent(
+        """
+        import os, signal, sys
+        sys.path.insert(0, sys.argv[1])
+        import conftest as t
+        from pathlib import Path
+        from pairsmith.runs import storage
+
+        def die(*_):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def at(count, real):
+            calls = []
+            def wrapped(*arguments):
+                calls.append(1)
+                if len(calls) == count:
+                    if real is write:
+                        arguments[0].write_bytes(arguments[1][:50])
+                    die()
+                return real(*arguments)
+            return wrapped
+
+        write, sync = storage._write_synced, storage._sync_folder
+        where, count, out = sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
+        if where == "write":
+            storage._write_synced = at(count, write)
+        else:
+            storage._sync_folder = at(count, sync)
+        writer = t.start(out)
+        t.commit(writer, 0, 1)
+        writer.finish(t.CARD)
+        """
+    )
+
+    @pytest.mark.parametrize(
+        ("where", "count", "kept"),
+        [
+            ("write", 1, 0),
+            ("write", 4, 0),
+            ("write", 5, 0),
+            ("sync", 5, 1),
+            ("write", 8, 1),
+            ("write", 11, 2),
+        ],
+    )
+    def test_it_continues_to_the_same_bytes(self, work, done, tmp_path, where, count, kept):
+        out = tmp_path / "killed"
+        command = [sys.executable, "-c", self.SCRIPT, str(Path(__file__).parent), where, str(count), str(out)]
+        killed = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        writer = work.start(out)
+        assert len(writer.done) == kept
+        work.commit(writer, 0, 1)
+        writer.finish(work.card)
+        assert work.contents(out) == work.contents(done)
+
+
+class TestLock:
+    @pytest.fixture
+    def fcntl(self):
+        return pytest.importorskip("fcntl")
+
+    def test_a_second_process_is_refused(self, work, out, fcntl):
+        out.mkdir(parents=True)
+        other = os.open(out, os.O_RDONLY)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(
+            FolderError, match=r"another run is writing to .*; wait for it, or give another --out"
+        ):
+            work.start(out)
+        os.close(other)
+        work.commit(work.start(out), 0)
+
+    def is_locked(self, out, fcntl):
+        other = os.open(out, os.O_RDONLY)
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(other)
+        return False
+
+    def test_it_lasts_until_the_folder_is_finished(self, work, out, fcntl):
+        writer = work.start(out)
+        work.start(out)  # the same process may start again
+        assert self.is_locked(out, fcntl)
+        writer.finish(work.card)
+        assert not self.is_locked(out, fcntl)
+        work.start(out)
+        assert not self.is_locked(out, fcntl)
+
+    def test_a_folder_made_anew_is_locked_anew(self, work, out, fcntl):
+        work.start(out)
+        out.rename(out.with_name("moved"))
+        work.start(out)
+        assert self.is_locked(out, fcntl)
+
+    def test_a_forked_worker_that_outlives_its_parent_does_not_keep_it(self, work, out, fcntl):
+        script = textwrap.dedent(
+            """
+            import os, signal, sys
+            from pathlib import Path
+            sys.path.insert(0, sys.argv[1])
+            import conftest as t
+
+            t.start(Path(sys.argv[2]))
+            born, tell = os.pipe()
+            if os.fork():
+                os.read(born, 1)
+                os.kill(os.getpid(), signal.SIGKILL)
+            os.write(tell, b"x")
+            sys.stdin.read()
+            """
+        )
+        command = [sys.executable, "-c", script, str(Path(__file__).parent), str(out)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as parent:
+            assert parent.wait(60) == -signal.SIGKILL
+            assert work.start(out).done == ()  # while the worker is still there
+
+    def test_file_systems_without_locks(self, work, out, fcntl, monkeypatch):
+        def no_locks(handle, how):
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(fcntl, "flock", no_locks)
+        work.commit(work.start(out), 0)
+        assert out.resolve() not in lock._held

@@ -1,0 +1,122 @@
+import pytest
+from pydantic import ValidationError
+
+from pairsmith.errors import TaskError
+from pairsmith.tasks import Decoding, TaskSpec, label_text
+
+PAIR = 'Sentence 1: "<X1>"\nSentence 2: "'
+
+
+def graded(*, top="higher", middle="higher", bottom="higher"):
+    labels = {
+        1: {"instruction": PAIR, "counter_labels": top},
+        0.5: {"instruction": PAIR, "counter_labels": middle},
+        0: {"instruction": PAIR, "counter_labels": bottom},
+    }
+    return TaskSpec(name="t", kind="pair", labels=labels)
+
+
+def named(**counters):
+    labels = {name: {"instruction": PAIR, "counter_labels": counter} for name, counter in counters.items()}
+    return TaskSpec(name="t", kind="pair", labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(1.0, "1"), (0.0, "0"), (0.5, "0.5"), (-2.0, "-2"), (1e-7, "1e-07"), ("good", "good")]
+)
+def test_a_label_as_text(name, text):
+    assert label_text(name) == text
+
+
+def test_higher_is_every_larger_number():
+    task = graded()
+    assert {name: task.counters(name) for name in task.label_names} == {
+        "1": (),
+        "0.5": ("1",),
+        "0": ("1", "0.5"),
+    }
+
+
+def test_others_is_every_other_label():
+    task = named(a="others", b="others", c=[])
+    assert task.counters("a") == ("b", "c")
+    assert task.counters("b") == ("a", "c")
+    assert task.counters("c") == ()
+
+
+def test_listed_counter_labels_come_in_the_order_of_the_task():
+    assert graded(bottom=[0.5, 1]).counters("0") == ("1", "0.5")
+
+
+def test_label_texts_keep_the_order_of_the_file():
+    assert graded().label_names == ("1", "0.5", "0")
+
+
+def test_the_rows_a_task_makes():
+    text = {"good": {"instruction": 'Review: "'}}
+    assert graded().schema_kind == "scored_pair"
+    assert named(a=[], b=[]).schema_kind == "labelled_pair"
+    assert TaskSpec(name="t", kind="text", labels=text).schema_kind == "labelled_text"
+    assert TaskSpec(name="t", kind="text", labels={1: text["good"]}).schema_kind == "labelled_text"
+
+
+def test_an_unknown_label_is_an_error_that_lists_the_labels():
+    with pytest.raises(TaskError, match=r"the task t has no label 'entailmet'; did you mean 'entailment'\?"):
+        named(entailment=[], neutral=[]).instruction("entailmet")
+
+
+def test_the_defaults_of_decoding_are_the_papers():
+    assert Decoding().model_dump() == {
+        "top_k": 5,
+        "top_p": 0.9,
+        "max_tokens": 40,
+        "per_input": 2,
+        "tries": 5,
+        "decay": 100.0,
+        "floor": 0.01,
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("top_k", -1),
+        ("top_k", True),
+        ("top_p", 0),
+        ("top_p", 1.1),
+        ("max_tokens", 0),
+        ("per_input", 0),
+        ("tries", 0),
+        ("decay", -1.0),
+        ("decay", float("inf")),
+        ("floor", 1.5),
+        ("floor", -0.1),
+    ],
+)
+def test_decoding_refuses_what_is_out_of_bounds(setting, value):
+    with pytest.raises(ValidationError, match=setting):
+        Decoding(**{setting: value})
+
+
+def test_a_task_made_in_python_is_checked_like_a_file():
+    with pytest.raises(
+        ValidationError, match=r"labels\.1\.counter_labels: unknown counter-label 3; known: 0, 1"
+    ):
+        TaskSpec(
+            name="t",
+            kind="pair",
+            labels=[
+                {"name": 1, "instruction": PAIR, "counter_labels": [3]},
+                {"name": 0, "instruction": PAIR},
+            ],
+        )
+
+
+def test_a_task_is_frozen():
+    with pytest.raises(ValidationError, match="frozen"):
+        graded().name = "other"
+
+
+def test_model_dump_validates_back():
+    task = graded(bottom=[1])
+    assert TaskSpec.model_validate(task.model_dump()) == task

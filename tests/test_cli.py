@@ -1,0 +1,368 @@
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field
+from typer.testing import CliRunner
+
+from pairsmith import __version__, cli
+from pairsmith.cli import make_app
+from pairsmith.errors import FolderError
+from pairsmith.options import default_text, option_name, settings_from
+from pairsmith.progress import Progress, Silent
+from pairsmith.settings import Settings
+from pairsmith.steps import STEPS, Step
+from pairsmith.tasks import builtin_path, builtin_tasks
+
+
+class DemoSettings(Settings):
+    source: str = Field(description="What to read.")
+    top_p: float = Field(default=0.9, gt=0, le=1, description="Share of probability.")
+    limit: int | None = Field(default=None, ge=1, description="At most so many.")
+    smooth: bool = Field(default=True, description="Smooth the scores.")
+    kind: Literal["plain", "fancy"] = Field(default="plain", description="Which kind.")
+    names: list[str] = Field(default=["a", "b"], description="Names.")
+    pair: tuple[int, ...] = Field(default=(), description="Numbers.")
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda)$")] = Field(default="cpu", description="Where.")
+    either: int | str = Field(default=0, description="A number or a word.")
+    preview: int = Field(default=0, description="Show so many, write nothing.")
+
+
+class Demo:
+    def __init__(self):
+        self.runs = []
+        self.error = None
+
+    def __call__(self, settings, run):
+        self.runs.append((settings, run))
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def demo():
+    return Demo()
+
+
+@pytest.fixture
+def invoke(demo, monkeypatch):
+    steps = {
+        "demo": Step(DemoSettings, demo, "Do a demonstration.", dry="preview"),
+        "evaluate-demo": Step(DemoSettings, demo, "Measure the demonstration.", command="evaluate demo"),
+    }
+
+    def invoke(*arguments):
+        return CliRunner().invoke(make_app(steps), arguments)
+
+    return invoke
+
+
+# options from a settings model
+
+
+def test_every_setting_is_an_option(invoke, demo, tmp_path):
+    result = invoke(
+        *("demo", "--source", "x", "--top-p", "0.5", "--limit", "3", "--no-smooth", "--kind", "fancy"),
+        *(
+            "--names",
+            "c",
+            "--names",
+            "d",
+            "--pair",
+            "1",
+            "--pair",
+            "2",
+            "--device",
+            "cuda",
+            "--either",
+            "word",
+        ),
+        *("--out", str(tmp_path / "o"), "--fresh", "--quiet"),
+    )
+    assert result.exit_code == 0, result.output
+    ((settings, run),) = demo.runs
+    assert settings == DemoSettings(
+        source="x",
+        top_p=0.5,
+        limit=3,
+        smooth=False,
+        kind="fancy",
+        names=["c", "d"],
+        pair=(1, 2),
+        device="cuda",
+        either="word",
+    )
+    assert (run.out, run.fresh, type(run.progress)) == (tmp_path / "o", True, Silent)
+
+
+def test_what_is_not_given_is_the_models_default(invoke, demo):
+    assert invoke("demo", "--source", "x", "--out", "o").exit_code == 0
+    ((settings, run),) = demo.runs
+    assert settings == DemoSettings(source="x")
+    assert (run.out, run.fresh, type(run.progress)) == (Path("o"), False, Progress)
+
+
+def test_a_step_can_stand_in_a_group(invoke, demo):
+    assert invoke("evaluate", "demo", "--source", "x", "--smooth", "--out", "o").exit_code == 0
+    assert demo.runs[0][0].smooth
+
+
+def test_help_gives_description_default_and_choices(invoke):
+    text = " ".join(invoke("demo", "--help").output.split())
+    assert "Do a demonstration." in text
+    assert "What to read. [required]" in text
+    assert "Share of probability. [default: 0.9]" in text
+    assert "At most so many. --" in text
+    assert "--smooth / --no-smooth Smooth the scores. [default: on]" in text
+    assert "--kind <plain|fancy> Which kind. [default: plain]" in text
+    assert "Names. [default: a, b]" in text
+    assert "--out <path> Folder to write to. [required]" in text
+
+
+def test_without_arguments_the_help_is_shown(invoke):
+    assert "Usage: " in invoke().output
+    assert "demo" in invoke("evaluate").output
+
+
+# faults
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--source x --top-p 1.5", "--top-p: should be less than or equal to 1, not 1.5"),
+        ("--source x --limit 0", "--limit: should be greater than or equal to 1, not 0"),
+        ("--source x --device gpu", "--device: should look like ^(cpu|cuda)$, not 'gpu'"),
+        ("--limit 0", "--source is missing; add it\n--limit: should be greater than or equal to 1, not 0"),
+    ],
+)
+def test_a_fault_names_the_option(invoke, demo, arguments, message):
+    result = invoke("demo", *arguments.split(), "--out", "o")
+    assert result.exit_code == 2
+    assert result.stderr == f"pairsmith: error: {message}\n"
+    assert result.stdout == ""
+    assert demo.runs == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--source x --limit many", "--limit"),
+        ("--source x --kind odd", "--kind"),
+        ("--source x --topp 1", "--top-p"),
+        ("--source x extra", "extra"),
+    ],
+)
+def test_what_the_command_line_cannot_read(invoke, demo, arguments, words):
+    result = invoke("demo", *arguments.split(), "--out", "o")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert demo.runs == []
+
+
+def test_out_is_needed_unless_nothing_is_written(invoke, demo):
+    result = invoke("demo", "--source", "x")
+    assert result.exit_code == 2
+    assert result.stderr == "pairsmith: error: --out is missing; give the folder to write to\n"
+    assert invoke("demo", "--source", "x", "--preview", "3").exit_code == 0
+    assert len(demo.runs) == 1
+
+
+def test_an_error_for_people_is_one_line_without_traceback(invoke, demo):
+    demo.error = FolderError("o holds something else; give another --out")
+    result = invoke("demo", "--source", "x", "--out", "o")
+    assert result.exit_code == 2
+    assert result.stderr == "pairsmith: error: o holds something else; give another --out\n"
+
+
+def test_stopping_says_how_to_go_on(invoke, demo):
+    demo.error = KeyboardInterrupt()
+    result = invoke("demo", "--source", "x", "--out", "o")
+    assert result.exit_code == 130
+    assert result.stderr == "stopped; run the same command again to continue\n"
+
+
+def test_a_bug_keeps_its_traceback(invoke, demo):
+    demo.error = ZeroDivisionError("ours")
+    assert isinstance(invoke("demo", "--source", "x", "--out", "o").exception, ZeroDivisionError)
+
+
+def test_a_fault_deep_in_a_value_is_laid_at_its_option():
+    with pytest.raises(Exception, match="--pair: should be a valid integer"):
+        settings_from(DemoSettings, {"source": "x", "pair": ["z"]})
+
+
+def test_names_and_defaults_in_words():
+    fields = DemoSettings.model_fields
+    assert option_name("top_p") == "--top-p"
+    assert [
+        default_text(fields[name]) for name in ("source", "top_p", "limit", "smooth", "names", "pair")
+    ] == [
+        "required",
+        "default: 0.9",
+        "",
+        "default: on",
+        "default: a, b",
+        "",
+    ]
+
+
+# the commands that there are
+
+
+@pytest.fixture
+def pairsmith():
+    return lambda *arguments: CliRunner().invoke(make_app(), arguments)
+
+
+def test_the_version(pairsmith):
+    assert pairsmith("--version").output == f"pairsmith {__version__}\n"
+
+
+def test_the_tasks_are_listed(pairsmith):
+    lines = pairsmith("tasks").output.splitlines()
+    assert [line.split()[0] for line in lines] == list(builtin_tasks())
+    assert "sts            pair  Sentence pairs scored by how similar" in "\n".join(lines)
+
+
+def test_a_task_is_shown_as_it_is(pairsmith):
+    assert pairsmith("tasks", "show", "sts").output == builtin_path("sts").read_text()
+    result = pairsmith("tasks", "show", "stt")
+    assert result.exit_code == 2
+    assert "did you mean 'sts'?" in result.stderr
+
+
+def test_every_step_is_a_command_with_help(pairsmith):
+    for name, step in STEPS.items():
+        result = pairsmith(*(step.command or name).split(), "--help")
+        assert result.exit_code == 0
+        for field in step.settings.model_fields:
+            assert option_name(field) in result.output
+
+
+def parsed(monkeypatch, *arguments):
+    """The settings and the run that the real command line makes of ``arguments``; nothing runs."""
+    seen = []
+    steps = {
+        name: Step(step.settings, lambda *given: seen.append(given), step.help, step.command, step.dry)
+        for name, step in STEPS.items()
+    }
+    result = CliRunner().invoke(make_app(steps), arguments)
+    assert result.exit_code == 0, result.output
+    return seen[0]
+
+
+def test_the_commands_that_others_rely_on(monkeypatch):
+    settings, run = parsed(
+        monkeypatch,
+        *("generate", "--task", "sts", "--model", "pairsmith:tiny", "--inputs", "f.txt", "--seed", "7"),
+        *("--out", "d"),
+    )
+    assert (settings.task, settings.model, settings.inputs, settings.seed) == (
+        "sts",
+        "pairsmith:tiny",
+        "f.txt",
+        7,
+    )
+    assert run.out == Path("d")
+    settings, run = parsed(monkeypatch, "evaluate", "sts", "--model", "m", "--data", "d", "--out", "o")
+    assert (settings.model, settings.data, run.out) == ("m", "d", Path("o"))
+
+
+def test_the_options_of_generate(monkeypatch):
+    drawing = "--decay 0 --top-p 0.8 --top-k 0 --max-tokens 20 --per-input 1 --tries 2"
+    options = ["--limit", "5", "--seed", "3", "--preview", "3", *drawing.split()]
+    settings, _ = parsed(monkeypatch, "generate", *options)
+    assert (settings.limit, settings.seed, settings.decay, settings.top_p, settings.top_k) == (
+        5,
+        3,
+        0.0,
+        0.8,
+        0,
+    )
+    assert (settings.max_tokens, settings.per_input, settings.tries, settings.preview) == (20, 1, 2, 3)
+
+
+def test_run_prints_the_figures_and_passes_its_options_on(monkeypatch, tmp_path, pairsmith):
+    seen = {}
+
+    def load(path, *, seed, overrides):
+        seen.update(path=path, seed=seed, overrides=overrides)
+        return "plan"
+
+    def run(plan, out, progress, *, fresh):
+        seen.update(plan=plan, out=out, progress=type(progress), fresh=fresh)
+        return {"spearman": 12.346, "seconds": 1.0}
+
+    monkeypatch.setattr("pairsmith.recipes.load_recipe", load)
+    monkeypatch.setattr("pairsmith.running.run_recipe", run)
+    options = ("--seed", "3", "--set", "a.b=1", "--set", "c.d=2", "--fresh", "--quiet")
+    result = pairsmith("run", "x.yaml", "--out", str(tmp_path), *options)
+    assert result.output == "spearman  12.35\nseconds    1.00\n"
+    assert seen == {
+        "path": Path("x.yaml"),
+        "seed": 3,
+        "overrides": ["a.b=1", "c.d=2"],
+        "plan": "plan",
+        "out": tmp_path,
+        "progress": Silent,
+        "fresh": True,
+    }
+
+
+def test_run_reports_a_recipe_that_is_not_there(pairsmith):
+    result = pairsmith("run", "quikstart", "--out", "o")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "pairsmith: error: no shipped recipe is called 'quikstart'; "
+        "did you mean 'quickstart'? known: dino, quickstart\n"
+    )
+
+
+# the process
+
+
+def test_main_stopped_before_a_command_began(monkeypatch, capsys):
+    def stopped():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "make_app", stopped)
+    with pytest.raises(SystemExit) as caught:
+        cli.main([])
+    assert caught.value.code == 130
+    assert capsys.readouterr().err == "stopped; run the same command again to continue\n"
+
+
+def test_help_is_fast_because_nothing_heavy_is_imported():
+    code = (
+        "import sys\n"
+        "from pairsmith.cli import main\n"
+        "try:\n    main(['--help'])\n"
+        "except SystemExit as end:\n    assert end.code == 0\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'sentence_transformers', 'numpy', 'pyarrow'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "generate" in done.stdout
+
+
+def test_the_module_is_the_command_and_a_closed_pipe_is_no_error():
+    command = f"{sys.executable} -m pairsmith tasks show nli | head -c 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("n")
+    assert done.stderr == ""
+
+
+def test_the_page_of_commands_is_up_to_date():
+    script = Path(__file__).parent.parent / "scripts" / "make_docs.py"
+    spec = importlib.util.spec_from_file_location("make_docs", script)
+    make_docs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_docs)
+    written = make_docs.PAGE.read_text(encoding="utf-8")
+    assert written == make_docs.page(), "run: python scripts/make_docs.py"
+    for step in STEPS.values():
+        assert all(f"`{option_name(field)}`" in written for field in step.settings.model_fields)

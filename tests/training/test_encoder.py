@@ -1,0 +1,323 @@
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+import yaml
+from pydantic import ValidationError
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+from pairsmith.encoders.sentence import load_sentence_encoder
+from pairsmith.errors import FolderError, InputError, ModelError
+from pairsmith.progress import Progress, Silent
+from pairsmith.records.schemas import LABELLED_PAIR, REJECT, SCORED_PAIR
+from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.training import encoder as module
+from pairsmith.training.encoder import total_steps, train_encoder, train_encoder_on, validation_spearman
+from pairsmith.training.settings import TrainEncoderSettings
+
+KINDS = (["guitar", "market", "onion", "beach"], ["dog", "weather", "horse", "woman"])
+
+
+def pairs(count, seed=0):
+    """Pairs of two kinds of words, scored 0.9 within a kind and 0.1 across; only learning tells."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        one, two = rng.choice(KINDS[0]), rng.choice(KINDS[number % 2])
+        rows.append((f"A {one}.", f"The {two}", 0.1 if number % 2 else 0.9))
+    first, second, scores = zip(*rows, strict=True)
+    return pa.table(
+        {
+            "id": [f"{seed}-{number}" for number in range(count)],
+            "sentence1": list(first),
+            "sentence2": list(second),
+            "score": list(scores),
+        },
+        schema=SCORED_PAIR,
+    )
+
+
+def write_folder(path, tables, schema=SCORED_PAIR):
+    writer = FolderWriter.start(
+        Run(path, Silent()), step="postprocess", schema=schema, settings={}, inputs={}, models={}
+    )
+    writer.commit(0, tables, REJECT.empty_table())
+    writer.finish(Card(title="pairs", description="Pairs for a test."))
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_folder(
+        tmp_path_factory.mktemp("data") / "pairs", {"train": pairs(48), "validation": pairs(16, 1)}
+    )
+
+
+def settings(base, data, **rest):
+    fast = {"batch_size": 8, "learning_rate": 5e-3, "eval_steps": 4, "device": "cpu"}
+    return TrainEncoderSettings(base=str(base), data=str(data), **(fast | rest))
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_gpt2, data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("trained") / "encoder"
+    train_encoder(settings(tiny_gpt2, data, epochs=6), Run(out, Silent()))
+    return out
+
+
+def test_training_improves_the_encoder_on_pairs_it_has_not_seen(trained, tiny_gpt2):
+    unseen = pairs(60, 2)
+    before = validation_spearman(load_sentence_encoder(str(tiny_gpt2), device="cpu"), unseen, 64)
+    after = validation_spearman(SentenceTransformer(str(trained), device="cpu"), unseen, 64)
+    assert after > before + 15
+
+
+def test_the_record_tells_how_it_went_and_the_best_step_was_kept(trained, data):
+    record = json.loads((trained / "training.json").read_text())
+    assert record["steps"] == 36
+    assert [point["step"] for point in record["validation"]] == [*range(0, 37, 4)]
+    best = max(record["validation"][1:], key=lambda point: point["spearman"])
+    assert record["best_step"] == best["step"]
+    assert record["seconds"] > 0
+    kept = validation_spearman(SentenceTransformer(str(trained), device="cpu"), pairs(16, 1), 64)
+    assert kept == pytest.approx(best["spearman"], abs=1e-3)
+
+
+def test_the_folder_holds_a_model_and_nothing_of_the_trainer(trained):
+    names = {file.name for file in trained.rglob("*") if file.is_file()}
+    assert {"model.safetensors", "modules.json", "tokenizer.json", "README.md", "training.json"} <= names
+    assert not {
+        name for name in names if "optimizer" in name or "scheduler" in name or name.endswith((".bin", ".pt"))
+    }
+
+
+def test_the_card_says_what_it_was_trained_on(trained, tiny_gpt2):
+    text = (trained / "README.md").read_text()
+    _, head, body = text.split("---\n", 2)
+    assert yaml.safe_load(head)["library_name"] == "sentence-transformers"
+    assert "base_model" not in yaml.safe_load(head)
+    assert "`gpt2`" in body
+    assert "| train | 48 |" in body
+    assert "36 steps of 8 pairs" in body
+    assert str(tiny_gpt2) not in text
+
+
+def test_the_same_training_is_not_done_again(trained, tiny_gpt2, data, capsys):
+    before = (trained / "model.safetensors").stat().st_mtime_ns
+    train_encoder(settings(tiny_gpt2, data, epochs=6), Run(trained, Progress()))
+    assert (trained / "model.safetensors").stat().st_mtime_ns == before
+    assert "trained before with these settings" in capsys.readouterr().err
+
+
+def test_another_training_in_its_folder_is_refused(trained, tiny_gpt2, data):
+    with pytest.raises(FolderError, match="seed: 1 there, 2 here"):
+        train_encoder(settings(tiny_gpt2, data, epochs=6, seed=2), Run(trained, Silent()))
+
+
+def train_on(model, *, seed=1, validation=None, progress=None, **rest):
+    encoder = load_sentence_encoder(str(model), device="cpu")
+    training = train_encoder_on(
+        encoder, pairs(40), validation, settings("", "", seed=seed, **rest), progress=progress
+    )
+    return encoder, training
+
+
+def weights(encoder):
+    return {name: value.clone() for name, value in encoder.state_dict().items()}
+
+
+def equal(one, other):
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_bert"])
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(model, request):
+    folder = request.getfixturevalue(model)
+    first = weights(train_on(folder)[0])
+    torch.manual_seed(99)  # whatever happened before must not matter
+    assert equal(first, weights(train_on(folder)[0]))
+    assert not equal(first, weights(train_on(folder, seed=2)[0]))
+
+
+def test_looking_at_the_validation_pairs_does_not_change_the_training(tiny_gpt2, monkeypatch):
+    # A rising figure, so that the last step is kept, as it is without validation pairs.
+    figures = iter(range(6))
+    monkeypatch.setattr(module, "spearman", lambda a, b: float(next(figures)))
+    watched, training = train_on(tiny_gpt2, validation=pairs(10, 1), eval_steps=1)
+    assert list(training.validation) == [0, 1, 2, 3, 4, 5]
+    assert equal(weights(watched), weights(train_on(tiny_gpt2)[0]))
+
+
+def test_the_weights_of_the_best_step_are_put_back(tiny_gpt2, monkeypatch):
+    figures = iter([50.0, 10.0, 30.0, 30.0, None, 20.0])
+    seen = []
+
+    def figure(encoder, pairs, batch_size):
+        seen.append(weights(encoder))
+        return next(figures)
+
+    monkeypatch.setattr(module, "validation_spearman", figure)
+    encoder, training = train_on(tiny_gpt2, validation=pairs(10, 1), eval_steps=1)
+    # The start (50) is no candidate; steps 2 and 3 are equal and the earlier one counts.
+    assert training.best_step == 2
+    assert equal(seen[2], weights(encoder))
+    assert not equal(seen[5], weights(encoder))
+    assert training.validation == {0: 50.0, 1: 10.0, 2: 30.0, 3: 30.0, 4: None, 5: 20.0}
+
+
+def test_without_validation_pairs_the_last_step_is_kept_and_that_is_said(tiny_gpt2, capsys):
+    _, training = train_on(tiny_gpt2, progress=Progress())
+    assert (training.best_step, training.steps, training.validation) == (5, 5, {})
+    err = capsys.readouterr().err
+    assert "no validation split" in err
+    assert "train: 5/5 steps · 100 %" in err
+
+
+def test_validation_pairs_of_one_score_choose_nothing_and_that_is_said(tiny_gpt2, capsys):
+    table = pairs(10, 1)
+    flat = table.set_column(3, "score", pa.array([0.5] * 10))
+    _, training = train_on(tiny_gpt2, validation=flat, progress=Progress())
+    assert training.validation == {}
+    assert "all have one score" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_bert"])
+def test_training_is_quiet(model, data, tmp_path, capfd, caplog, request):
+    base = request.getfixturevalue(model)
+    train_encoder(settings(base, data, max_steps=2), Run(tmp_path / "out", Silent()))
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.records
+
+
+def test_the_learning_rate_warms_up_and_falls(tiny_gpt2, monkeypatch):
+    rates = []
+    step = torch.optim.AdamW.step
+
+    def watched(self, *args, **kwargs):
+        rates.append(self.param_groups[0]["lr"])
+        decays = {group["weight_decay"] for group in self.param_groups}
+        assert decays == {0.01, 0.0}
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    train_on(tiny_gpt2, epochs=4, warmup=0.1, learning_rate=1e-3)
+    # 20 steps, two of them warm-up: 0, 1/2, then 18/18, 17/18, … 1/18 of the rate.
+    expected = [0, 0.5, *(left / 18 for left in range(18, 0, -1))]
+    assert rates == pytest.approx([1e-3 * share for share in expected])
+
+
+def test_steps_are_those_of_the_epochs_or_fewer():
+    assert total_steps(100, settings("", "", batch_size=32)) == 4
+    assert total_steps(100, settings("", "", batch_size=32, epochs=0.5)) == 2
+    assert total_steps(100, settings("", "", batch_size=32, epochs=2.5)) == 10
+    assert total_steps(100, settings("", "", batch_size=32, max_steps=3)) == 3
+    assert total_steps(100, settings("", "", batch_size=32, max_steps=30)) == 4
+    assert total_steps(1, settings("", "", epochs=0.01)) == 1
+
+
+def test_bfloat16_sums_keep_float32_weights(tiny_gpt2):
+    encoder, _ = train_on(tiny_gpt2, dtype="bfloat16", max_steps=2)
+    assert {weight.dtype for weight in encoder.parameters()} == {torch.float32}
+    assert not equal(weights(encoder), weights(train_on(tiny_gpt2, max_steps=2)[0]))
+
+
+def test_a_training_that_diverges_is_an_error(tiny_gpt2, monkeypatch):
+    monkeypatch.setattr(
+        module._Watch, "close", lambda self, step: self._encoder[0].model.wte.weight.data.fill_(math.nan)
+    )
+    with pytest.raises(ModelError, match=r"the training diverged.*lower learning rate"):
+        train_on(tiny_gpt2, max_steps=1)
+
+
+def test_validation_is_undefined_for_vectors_that_are_not_finite_or_all_alike(tiny_gpt2):
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    for weight in encoder.parameters():
+        weight.data.zero_()
+    assert validation_spearman(encoder, pairs(6), 8) is None
+    next(encoder.parameters()).data.fill_(math.nan)
+    assert validation_spearman(encoder, pairs(6), 8) is None
+
+
+def test_labels_instead_of_scores_are_refused(tiny_gpt2, tmp_path):
+    row = {"id": ["1"], "sentence1": ["a"], "sentence2": ["b"], "label": ["entailment"]}
+    folder = write_folder(tmp_path / "d", {"train": pa.table(row, schema=LABELLED_PAIR)}, LABELLED_PAIR)
+    message = "needs the columns sentence1, sentence2, score; found id, .*, label; labels must be numbers"
+    with pytest.raises(InputError, match=message):
+        train_encoder(settings(tiny_gpt2, folder), Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("score", pa.array([0.1, 0.2, math.nan, None]), "2 of 4 rows have no finite score"),
+        ("score", pa.array(["0.1"] * 4), "scores must be numbers, the column holds string"),
+        ("sentence2", pa.array(["a", " ", None, "b"]), "2 of 4 rows have a blank sentence2"),
+    ],
+)
+def test_rows_without_texts_or_scores_are_refused(tiny_gpt2, column, value, message):
+    table = pairs(4)
+    faulty = table.set_column(table.column_names.index(column), column, value)
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    with pytest.raises(InputError, match=message):
+        train_encoder_on(encoder, faulty, None, settings("", ""))
+
+
+@pytest.mark.parametrize("score", [5.0, -1.5])
+def test_scores_that_no_cosine_can_reach_are_refused(tiny_gpt2, tmp_path, score):
+    table = pairs(4).set_column(3, "score", pa.array([0.1, 0.2, 0.3, score]))
+    folder = write_folder(tmp_path / "d", {"train": table})
+    with pytest.raises(InputError, match=r"scores lie in .* scale them to 0 … 1"):
+        train_encoder(settings(tiny_gpt2, folder), Run(tmp_path / "out", Silent()))
+
+
+def test_a_folder_without_rows_is_refused(tiny_gpt2, tmp_path):
+    folder = write_folder(tmp_path / "d", {"train": SCORED_PAIR.empty_table()})
+    with pytest.raises(InputError, match="split train: no rows"):
+        train_encoder(settings(tiny_gpt2, folder), Run(tmp_path / "out", Silent()))
+
+
+def test_data_that_are_no_dataset_folder_are_refused(tiny_gpt2, tmp_path):
+    with pytest.raises(FolderError, match="no dataset folder"):
+        train_encoder(settings(tiny_gpt2, tmp_path), Run(tmp_path / "out", Silent()))
+
+
+def test_a_sentence_transformers_base_keeps_its_pooling(tiny_bert, data, tmp_path):
+    base = tmp_path / "base"
+    load_sentence_encoder(str(tiny_bert), pooling="cls", device="cpu").save(
+        str(base), create_model_card=False
+    )
+    out = train_encoder(settings(base, data, max_steps=2), Run(tmp_path / "out", Silent()))
+    assert SentenceTransformer(str(out), device="cpu")[1].pooling_mode == "cls"
+    assert load_file(out / "model.safetensors").keys() == load_file(base / "model.safetensors").keys()
+
+
+def test_a_hub_base_is_named_in_the_card(data):
+    from pairsmith.runs import DatasetFolder
+    from pairsmith.training.card import encoder_card
+
+    training = {"steps": 1, "best_step": 1, "validation": [], "seconds": 1.0}
+    text = encoder_card(settings("roberta-base", data), DatasetFolder.open(data), training)
+    assert yaml.safe_load(text.split("---\n")[1])["base_model"] == "roberta-base"
+    assert "no validation pairs" in text
+    assert "started from `embedded:all-minilm-l6-v2`" in encoder_card(
+        settings("embedded:all-minilm-l6-v2", data), DatasetFolder.open(data), training
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"warmup": 1.0}, {"epochs": 0}, {"device": "cuda:1"}, {"learning_rate": 0}, {"decay": 1}]
+)
+def test_settings_refuse_what_makes_no_sense(wrong):
+    with pytest.raises(ValidationError):
+        TrainEncoderSettings(base="b", data="d", **wrong)
+
+
+def test_defaults_are_those_of_the_paper():
+    chosen = TrainEncoderSettings(base="b", data="d")
+    assert (chosen.batch_size, chosen.learning_rate, chosen.epochs, chosen.warmup) == (32, 2e-5, 1.0, 0.1)
+    assert chosen.eval_steps == 100

@@ -1,0 +1,152 @@
+import json
+
+import pytest
+
+from pairsmith.errors import FolderError, StorageError
+from pairsmith.progress import Progress, Silent
+from pairsmith.runs import Run
+from pairsmith.training.folder import RECORD, ModelFolder
+
+
+def start(out, *, fresh=False, rate=0.1, progress=None):
+    return ModelFolder.start(
+        Run(out, progress or Silent(), fresh),
+        step="train-encoder",
+        settings={"learning_rate": rate},
+        inputs={"data": "0" * 64},
+        models={"base": "sha256:1"},
+    )
+
+
+def save(folder):
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_text("weights")
+
+
+def written(out):
+    return sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file())
+
+
+def test_a_model_is_written_whole_with_its_record_last(tmp_path):
+    out = tmp_path / "model"
+    folder = start(out)
+    assert not folder.finished
+    assert json.loads((out / RECORD).read_text())["complete"] is False
+    folder.finish(save, {"steps": 3})
+    record = json.loads((out / RECORD).read_text())
+    assert (record["complete"], record["steps"], record["step"]) == (True, 3, "train-encoder")
+    assert written(out) == ["1_Pooling/config.json", "model.safetensors", RECORD]
+    assert list(record["files"]) == ["1_Pooling/config.json", "model.safetensors"]
+
+
+def test_the_same_training_is_recognised(tmp_path):
+    start(tmp_path).finish(save, {})
+    assert start(tmp_path).finished
+    assert start(tmp_path).finished
+
+
+def test_other_settings_are_refused_with_the_difference(tmp_path):
+    start(tmp_path).finish(save, {})
+    with pytest.raises(
+        FolderError, match=r"a finished run of train-encoder .* learning_rate: 0.1 there, 0.2 here"
+    ):
+        start(tmp_path, rate=0.2)
+    assert (tmp_path / "model.safetensors").read_text() == "weights"
+
+
+def test_an_unfinished_training_of_other_settings_is_refused(tmp_path):
+    start(tmp_path)
+    with pytest.raises(FolderError, match=r"an unfinished run .*\n.*--fresh to start over"):
+        start(tmp_path, rate=0.2)
+
+
+def test_fresh_starts_over_and_removes_what_it_had_written_and_no_more(tmp_path):
+    start(tmp_path).finish(save, {})
+    (tmp_path / "notes.txt").write_text("mine")
+    folder = start(tmp_path, fresh=True, rate=0.2)
+    assert not folder.finished
+    assert written(tmp_path) == ["notes.txt", RECORD]
+    folder.finish(lambda out: (out / "model.safetensors").write_text("new"), {})
+    assert written(tmp_path) == ["model.safetensors", "notes.txt", RECORD]
+
+
+def test_a_killed_training_starts_again_in_its_folder(tmp_path):
+    folder = start(tmp_path)
+
+    def die(out):
+        (out / "model.safetensors").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        folder.finish(die, {})
+    again = start(tmp_path)
+    assert not again.finished
+    again.finish(save, {})
+    assert written(tmp_path) == ["1_Pooling/config.json", "model.safetensors", RECORD]
+
+
+@pytest.mark.parametrize("damage", ["changed", "lost"])
+def test_a_damaged_model_is_trained_again(tmp_path, damage, capsys):
+    start(tmp_path).finish(save, {})
+    weights = tmp_path / "model.safetensors"
+    weights.write_text("changed") if damage == "changed" else weights.unlink()
+    assert not start(tmp_path, progress=Progress()).finished
+    assert "is not as it was written; it is trained again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_folder_that_holds_something_else_is_refused(tmp_path, fresh):
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / name).touch()
+    with pytest.raises(FolderError, match=r"holds something else \(a, b, c, …\) and no training.json"):
+        start(tmp_path, fresh=fresh)
+
+
+def test_a_file_is_no_folder(tmp_path):
+    file = tmp_path / "model"
+    file.touch()
+    with pytest.raises(FolderError, match="is a file"):
+        start(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "was not written by pairsmith"),
+        ("{}", r"was not written by pairsmith \(format: Field required\)"),
+    ],
+)
+def test_a_record_that_is_not_ours_is_refused(tmp_path, text, message):
+    (tmp_path / RECORD).write_text(text)
+    with pytest.raises(FolderError, match=message):
+        start(tmp_path)
+
+
+def test_a_record_cannot_make_us_remove_files_elsewhere(tmp_path):
+    outside = tmp_path / "outside.txt"
+    outside.write_text("keep")
+    out = tmp_path / "model"
+    start(out).finish(save, {})
+    record = json.loads((out / RECORD).read_text())
+    record["files"] = {"../outside.txt": "", str(outside): ""}
+    (out / RECORD).write_text(json.dumps(record))
+    start(out, fresh=True)
+    assert outside.read_text() == "keep"
+
+
+def test_a_full_disk_is_a_storage_error(tmp_path):
+    from safetensors import SafetensorError
+
+    def full(out):
+        raise SafetensorError("No space left on device")
+
+    with pytest.raises(StorageError, match=r"cannot write the model to .*No space left"):
+        start(tmp_path / "one").finish(full, {})
+
+    def denied(out):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(StorageError, match="no space left"):
+        start(tmp_path / "two").finish(denied, {})
