@@ -20,8 +20,10 @@ check: $(VENV)/installed-dev  ## lint, strict types, import floors
 docs: $(VENV)/installed-dev  ## write docs/commands.md anew from the settings
 	$(BIN)/python scripts/make_docs.py
 
-bench: $(VENV)/installed-dev  ## what the benchmarks folder measures; see benchmarks/README.md
-	@ls benchmarks/*.py
+bench:  ## say how to run the benchmarks; they take data of your own and hours
+	@echo "$(BIN)/python benchmarks/pair_quality.py --data DATA --json FILE"
+	@echo "$(BIN)/python benchmarks/sts_x2.py --data DATA --json FILE"
+	@echo "See benchmarks/README.md."
 
 clean:  ## remove the environment
 	rm -rf $(VENV)

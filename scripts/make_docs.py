@@ -4,7 +4,7 @@ A test compares the file with what this script makes, so that the page cannot fa
 """
 
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from pairsmith.options import default_text, option_kind, option_name
 from pairsmith.steps import STEPS, Step
@@ -23,7 +23,7 @@ same settings (`--top-k 5` is `top_k: 5`). Besides the options below, every step
 |---|---|
 | `--out DIR` | Folder to write to. Required. |
 | `--fresh` | Start over what an earlier run left in the folder; without it, that is kept and continued. |
-| `--quiet` | Show no progress. |
+| `--quiet` | Show no progress; results are printed all the same. |
 
 A fault of the input ends the command with exit code 2 and a line that says what to do; Ctrl-C ends it with
 130, and the same command continues.
@@ -64,21 +64,13 @@ def section(name: str, step: Step[Any]) -> str:
     lines = [f"## pairsmith {step.command or name} [{name}]", "", step.help, ""]
     lines += ["| option | values | default | |", "|---|---|---|---|"]
     for setting, field in step.settings.model_fields.items():
-        kind = option_kind(field.annotation)
+        kind, values = option_kind(field.annotation)
+        values = values.replace("|", ", ") + (", several times" if kind == list[str] else "")
         flag = f"`{option_name(setting)}`" + (f", `--no-{option_name(setting)[2:]}`" if kind is bool else "")
         default = default_text(field).removeprefix("default: ")
-        cells = [flag, _values(kind), default, field.description or ""]
+        cells = [flag, values, default, field.description or ""]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join([*lines, ""])
-
-
-def _values(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return ", ".join(map(str, get_args(kind)))
-    if get_origin(kind) is list:
-        return f"{_values(get_args(kind)[0])}, several times"
-    words = {bool: "", int: "whole number", float: "number", str: "text"}
-    return words[kind]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,11 @@ from pydantic import Field
 from typer.testing import CliRunner
 
 from pairsmith import __version__, cli
+from pairsmith.bundled import recipe_path
 from pairsmith.cli import make_app
 from pairsmith.errors import FolderError
 from pairsmith.options import default_text, option_name, settings_from
-from pairsmith.progress import Progress, Silent
+from pairsmith.progress import Progress, Quiet
 from pairsmith.settings import Settings
 from pairsmith.steps import STEPS, Step
 from pairsmith.tasks import builtin_path, builtin_tasks
@@ -26,7 +28,9 @@ class DemoSettings(Settings):
     kind: Literal["plain", "fancy"] = Field(default="plain", description="Which kind.")
     names: list[str] = Field(default=["a", "b"], description="Names.")
     pair: tuple[int, ...] = Field(default=(), description="Numbers.")
-    device: Annotated[str, Field(pattern=r"^(cpu|cuda)$")] = Field(default="cpu", description="Where.")
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda)$")] = Field(
+        default="cpu", description="cpu or cuda. Where."
+    )
     either: int | str = Field(default=0, description="A number or a word.")
     preview: int = Field(default=0, description="Show so many, write nothing.")
 
@@ -95,7 +99,7 @@ def test_every_setting_is_an_option(invoke, demo, tmp_path):
         device="cuda",
         either="word",
     )
-    assert (run.out, run.fresh, type(run.progress)) == (tmp_path / "o", True, Silent)
+    assert (run.out, run.fresh, type(run.progress)) == (tmp_path / "o", True, Quiet)
 
 
 def test_what_is_not_given_is_the_models_default(invoke, demo):
@@ -118,7 +122,8 @@ def test_help_gives_description_default_and_choices(invoke):
     assert "At most so many. --" in text
     assert "--smooth / --no-smooth Smooth the scores. [default: on]" in text
     assert "--kind <plain|fancy> Which kind. [default: plain]" in text
-    assert "Names. [default: a, b]" in text
+    assert "--limit <whole number>" in text
+    assert "--names <text> Names. [default: a, b; may be given several times]" in text
     assert "--out <path> Folder to write to. [required]" in text
 
 
@@ -127,16 +132,32 @@ def test_without_arguments_the_help_is_shown(invoke):
     assert "demo" in invoke("evaluate").output
 
 
+def test_the_help_is_whole_and_says_where_to_start(pairsmith):
+    text = pairsmith("--help").output
+    assert all(step.help in text for step in STEPS.values() if not step.command)
+    assert "..." not in text.replace("[ARGS]...", "")
+    assert text.endswith("\n  Start with: pairsmith run quickstart --out runs/quickstart\n")
+
+
+def test_the_help_of_run_names_every_recipe_that_ships(pairsmith):
+    text = pairsmith("run", "--help").output
+    for path in recipe_path("quickstart").parent.glob("*.yaml"):
+        assert path.stem in text
+
+
 # faults
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--source x --top-p 1.5", "--top-p: should be less than or equal to 1, not 1.5"),
-        ("--source x --limit 0", "--limit: should be greater than or equal to 1, not 0"),
-        ("--source x --device gpu", "--device: should look like ^(cpu|cuda)$, not 'gpu'"),
-        ("--limit 0", "--source is missing; add it\n--limit: should be greater than or equal to 1, not 0"),
+        ("--source x --top-p 1.5", "--top-p: should be less than or equal to 1, not '1.5'"),
+        ("--source x --limit 0", "--limit: should be greater than or equal to 1, not '0'"),
+        ("--source x --device gpu", "--device: should be cpu or cuda, not 'gpu'"),
+        ("--source x --limit many", "--limit: should be a whole number, not 'many'"),
+        ("--source x --top-p x", "--top-p: should be a number, not 'x'"),
+        ("--source x --kind odd", "--kind: should be 'plain' or 'fancy', not 'odd'"),
+        ("--limit 0", "--source is missing; add it\n--limit: should be greater than or equal to 1, not '0'"),
     ],
 )
 def test_a_fault_names_the_option(invoke, demo, arguments, message):
@@ -150,8 +171,6 @@ def test_a_fault_names_the_option(invoke, demo, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--source x --limit many", "--limit"),
-        ("--source x --kind odd", "--kind"),
         ("--source x --topp 1", "--top-p"),
         ("--source x extra", "extra"),
     ],
@@ -182,7 +201,7 @@ def test_stopping_says_how_to_go_on(invoke, demo):
     demo.error = KeyboardInterrupt()
     result = invoke("demo", "--source", "x", "--out", "o")
     assert result.exit_code == 130
-    assert result.stderr == "stopped; run the same command again to continue\n"
+    assert result.stderr == "stopped; finished work is kept; run the same command again to go on\n"
 
 
 def test_a_bug_keeps_its_traceback(invoke, demo):
@@ -191,7 +210,7 @@ def test_a_bug_keeps_its_traceback(invoke, demo):
 
 
 def test_a_fault_deep_in_a_value_is_laid_at_its_option():
-    with pytest.raises(Exception, match="--pair: should be a valid integer"):
+    with pytest.raises(Exception, match="--pair: should be a whole number, not 'z'"):
         settings_from(DemoSettings, {"source": "x", "pair": ["z"]})
 
 
@@ -308,7 +327,7 @@ def test_run_prints_the_figures_and_passes_its_options_on(monkeypatch, tmp_path,
         "overrides": ["a.b=1", "c.d=2"],
         "plan": "plan",
         "out": tmp_path,
-        "progress": Silent,
+        "progress": Quiet,
         "fresh": True,
     }
 
@@ -333,7 +352,7 @@ def test_main_stopped_before_a_command_began(monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main([])
     assert caught.value.code == 130
-    assert capsys.readouterr().err == "stopped; run the same command again to continue\n"
+    assert capsys.readouterr().err == "stopped; finished work is kept; run the same command again to go on\n"
 
 
 def test_help_is_fast_because_nothing_heavy_is_imported():
@@ -350,11 +369,28 @@ def test_help_is_fast_because_nothing_heavy_is_imported():
     assert "generate" in done.stdout
 
 
-def test_the_module_is_the_command_and_a_closed_pipe_is_no_error():
-    command = f"{sys.executable} -m pairsmith tasks show nli | head -c 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("n")
-    assert done.stderr == ""
+@pytest.mark.parametrize("arguments", [("tasks",), ("tasks", "show", "nli")])
+def test_the_module_is_the_command_and_a_closed_pipe_is_quiet(arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "pairsmith", *arguments]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_command_whose_result_nobody_reads_is_quiet():
+    code = (
+        "from pairsmith import cli, running, recipes\n"
+        "recipes.load_recipe = lambda *args, **options: None\n"
+        "running.run_recipe = lambda *args, **options: {'seconds': 1.0}\n"
+        "cli.main(['run', 'x.yaml', '--out', 'o'])\n"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_the_page_of_commands_is_up_to_date():

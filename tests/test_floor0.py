@@ -3,20 +3,11 @@
 import io
 
 import pytest
-from pydantic import Field, ValidationError
 
 from pairsmith import bundled, errors, progress
-from pairsmith.settings import Settings
 
 
 class TestErrors:
-    def test_the_tree(self):
-        users = {errors.InputError, errors.TaskError, errors.SettingsError, errors.ModelError}
-        users |= {errors.FolderError, errors.MissingExtra}
-        assert set(errors.UserError.__subclasses__()) == users
-        assert {errors.UserError, errors.StorageError} <= set(errors.PairsmithError.__subclasses__())
-        assert errors.PairsmithError.exit_code == 2
-
     def test_a_missing_extra_says_how_to_install_it(self):
         assert str(errors.MissingExtra("faiss-cpu", "faiss")) == (
             "this needs the package faiss-cpu, which is not installed; "
@@ -26,25 +17,6 @@ class TestErrors:
     def test_choices_name_the_nearest_and_all(self):
         assert errors.choices("movie", ["sts", "movies"]) == "did you mean 'movies'? known: movies, sts"
         assert errors.choices("zzz", iter(["b", "a"])) == "known: a, b"
-
-
-class Example(Settings):
-    decay: float = Field(default=100.0, ge=0)
-    model_name: str = "a"
-
-
-class TestSettings:
-    def test_unknown_keys_are_refused(self):
-        with pytest.raises(ValidationError, match="decai\n  Extra inputs are not permitted"):
-            Example(decai=1)
-
-    def test_bounds_are_checked(self):
-        with pytest.raises(ValidationError, match="greater than or equal to 0"):
-            Example(decay=-1)
-
-    def test_frozen(self):
-        with pytest.raises(ValidationError, match="frozen"):
-            Example().decay = 2.0
 
 
 class Terminal(io.StringIO):
@@ -93,7 +65,6 @@ class TestProgress:
             for _ in range(4):
                 clock[0] += 6
                 bar.advance()
-                shown.draw(bar)
         assert stream.getvalue().splitlines() == [
             "writing: 1/4 pairs · 25 % · 0.2/s · 18 s left",
             "writing: 3/4 pairs · 75 % · 0.2/s · 6 s left",
@@ -103,11 +74,10 @@ class TestProgress:
     def test_on_a_terminal_the_line_is_redrawn(self, clock):
         stream = Terminal()
         shown = progress.Progress(stream)
-        bar = progress.Task("w", "p", 2, started=clock[0])
+        bar = progress.Task("w", "p", 2, started=clock[0], draw=shown.draw)
         clock[0] += 1
         bar.advance()
-        shown.draw(bar)
-        shown.draw(bar)
+        bar.advance(0)
         shown.say("done")
         assert stream.getvalue() == "\r\x1b[2Kw: 1/2 p · 50 % · 1.0/s · 1 s left\r\x1b[2Kdone\n"
 
@@ -117,15 +87,24 @@ class TestProgress:
             raise KeyError
         assert stream.getvalue().startswith("w: 0/2 p")
 
-    def test_it_goes_to_standard_error(self, capsys):
-        progress.Progress().say("hello")
-        assert capsys.readouterr() == ("", "hello\n")
-
-    def test_silent_says_nothing(self, capsys):
-        silent = progress.Silent()
-        with silent.task("w", 2, "p") as bar:
-            silent.draw(bar)
-        assert capsys.readouterr() == ("", "")
+    @pytest.mark.parametrize(
+        ("kind", "out", "err"),
+        [
+            (progress.Progress, "0.81\n", "hello\nw: 1/2 p"),
+            (progress.Quiet, "0.81\n", ""),
+            (progress.Silent, "", ""),
+        ],
+    )
+    def test_results_go_to_standard_output_and_the_rest_to_standard_error(self, capsys, kind, out, err):
+        shown = kind()
+        shown.say("hello")
+        with shown.task("w", 2, "p") as bar:
+            bar.advance()
+        shown.result("0.81")
+        said = capsys.readouterr()
+        assert said.out == out
+        assert said.err.startswith(err)
+        assert bool(said.err) == bool(err)
 
 
 class TestBundled:

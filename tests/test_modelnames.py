@@ -7,7 +7,7 @@ import pytest
 
 from pairsmith import modelnames as names
 from pairsmith.errors import MissingExtra, ModelError
-from pairsmith.modelnames import MINILM, glove_path, model_revision, resolve_model
+from pairsmith.modelnames import MINILM, glove_path, is_hub_id, model_revision, resolve_model
 
 
 def fake_package(monkeypatch, folder: Path) -> None:
@@ -138,3 +138,12 @@ def test_a_hub_model_in_the_cache_has_its_commit_as_revision(tmp_path, monkeypat
     cached = tmp_path / "snapshots" / "abc123" / "config.json"
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda model, file: str(cached))
     assert model_revision("somebody/something") == "abc123"
+
+
+def test_what_can_only_be_meant_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    assert is_hub_id("gpt2")
+    assert is_hub_id("org/name")
+    for name in ("runs", "runs/encoder", "./gpt2", "a/b/c", "pairsmith:tiny", MINILM, "~/model"):
+        assert not is_hub_id(name)

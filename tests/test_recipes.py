@@ -72,7 +72,7 @@ RECIPE = """\
 name: small
 seed: 7
 steps:
-  - {name: rows, step: make, settings: {inputs: texts.txt}}
+  - {name: rows, step: make, settings: {inputs: ./texts.txt}}
   - name: other
     step: make
     settings:
@@ -82,7 +82,7 @@ steps:
     step: measure
     settings:
       model: "@rows"
-      data: texts.txt
+      data: ./texts.txt
       more: ["@other/data", plain]
 results:
   figure: after/graded.all
@@ -127,17 +127,26 @@ def test_paths_are_beside_the_recipe_and_references_in_the_run(recipe, steps, tm
     )
 
 
-def test_a_word_is_no_path_even_where_a_folder_has_its_name(recipe, steps, tmp_path):
-    path = recipe(RECIPE.replace("org/data", "words"))
-    path.parent.joinpath("words").mkdir()
-    assert load_recipe(path, steps).steps[1].settings(tmp_path).inputs == "words"
+@pytest.mark.parametrize("name", ["sts", "org/data", "glove:words.txt"])
+def test_a_name_is_no_path_even_where_a_folder_beside_the_recipe_has_it(recipe, steps, tmp_path, name):
+    path = recipe(RECIPE.replace("org/data", name))
+    path.parent.joinpath(name).mkdir(parents=True)
+    assert load_recipe(path, steps).steps[1].settings(tmp_path).inputs == name
+
+
+def test_a_path_from_the_folder_above_the_recipes(recipe, steps, tmp_path):
+    (tmp_path / "above.txt").write_text("b\n")
+    plan = load_recipe(recipe(RECIPE.replace("org/data", "../above.txt")), steps)
+    assert plan.steps[1].settings(tmp_path).inputs == str(tmp_path / "above.txt")
 
 
 def test_a_path_from_the_current_folder(recipe, steps, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("here.txt").write_text("b\n")
-    plan = load_recipe(recipe(RECIPE.replace("inputs: texts.txt", "inputs: here.txt")), steps)
+    plan = load_recipe(recipe(RECIPE.replace("inputs: ./texts.txt", "inputs: here.txt")), steps)
     assert plan.steps[0].settings(tmp_path).inputs == "here.txt"
+    plan = load_recipe(recipe(), steps, overrides=["rows.inputs=./here.txt"])
+    assert plan.steps[0].settings(tmp_path).inputs == "./here.txt"
 
 
 def test_a_seed_given_takes_the_place_of_the_recipes_not_of_a_steps_own(recipe, steps, tmp_path):
@@ -154,9 +163,10 @@ def test_overrides(recipe, steps, tmp_path):
 
 
 def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
-    path = recipe(RECIPE.replace("data: texts.txt", "data: ./missing"))
+    path = recipe(RECIPE.replace("data: ./texts.txt", "data: ./missing"))
     assert faults(path, steps) == [
-        "small.yaml:14: after.data: there is no ./missing, neither beside the recipe nor in the current folder"
+        f"small.yaml:14: after.data: there is no {path.parent}/missing; "
+        "give its place with --set after.data=PATH"
     ]
     assert load_recipe(path, steps, overrides=[f"after.data={tmp_path}"]).steps[2].settings(
         tmp_path
@@ -177,7 +187,9 @@ def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
             "rows.top=2",
             "--set rows.top: unknown key; did you mean 'top_p'? known: inputs, model, note, seed, top_p",
         ),
-        ("rows.inputs=no.txt", "there is no no.txt, neither beside the recipe nor in the current folder"),
+        ("rows.inputs=no.txt", "--set rows.inputs: there is no no.txt in the current folder"),
+        ("rows.inputs=./no", "--set rows.inputs: there is no ./no in the current folder"),
+        ("rows.inputs=/no/where", "--set rows.inputs: there is no /no/where"),
         ("rows.model=@after", "--set rows.model: @after refers to no earlier step; this is the first step"),
         ("rows.inputs=[", "--set rows.inputs"),
     ],
@@ -193,18 +205,21 @@ def test_a_fault_in_an_override_names_the_override(recipe, steps, override, word
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("step: measure", "step: mesure", "small.yaml:11: steps.2.step: no step is called 'mesure'; did you mean 'measure'? known: make, measure"),
-        ("name: other", "name: rows", "small.yaml:5: steps.1.name: two steps are called rows; rename one of them"),
-        ("name: other", "name: ../x", "small.yaml:5: steps.1.name: is 1 to 64 letters, digits, hyphens or underscores, not '../x'"),
-        ("    step: make\n", "", "small.yaml:5: steps.1.step: missing; it has no default, so add it"),
+        ("step: measure", "step: mesure", "small.yaml:11: after.step: no step is called 'mesure'; did you mean 'measure'? known: make, measure"),
+        ("name: other", "name: rows", "small.yaml:5: rows.name: two steps are called rows; rename one of them"),
+        ("name: other", "name: ../x", "small.yaml:5: ../x.name: is 1 to 64 letters, digits, hyphens or underscores, not '../x'"),
+        ("    step: make\n", "", "small.yaml:5: other.step: missing; it has no default, so add it"),
+        ("  - name: other\n    step: make\n", "  - step: make\n", "small.yaml:5: step 2.name: missing; it has no default, so add it"),
+        ("seed: 3\n", "seed: 3\n      seed: 4\n", "small.yaml:9: other.seed: 'seed' stands here twice (lines 9 and 10); keep one of them"),
+        ("seed: 3\n", "seed: x\n", "small.yaml:9: other.seed: should be a whole number, not 'x'"),
         ("inputs: org/data", "input: org/data", "small.yaml:8: other.input: unknown key; did you mean 'inputs'? known: inputs, model, note, seed, top_p"),
         ("inputs: org/data", "top_p: 3", "small.yaml:8: other.top_p: should be less than or equal to 1, not 3"),
         ("inputs: org/data", "top_p: 1", "small.yaml:7: other.inputs: missing; it has no default, so add it"),
         ('"@rows"', '"@row"', "small.yaml:13: after.model: @row refers to no earlier step; did you mean 'rows'? known: other, rows"),
         ('"@rows"', '"@after"', "small.yaml:13: after.model: @after refers to no earlier step; did you mean 'other'? known: other, rows"),
         ("inputs: org/data", "inputs: ''\n      note: '@after'", "small.yaml:9: other.note: @after refers to no earlier step; known: rows"),
-        ("inputs: org/data", "inputs: no.txt", "small.yaml:8: other.inputs: there is no no.txt, neither beside the recipe nor in the current folder"),
-        ("inputs: org/data", "inputs: ../no/data", "small.yaml:8: other.inputs: there is no ../no/data, neither beside the recipe nor in the current folder"),
+        ("inputs: org/data", "inputs: no.txt", "small.yaml:8: other.inputs: there is no no.txt in the current folder (one in the recipe's folder begins with ./); give its place with --set other.inputs=PATH"),
+        ("inputs: org/data", "inputs: /no/data", "small.yaml:8: other.inputs: there is no /no/data; give its place with --set other.inputs=PATH"),
         ("after/graded.all", "after", "small.yaml:17: results.figure: expected `step/key.key`, `step:rows` or `step:rejects`, not 'after'"),
         ("after/graded.all", "after:words", "small.yaml:17: results.figure: expected `step/key.key`, `step:rows` or `step:rejects`, not 'after:words'"),
         ('"rows:rows"', "'row:rows'", "small.yaml:18: results.rows: the recipe has no step 'row'; did you mean 'rows'? known: after, other, rows"),
@@ -212,7 +227,7 @@ def test_a_fault_in_an_override_names_the_override(recipe, steps, override, word
         ("seed: 7", "seed: -1", "small.yaml:2: seed: should be greater than or equal to 0, not -1"),
         ("seed: 7", "sed: 7", "small.yaml:2: sed: unknown key; did you mean 'seed'? known: description, name, results, seed, steps"),
         ("seed: 7", "name: again", "small.yaml:1: name: 'name' stands here twice (lines 1 and 2); keep one of them"),
-        ("    settings:\n      inputs: org/data\n      seed: 3\n", "    settings: 3\n", "small.yaml:7: steps.1.settings: should be a mapping of keys to values, not 3"),
+        ("    settings:\n      inputs: org/data\n      seed: 3\n", "    settings: 3\n", "small.yaml:7: other.settings: should be a mapping of keys to values, not 3"),
     ],
 )  # fmt: skip
 def test_each_fault_has_its_line_and_a_remedy(recipe, steps, old, new, expected):
@@ -221,20 +236,27 @@ def test_each_fault_has_its_line_and_a_remedy(recipe, steps, old, new, expected)
 
 
 def test_all_faults_are_reported_at_once(recipe, steps):
-    text = RECIPE.replace("texts.txt}", "no.txt, top_p: 2, x: 1}").replace("step: measure", "step: mesure")
+    text = RECIPE.replace("./texts.txt}", "no.txt, top_p: 2, x: 1}").replace("step: measure", "step: mesure")
     assert [line.split(": ")[:2] for line in faults(recipe(text), steps)] == [
         ["small.yaml:4", "rows.inputs"],
         ["small.yaml:4", "rows.top_p"],
         ["small.yaml:4", "rows.x"],
-        ["small.yaml:11", "steps.2.step"],
+        ["small.yaml:11", "after.step"],
     ]
 
 
 @pytest.mark.parametrize(
-    "text", ["steps: []\nname: x\n", "steps: 3\nname: x\n", "name: x\n", "steps: [3]\nname: x\n"]
+    "text",
+    [
+        "steps: []\nname: x\n",
+        "steps: 3\nname: x\n",
+        "name: x\n",
+        "steps: [3]\nname: x\n",
+        "steps: {a: 1, a: 2}\n",
+    ],
 )
 def test_a_recipe_without_steps(recipe, steps, text):
-    assert any(": steps" in line for line in faults(recipe(text), steps))
+    assert any(": step" in line for line in faults(recipe(text), steps))
 
 
 def test_a_recipe_is_a_path_or_the_name_of_one_that_ships(tmp_path, monkeypatch):
@@ -277,7 +299,15 @@ def test_what_is_finished_is_not_done_again(recipe, steps, calls, tmp_path, caps
     assert calls == []
     assert "step 3/3 · measure → " in (said := capsys.readouterr().err)
     assert said.count("done before") == 3
-    assert {**again, "seconds": 0} == {**first, "seconds": 0}
+    assert again == first
+
+
+def test_the_seconds_are_those_of_the_steps_whenever_they_ran(recipe, steps, calls, tmp_path, monkeypatch):
+    plan = load_recipe(recipe(), steps)
+    ticks = iter(range(0, 1000, 2))
+    monkeypatch.setattr("pairsmith.running.time.monotonic", lambda: float(next(ticks)))
+    assert run_recipe(plan, tmp_path / "run", Silent())["seconds"] == 6.0
+    assert run_recipe(plan, tmp_path / "run", Silent())["seconds"] == 6.0
 
 
 def test_a_run_that_stopped_goes_on_at_the_step_that_stopped(recipe, steps, calls, tmp_path):
@@ -364,11 +394,11 @@ def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp
         run_recipe(load_recipe(recipe(), steps), tmp_path / "run" / "thesis.txt", Silent(), fresh=fresh)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"steps": 3}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"recipe": "a", "steps": {"a": []}}'])
 def test_a_record_that_was_changed_by_hand(recipe, steps, tmp_path, text):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text(text)
-    with pytest.raises(FolderError, match=r"run\.json was changed by hand; remove it, or give --fresh"):
+    with pytest.raises(FolderError, match=r"run\.json is not as pairsmith wrote it; give --fresh"):
         run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
     run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent(), fresh=True)
 
@@ -434,6 +464,11 @@ def test_the_dino_recipe_is_the_papers(tmp_path):
     assert (clean.smoothing, clean.augment, clean.validation) == (0.2, 2, 0.1)
     assert (encoder.batch_size, encoder.learning_rate, encoder.epochs, encoder.warmup) == (32, 2e-5, 1, 0.1)
     assert encoder.eval_steps == 100
+
+
+def test_the_dino_recipe_says_how_to_give_its_data():
+    with pytest.raises(SettingsError, match="give its place with --set untrained.data=PATH\n"):
+        load_recipe(recipe_path("dino"))
 
 
 def test_every_recipe_that_ships_is_tested_here():

@@ -1,5 +1,6 @@
 """The command line: a command for every step, made from its settings model, and a few more."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,23 +12,24 @@ import typer
 from pairsmith import __version__
 from pairsmith.errors import PairsmithError, SettingsError
 from pairsmith.options import keyword, parameters, settings_from, with_parameters
-from pairsmith.progress import Progress, Silent
+from pairsmith.progress import Progress, Quiet
 from pairsmith.steps import STEPS, Step, Steps
 
-_HELP = "Labelled training data from instructions, and the small models trained on it."
-_STOPPED = "stopped; run the same command again to continue"
+_HELP = "Labelled training data from instructions, and small models trained on it."
+_STOPPED = "stopped; finished work is kept; run the same command again to go on"
+_START = "Start with: pairsmith run quickstart --out runs/quickstart"
 
 Out = Annotated[Path, typer.Option("--out", help="Folder to write to.", show_default=False)]
 OptionalOut = Annotated[
     Path | None, typer.Option("--out", help="Folder to write to. [required]", show_default=False)
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what an earlier run left in the folder.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show results only, no progress.")]
 
 
 def make_app(steps: Steps = STEPS) -> typer.Typer:
     """The command line for ``steps``."""
-    app = _group(_HELP)
+    app = _group(_HELP, epilog=_START)
     app.callback()(_version_option)
     groups: dict[str, typer.Typer] = {}
     for name, step in steps.items():
@@ -36,7 +38,7 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
         if above:
             (group,) = above
             if group not in groups:
-                groups[group] = _group(f"Measure a model: {group} SUITE.")
+                groups[group] = _group("Measure a model on graded data.")
                 app.add_typer(groups[group], name=group)
             parent = groups[group]
         parent.command(last, help=step.help)(step_command(step))
@@ -49,9 +51,16 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The ``pairsmith`` command; ends the process with 0, 2 for a fault of the input, or 130 when stopped."""
+    """The ``pairsmith`` command.
+
+    Ends the process with 0, 2 for a fault of the input, 130 when stopped, or 141 when nobody reads what it
+    prints any more.
+    """
     with _spoken_errors():
-        make_app()(args=arguments, prog_name="pairsmith")
+        try:
+            make_app()(args=arguments, prog_name="pairsmith")
+        finally:
+            sys.stdout.flush()  # here and not when Python ends, where a closed pipe would make noise
 
 
 def step_command(step: Step[Any]) -> Callable[..., None]:
@@ -66,13 +75,14 @@ def step_command(step: Step[Any]) -> Callable[..., None]:
 
             step.run(settings, Run(out or Path(), _progress(quiet), fresh))
 
-    common = [keyword("out", OptionalOut), keyword("fresh", Fresh, False), keyword("quiet", Quiet, False)]
+    common = [keyword("out", OptionalOut), keyword("fresh", Fresh, False), keyword("quiet", QuietFlag, False)]
     return with_parameters(body, step.help, [*parameters(step.settings), *common])
 
 
-def _group(help_text: str, *, no_args_is_help: bool = True) -> typer.Typer:
+def _group(help_text: str, *, no_args_is_help: bool = True, epilog: str | None = None) -> typer.Typer:
     return typer.Typer(
         help=help_text,
+        epilog=epilog,
         no_args_is_help=no_args_is_help,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -81,7 +91,7 @@ def _group(help_text: str, *, no_args_is_help: bool = True) -> typer.Typer:
 
 
 def _progress(quiet: bool) -> Progress:
-    return Silent() if quiet else Progress()
+    return Quiet() if quiet else Progress()
 
 
 @contextmanager
@@ -95,6 +105,11 @@ def _spoken_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(_STOPPED, err=True)
         raise SystemExit(130) from None
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        raise SystemExit(141) from None
 
 
 def _print_version(wanted: bool) -> None:
@@ -113,39 +128,54 @@ def _version_option(
 
 def _run(
     recipe: Annotated[
-        str, typer.Argument(help="A YAML file, or the name of a recipe that ships, such as quickstart.")
+        str,
+        typer.Argument(
+            help="A YAML file, or the name of a recipe that ships: quickstart or dino.", show_default=False
+        ),
     ],
     *,
     out: Out,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Takes the place of the recipe's seed.", show_default=False)
+        int | None,
+        typer.Option(
+            "--seed",
+            help="Takes the place of the recipe's seed.",
+            metavar="<whole number>",
+            show_default=False,
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="STEP.SETTING=VALUE in the place of what the recipe says.", show_default=False
+            "--set",
+            help="Takes the place of what the recipe says. [may be given several times]",
+            metavar="<step.setting=value>",
+            show_default=False,
         ),
     ] = None,
     fresh: Fresh = False,
-    quiet: Quiet = False,
+    quiet: QuietFlag = False,
 ) -> None:
     from pairsmith.recipes import find_recipe, load_recipe
     from pairsmith.running import results_table, run_recipe
 
     with _spoken_errors():
         plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
-        typer.echo(results_table(run_recipe(plan, out, _progress(quiet), fresh=fresh)))
+        progress = _progress(quiet)
+        progress.result(results_table(run_recipe(plan, out, progress, fresh=fresh)))
 
 
 def _list_tasks(context: typer.Context) -> None:
     from pairsmith.tasks import builtin_tasks, load_task
 
-    if context.invoked_subcommand is None:
+    if context.invoked_subcommand is not None:
+        return
+    with _spoken_errors():
         names = builtin_tasks()
         wide = max(map(len, names))
         for name in names:
             task = load_task(name)
-            typer.echo(f"{name:<{wide}}  {task.kind}  {task.description}")
+            print(f"{name:<{wide}}  {task.kind}  {task.description}")
 
 
 def _show_task(name: Annotated[str, typer.Argument(help="Which task.")]) -> None:

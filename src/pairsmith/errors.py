@@ -16,6 +16,7 @@ Anything else that reaches the user as a traceback is a bug of ours.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class PairsmithError(Exception):
@@ -68,3 +69,21 @@ def choices(name: str, known: Iterable[str]) -> str:
     nearest = get_close_matches(name, names, n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     return f"{hint}known: {', '.join(names)}"
+
+
+def nearby(path: Path) -> str:
+    """The tail of a "not there" message: what is called nearly so in the same folder; may be empty."""
+    if not path.parent.is_dir():
+        return f"; there is no folder {path.parent} either"
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir())
+    except OSError:  # a folder that may not be listed
+        return ""
+    nearest = get_close_matches(path.name, names, n=1)
+    return f"; did you mean {path.parent / nearest[0]}?" if nearest else ""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, cut where it is very long; the error's type where it has none."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0] if len(lines[0]) <= 200 else f"{lines[0][:199]}…"

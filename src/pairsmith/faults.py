@@ -17,20 +17,20 @@ from pairsmith.errors import choices
 Place = tuple[str | int | float, ...]
 
 _SHOWN = 60
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong: where, as a path of keys from the root, what, and what to call the place."""
+    """One thing that is wrong: where, as a path of keys from the root, and what."""
 
     where: Place
     text: str
-    name: str = ""
 
-    @property
-    def place(self) -> str:
-        """The place in words: its name where it has one, else the keys that lead to it."""
-        return self.name or ".".join(map(str, self.where))
+
+def dotted(place: Place) -> str:
+    """``place`` in words: the keys that lead to it."""
+    return ".".join(map(str, place))
 
 
 def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
@@ -50,7 +50,9 @@ def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "value_error":
         return str(detail["ctx"]["error"])
     if kind == "string_pattern_mismatch":
-        return f"should look like {detail['ctx']['pattern']}, not {shown(given)}"
+        return f"should be {_expected(model, detail['loc'])}, not {shown(given)}"
+    if (number := kind.partition("_")[0]) in _KINDS:
+        return f"should be {_KINDS[number]}, not {shown(given)}"
     text = detail["msg"].removeprefix("Input ")
     text = text[0].lower() + text[1:]
     return text if isinstance(given, Mapping | list | tuple) else f"{text}, not {shown(given)}"
@@ -68,16 +70,27 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
+def _expected(model: type[BaseModel], place: tuple[Any, ...]) -> str:
+    """What the setting at ``place`` below ``model`` may be: the first sentence of its description."""
+    text = _model_at(model, place[:-1]).model_fields[place[-1]].description or ""
+    return text.split(". ")[0].removesuffix(".")
+
+
 def _keys_at(model: type[BaseModel], place: tuple[Any, ...]) -> list[str]:
     """Keys that a mapping at ``place`` below ``model`` may have."""
+    return [
+        name
+        for name, field in _model_at(model, place).model_fields.items()
+        if not (isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("from_key"))
+    ]
+
+
+def _model_at(model: type[BaseModel], place: tuple[Any, ...]) -> type[BaseModel]:
+    """The settings model at ``place`` below ``model``."""
     for part in place:
         if isinstance(part, str) and part in model.model_fields:
             model = _model_in(model.model_fields[part].annotation) or model
-    return [
-        name
-        for name, field in model.model_fields.items()
-        if not (isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("from_key"))
-    ]
+    return model
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:

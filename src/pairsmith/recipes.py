@@ -1,8 +1,8 @@
 """Recipe files: a YAML list of steps, checked as a whole before the first one starts.
 
 A setting that begins with ``@`` is the folder of an earlier step: ``@pairs`` is RUN/pairs, and
-``@pairs/data`` a folder in it. A relative path that leads to something beside the recipe means that;
-any other value is left as it is: a path from the current folder, a Hub id, or no path at all.
+``@pairs/data`` a folder in it. One that begins with ``./`` or ``../`` is a path from the recipe's folder.
+Any other value means what it means on the command line, so ``task: sts`` is never a folder called sts.
 """
 
 import re
@@ -16,13 +16,13 @@ from pydantic import Field, ValidationError
 
 from pairsmith.bundled import recipe_path
 from pairsmith.errors import SettingsError, choices
-from pairsmith.faults import Fault, Place, faults_of, shown
+from pairsmith.faults import Fault, Place, dotted, faults_of, shown
 from pairsmith.settings import Settings
 from pairsmith.steps import STEPS, Step, Steps
 from pairsmith.yamlfile import YamlFile, read_yaml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_PATH = re.compile(r"(\.{0,2}/|~).*|.*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
+_FILE = re.compile(r"(\.{0,2}/|~)[^:]*|[^:]*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
 RESULT = re.compile(r"(?P<step>[^/:]+)(/(?P<keys>.+)|:(?P<count>rows|rejects))")
 
 
@@ -104,7 +104,8 @@ def load_recipe(
     reader = _Reader(file, steps, _parsed(overrides))
     reader.read(seed)
     if reader.faults or reader.unplaced or file.duplicates:
-        raise SettingsError("\n".join(filter(None, [*reader.unplaced, file.report(reader.faults)])))
+        placed = file.report(reader.faults, reader.called)
+        raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
     results = file.data.get("results") or {}
     assert isinstance(results, dict)  # checked by RecipeFile
     return Recipe(str(file.data["name"]), tuple(reader.planned), results)
@@ -183,12 +184,11 @@ class _Reader:
     ) -> dict[str, Any]:
         """The step's settings with overrides, seed and paths put in; faults are noted on the way."""
         inside = (*place, "settings")
-        values = {}
-        for key, value in given.items():
-            values[key] = _map_text(value, self._beside)
-            for text in _text_faults(values[key], names):
-                if (name, key) not in self.overrides:
-                    self.faults.append(Fault((*inside, key), text, f"{name}.{key}"))
+        values = {key: _map_text(value, self._beside) for key, value in given.items()}
+        for key, value in values.items():
+            if (name, key) not in self.overrides:
+                remedy = f"; give its place with --set {name}.{key}=PATH"
+                self.faults += [Fault((*inside, key), text) for text in _text_faults(value, names, remedy)]
         for (target, key), value in self.overrides.items():
             if target == name:
                 values[key] = value
@@ -199,31 +199,42 @@ class _Reader:
             step.settings.model_validate(values)
         except ValidationError as error:
             for fault in faults_of(error, step.settings):
-                shown_name = ".".join(map(str, (name, *fault.where)))
                 if fault.where and (name, str(fault.where[0])) in self.overrides:
-                    self.unplaced.append(f"--set {shown_name}: {fault.text}")
+                    self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
                 else:
-                    self.faults.append(Fault((*inside, *fault.where), fault.text, shown_name))
+                    self.faults.append(Fault((*inside, *fault.where), fault.text))
         return values
 
+    def called(self, place: Place) -> str:
+        """``place`` in words, a step by its name: ``pairs.top_k``, or ``step 2`` where it has none."""
+        entries = self.file.data.get("steps")
+        if len(place) < 2 or place[0] != "steps" or not isinstance(entries, list):
+            return dotted(place)
+        position, inside = int(place[1]), place[2:]
+        entry = entries[position]
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        known = name if isinstance(name, str) else f"step {position + 1}"
+        return dotted((known, *(inside[1:] if len(inside) > 1 and inside[0] == "settings" else inside)))
+
     def _beside(self, text: str) -> str:
-        """``text``, or the path that it names beside the recipe, if it does."""
-        if not text or text.startswith("@") or not ("/" in text or _PATH.fullmatch(text)):
+        """``text``, or the path that it names from the recipe's folder."""
+        if not text.startswith(("./", "../")):
             return text
-        path = self.file.path.parent / text
-        return str(path.resolve()) if exists(path) else text
+        return str((self.file.path.parent / text).resolve())
 
 
-def _text_faults(value: object, earlier: Sequence[str]) -> Iterator[str]:
-    """What is wrong with the references and paths in ``value``."""
+def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Iterator[str]:
+    """What is wrong with the references and paths in ``value``; ``remedy`` follows on a missing path."""
     for text in texts_in(value):
         if text.startswith("@"):
             name = text[1:].partition("/")[0]
             if name not in earlier:
                 known = choices(name, earlier) if earlier else "this is the first step"
                 yield f"{text} refers to no earlier step; {known}"
-        elif _PATH.fullmatch(text) and not exists(Path(text).expanduser()):
-            yield f"there is no {text}, neither beside the recipe nor in the current folder"
+        elif _FILE.fullmatch(text) and not exists(Path(text).expanduser()):
+            here = "" if text.startswith(("/", "~")) else " in the current folder"
+            hint = " (one in the recipe's folder begins with ./)" if here and remedy else ""
+            yield f"there is no {text}{here}{hint}{remedy}"
 
 
 def _result_fault(source: str, names: Sequence[str]) -> str | None:

@@ -4,7 +4,9 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pydantic import ValidationError
 
 from pairsmith import __version__
 from pairsmith.errors import FolderError, SettingsError, UserError, choices
@@ -13,11 +15,23 @@ from pairsmith.progress import Progress
 from pairsmith.recipes import RESULT, PlannedStep, Recipe, exists, texts_in
 from pairsmith.settings import Settings
 
-if TYPE_CHECKING:
-    from pairsmith.runs.storage import JSON
-
 RECORD = "run.json"
 RESULTS = "results.json"
+
+
+class Done(Settings):
+    """A step that was finished: what decided its outcome, what it wrote, and how long it took."""
+
+    fingerprint: str
+    content: str | None
+    seconds: float
+
+
+class Record(Settings):
+    """What ``run.json`` holds: the recipe's name, and its finished steps by name."""
+
+    recipe: str
+    steps: dict[str, Done]
 
 
 def run_recipe(recipe: Recipe, out: Path, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
@@ -27,7 +41,8 @@ def run_recipe(recipe: Recipe, out: Path, progress: Progress, *, fresh: bool = F
     what it wrote, is not run again. One that was stopped is continued, as far as the step itself can.
 
     Returns:
-        The figures under the recipe's ``results``, and ``seconds``, the time this call took.
+        The figures under the recipe's ``results``, and ``seconds``, the time that the steps took together,
+        each when it was last run.
 
     Raises:
         FolderError: ``out`` holds something else.
@@ -36,23 +51,25 @@ def run_recipe(recipe: Recipe, out: Path, progress: Progress, *, fresh: bool = F
     """
     from pairsmith.runs import Run, write_json
 
-    started = time.monotonic()
-    done = _record(out, fresh)
-    write_json(out / RECORD, {"recipe": recipe.name, "steps": done})
+    record = Record(recipe=recipe.name, steps=_finished(out, fresh))
+    write_json(out / RECORD, record.model_dump())
     for number, planned in enumerate(recipe.steps, start=1):
         folder = out / planned.name
         header = f"step {number}/{len(recipe.steps)} · {planned.kind} → {folder}"
         settings = planned.settings(out)
         fingerprint = _fingerprint(planned, settings)
-        if folder.is_dir() and done.get(planned.name) == [fingerprint, _content(folder)]:
+        done = record.steps.get(planned.name)
+        if done and folder.is_dir() and (done.fingerprint, done.content) == (fingerprint, _content(folder)):
             progress.say(f"{header} · done before")
             continue
         progress.say(header)
+        started = time.monotonic()
         planned.step.run(settings, Run(folder, progress, fresh))
-        done[planned.name] = [fingerprint, _content(folder)]
-        write_json(out / RECORD, {"recipe": recipe.name, "steps": done})
+        seconds = round(time.monotonic() - started, 3)
+        record.steps[planned.name] = Done(fingerprint=fingerprint, content=_content(folder), seconds=seconds)
+        write_json(out / RECORD, record.model_dump())
     figures = {name: _figure(source, out, name) for name, source in recipe.results.items()}
-    figures["seconds"] = round(time.monotonic() - started, 1)
+    figures["seconds"] = round(sum(record.steps[planned.name].seconds for planned in recipe.steps), 1)
     write_json(out / RESULTS, figures)
     return figures
 
@@ -65,8 +82,8 @@ def results_table(figures: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<{wide}}  {value:>{right}}" for name, value in shown_figures.items())
 
 
-def _record(out: Path, fresh: bool) -> "dict[str, JSON]":
-    """Of the steps that earlier calls finished in ``out``: fingerprint and content, by name."""
+def _finished(out: Path, fresh: bool) -> dict[str, Done]:
+    """The steps that earlier calls finished in ``out``, by name."""
     record = out / RECORD
     if not record.is_file():
         if out.is_file() or (out.is_dir() and any(out.iterdir())):
@@ -75,12 +92,11 @@ def _record(out: Path, fresh: bool) -> "dict[str, JSON]":
     if fresh:
         return {}
     try:
-        steps = json.loads(record.read_text(encoding="utf-8"))["steps"]
-    except (ValueError, KeyError, TypeError):
-        steps = None
-    if not isinstance(steps, dict):
-        raise FolderError(f"{record} was changed by hand; remove it, or give --fresh to start over")
-    return steps
+        return Record.model_validate_json(record.read_bytes()).steps
+    except ValidationError:
+        raise FolderError(
+            f"{record} is not as pairsmith wrote it; give --fresh to start over, or another --out"
+        ) from None
 
 
 def _fingerprint(planned: PlannedStep, settings: Settings) -> str:

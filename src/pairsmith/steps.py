@@ -75,7 +75,7 @@ STEPS: Steps = {
     "postprocess": Step(
         PostprocessSettings,
         _postprocess,
-        "Clean generated rows, smooth scores, add sampled negatives, split.",
+        "Clean, smooth and split generated rows; add negatives.",
     ),
     "train-encoder": Step(TrainEncoderSettings, _train_encoder, "Train a sentence encoder on scored pairs."),
     "evaluate-sts": Step(

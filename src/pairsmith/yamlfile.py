@@ -4,7 +4,7 @@ Only plain YAML is read (``yaml.SafeLoader``): no tag can make an object. A key 
 in one mapping is a fault here, where PyYAML would silently keep the last one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from pairsmith.errors import UserError
-from pairsmith.faults import Fault, Place, shown
+from pairsmith.faults import Fault, Place, dotted, shown
 
 MAX_BYTES = 1_000_000
 
@@ -37,9 +37,14 @@ class YamlFile:
             line, node = found
         return line
 
-    def report(self, faults: Iterable[Fault]) -> str:
-        """``faults`` and the duplicate keys as text, one ``file:line: key: what`` a line, in file order."""
-        lines = [(self.line(fault.where), fault.place, fault.text) for fault in (*self.duplicates, *faults)]
+    def report(self, faults: Iterable[Fault], called: Callable[[Place], str] = dotted) -> str:
+        """``faults`` and the duplicate keys as text, one ``file:line: key: what`` a line, in file order.
+
+        ``called`` says what to call the key at a place.
+        """
+        lines = [
+            (self.line(fault.where), called(fault.where), fault.text) for fault in (*self.duplicates, *faults)
+        ]
         return "\n".join(
             f"{self.path}:{line}: {where + ': ' if where else ''}{text}"
             for line, where, text in sorted(dict.fromkeys(lines), key=lambda entry: entry[0])

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
-from pairsmith.errors import ModelError
+from pairsmith.errors import ModelError, SettingsError
 from pairsmith.modelnames import MINILM
 from pairsmith.progress import Progress
 
@@ -142,7 +142,7 @@ def test_a_folder_that_lacks_a_part_is_refused_by_name(tiny_bert, tmp_path, lost
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", "{", "config.json cannot be read"),
+        ("config.json", "{", r"cannot be loaded \(.*config\.json"),
         ("config.json", json.dumps({"model_type": "unheard-of"}), "cannot be loaded"),
         ("model.safetensors", "junk", "cannot be loaded"),
     ],
@@ -165,6 +165,12 @@ def test_a_tokenizer_without_any_end_token_cannot_pad(tiny_gpt2, tmp_path):
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match="neither a padding nor an end token"):
         load_sentence_encoder(str(folder), device="cpu")
+
+
+def test_a_device_that_is_not_there_is_refused(tiny_bert, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(SettingsError, match="no CUDA device here; use --device cpu"):
+        load_sentence_encoder(str(tiny_bert), device="cuda")
 
 
 def test_glove_is_no_transformer(tmp_path):

@@ -1,12 +1,14 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from pairsmith.errors import InputError, ModelError, StorageError
+from pairsmith.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.evaluate import sts as module
 from pairsmith.evaluate.settings import EvaluateStsSettings
 from pairsmith.evaluate.sts import evaluate_sts, sts_scores, sts_table
 from pairsmith.progress import Progress, Silent
@@ -88,7 +90,7 @@ def test_the_interval_is_around_the_figure_seeded_and_the_suites_own():
 
 def test_a_table_shows_every_suite():
     scores = sts_scores(by_angle, [suite("sts12", x=X, y=Y), suite("stsb", x=X)], bootstrap=20)
-    head, first, second = sts_table(scores).splitlines()
+    head, first, second = sts_table({name: score.to_json() for name, score in scores.items()}).splitlines()
     assert head.split()[:3] == ["suite", "pairs", "Spearman"]
     assert first.split()[:3] == ["sts12", "6", "65.71"]
     assert first.count("[") == 2
@@ -140,15 +142,84 @@ def test_an_encoder_is_evaluated_on_a_file(tiny_bert, graded, tmp_path, capsys, 
     assert json.loads((out / "results.json").read_text()) == results
     assert -100 <= results["graded"]["all"] <= 100
     assert results["graded"]["pairs"] == 4
-    assert results["about"]["revision"].startswith("sha256:")
+    assert results["about"]["models"]["model"].startswith("sha256:")
     assert results["about"]["settings"]["pooling"] == pooling
     assert [file.name for file in out.iterdir()] == ["results.json"]
-    assert "Spearman ×100" in capsys.readouterr().err
+    assert "Spearman ×100" in capsys.readouterr().out
 
 
 def test_the_same_seed_gives_the_same_results_twice(tiny_gpt2, graded, tmp_path):
-    results = [evaluate_sts(settings(tiny_gpt2, graded), Run(tmp_path / "out", Silent())) for _ in range(2)]
+    runs = [Run(tmp_path / "out", Silent()), Run(tmp_path / "out", Silent(), fresh=True)]
+    results = [evaluate_sts(settings(tiny_gpt2, graded), run) for run in runs]
     assert results[0] == results[1]
+
+
+@pytest.fixture
+def evaluated(tiny_bert, graded, tmp_path):
+    evaluate_sts(settings(tiny_bert, graded), Run(tmp_path / "out", Silent()))
+    return tmp_path / "out"
+
+
+def test_results_that_are_there_are_not_computed_again(
+    evaluated, tiny_bert, graded, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "elsewhere").mkdir()
+    moved = graded.rename(tmp_path / "elsewhere" / graded.name)
+    monkeypatch.setattr(module, "_encoder", None)
+    again = evaluate_sts(settings(tiny_bert, moved, batch_size=7), Run(evaluated, Progress()))
+    assert again == json.loads((evaluated / "results.json").read_text())
+    said = capsys.readouterr()
+    assert "evaluated before with these settings; --fresh computes again" in said.err
+    assert "graded            4" in said.out
+
+
+def test_fresh_computes_again(evaluated, tiny_bert, graded):
+    path = evaluated / "results.json"
+    path.write_text(path.read_text().replace('"pairs": 4', '"pairs": 40'))
+    evaluate_sts(settings(tiny_bert, graded), Run(evaluated, Silent(), fresh=True))
+    assert json.loads(path.read_text())["graded"]["pairs"] == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [("seed", "seed: 0 there, 3 here"), ("data", "input data: "), ("model", "model model: sha256")],
+)
+def test_results_of_other_settings_are_kept(evaluated, tiny_bert, graded, tmp_path, change, message):
+    model = tiny_bert
+    if change == "data":
+        graded.write_text(PAIRS.replace("3.5", "3.6"))
+    if change == "model":
+        model = tmp_path / "model"
+        model.mkdir()
+        for file in Path(tiny_bert).iterdir():
+            (model / file.name).write_bytes(file.read_bytes())
+        (model / "model.safetensors").write_bytes(b"others")
+    before = (evaluated / "results.json").read_bytes()
+    asked = settings(model, graded, seed=3 if change == "seed" else 0)
+    with pytest.raises(FolderError, match=rf"(?s){message}.*--fresh to start over"):
+        evaluate_sts(asked, Run(evaluated, Silent()))
+    assert (evaluated / "results.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("run.json", "{}", r"holds something else \(run\.json\)"),
+        ("results.json", '{"after": 71.2}', r"holds no results of this evaluation; give another folder"),
+        ("results.json", "[", "holds no results of this evaluation"),
+    ],
+)
+def test_a_folder_that_holds_something_else_is_left_as_it_is(
+    tiny_bert, graded, tmp_path, name, content, message
+):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / name).write_text(content)
+    for fresh in (False, True):
+        with pytest.raises(FolderError, match=message):
+            evaluate_sts(settings(tiny_bert, graded), Run(out, Silent(), fresh))
+    assert (out / name).read_text() == content
+    assert len(list(out.iterdir())) == 1
 
 
 def test_glove_vectors_are_evaluated(graded, tmp_path):
@@ -177,9 +248,9 @@ def test_a_missing_model_is_named(graded, tmp_path):
 
 
 def test_results_that_cannot_be_written_are_a_storage_error(tiny_bert, graded, tmp_path):
-    (tmp_path / "out").write_text("a file")
+    (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot write"):
-        evaluate_sts(settings(tiny_bert, graded), Run(tmp_path / "out", Silent()))
+        evaluate_sts(settings(tiny_bert, graded), Run(tmp_path / "file" / "out", Silent()))
 
 
 @pytest.mark.parametrize(

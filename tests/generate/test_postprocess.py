@@ -103,6 +103,25 @@ def test_negatives_come_from_other_entries():
     assert negatives == sampled_negatives(rows, 2, seed=5) != sampled_negatives(rows, 2, seed=6)
 
 
+def test_a_negative_never_contradicts_a_row():
+    """The texts of x0 were also written for x1, and one is a near-copy of x2: what is left is drawn."""
+    rows = pairs(("x0", "shared", 1.0), ("x1", "Shared!", 0.5), ("x2", "own", 1.0), ("x3", "X2.", 1.0))
+    drawn = {(row.sentence1, row.sentence2) for row in sampled_negatives(rows, 4, seed=3)}
+    for first, second in [("x0", "Shared!"), ("x1", "shared"), ("x2", "X2.")]:
+        assert (first, second) not in drawn
+    assert {("x0", "own"), ("x2", "shared"), ("x3", "own")} <= drawn
+
+
+def test_a_first_text_with_quotation_marks_copied_as_the_model_saw_it_is_a_copy(tmp_path):
+    out = run_on(tmp_path, pairs(('say "no" now', "say 'no' now", 1.0)), near_copies="keep")
+    assert list(out.manifest.counts.rejects_by_reason) == ["copy: the texts are equal"]
+
+
+def test_a_split_without_rows_is_left_out(tmp_path):
+    out = run_on(tmp_path, pairs(("a b", "c d", 1.0), ("e f", "g h", 1.0)), augment=0)
+    assert out.splits == ("train",)
+
+
 def test_a_data_set_without_other_entries_has_no_negatives():
     assert sampled_negatives(pairs(("x", "y", 1.0), ("x", "z", 0.0)), 2, seed=1) == []
 
@@ -133,16 +152,18 @@ def test_a_split_does_not_depend_on_the_other_rows_order():
     assert chosen != {row.id for row in split(rows, 0.2, 4)[1]}
 
 
-@given(st.text())
+@given(st.text(alphabet=st.characters(categories=["L", "P", "Zs"])))
 def test_folding_ignores_case_spaces_and_punctuation(text):
-    assert folded(text.upper().lower()) == folded(text.upper().lower().title().lower())
-    assert folded(f" {text} , !") == folded(text)
-    assert folded(folded(text)) == folded(text)
+    if any(c.isalpha() for c in folded(text)):
+        assert folded(f" {text} , !") == folded(text)
+    assert folded(f"  {text}  ") == folded(text)
 
 
 def test_folding_by_hand():
     assert folded("It's a Dog -- really!") == folded("its a dog really") == "itsadogreally"
     assert folded("two dogs") != folded("three dogs")
+    assert folded("It costs 1.5 m.") != folded("It costs 15 m.")
+    assert folded("???") != folded("!")
 
 
 def test_named_labels_are_cleaned_and_split_only(tmp_path):
@@ -181,6 +202,7 @@ def test_rows_of_another_kind_are_refused(tmp_path):
     documents = REJECT
     run = Run(tmp_path / "in", Silent())
     writer = FolderWriter.start(run, step="s", schema=documents, settings={}, inputs={}, models={})
+    writer.commit(0, {"train": documents.empty_table()}, REJECT.empty_table())
     writer.finish(Card("t", "d"))
     with pytest.raises(
         InputError, match="has the columns id, filter, reason, row; postprocess needs scored pairs"

@@ -12,7 +12,7 @@ from pairsmith.errors import FolderError, InputError, SettingsError, StorageErro
 from pairsmith.generate.route import generate
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.progress import Progress, Silent
-from pairsmith.runs import Run
+from pairsmith.runs import DatasetFolder, Run
 
 TASK = """
 name: toy
@@ -75,7 +75,7 @@ def test_two_hash_seeds_give_the_same_bytes(world):
         "import sys, pathlib; from pairsmith.generate.route import generate;"
         "from pairsmith.generate.postprocess import postprocess;"
         "from pairsmith.generate.settings import GenerateSettings, PostprocessSettings;"
-        "from pairsmith.progress import Silent; from pairsmith.runs import Run;"
+        "from pairsmith.progress import Silent; from pairsmith.runs import DatasetFolder, Run;"
         "out = pathlib.Path(sys.argv[1]);"
         "generate(GenerateSettings.model_validate_json(sys.argv[2]), Run(out / 'g', Silent()));"
         "postprocess(PostprocessSettings(data=str(out / 'g')), Run(out / 'p', Silent()))"
@@ -148,11 +148,10 @@ def test_x1_from_scratch_feeds_pairs(tmp_path, tiny_gpt2):
     assert set(pairs.table()["sentence1"].to_pylist()) <= set(texts.table()["text"].to_pylist())
 
 
-def test_preview_shows_examples_and_writes_nothing(world):
+def test_preview_shows_examples_and_writes_nothing(world, capsys):
     tmp, settings = world
-    stream = io.StringIO()
-    assert generate(settings(preview=2), Run(tmp / "out", Progress(stream))) is None
-    text = stream.getvalue()
+    assert generate(settings(preview=2), Run(tmp / "out", Progress(io.StringIO()))) is None
+    text = capsys.readouterr().out
     assert text.count("first text:") == 2
     assert text.count("label 0 (counter-labels: 1)") == 2
     assert "plain  steered   most lowered" in text
@@ -164,7 +163,8 @@ def test_progress_says_how_much_and_how_fast(world):
     stream = io.StringIO()
     generate(settings(limit=3), Run(tmp / "out", Progress(stream, every=0)))
     lines = stream.getvalue().splitlines()
-    assert "6/6 prompts · 100 %" in lines[-1]
+    assert "6/6 prompts · 100 %" in lines[-2]
+    assert lines[-1].startswith(f"wrote {DatasetFolder.open(tmp / 'out').rows} rows to {tmp / 'out'} (")
     assert "left" in lines[0]
 
 
@@ -173,6 +173,9 @@ def test_progress_says_how_much_and_how_fast(world):
     [
         ({"inputs": None}, SettingsError, "give --inputs FILE"),
         ({"task": "movie-reviews"}, SettingsError, "takes no --inputs"),
+        ({"task": "topic", "inputs": None, "limit": 3}, SettingsError, "takes no --limit; --per-input says"),
+        ({"rows": 1}, SettingsError, "--rows 1 is too few: the task toy needs at least 2"),
+        ({"per_input": 9}, SettingsError, "2 tries cannot give 9 texts per input; give --tries 12"),
         ({"task": "stss"}, TaskError, "did you mean 'sts'"),
         ({"inputs": "gone.txt"}, InputError, "gone.txt"),
     ],

@@ -3,7 +3,8 @@ from collections import defaultdict
 
 import pytest
 
-from pairsmith.generate.writing import generate_pairs, generate_texts
+from pairsmith.generate.wanted import pairs_wanted
+from pairsmith.generate.writing import generate_pairs, generate_texts, rows_needed, write
 from pairsmith.lm.scripted import END, ScriptedModel
 from pairsmith.tasks import Decoding, TaskSpec
 
@@ -85,13 +86,15 @@ def test_tries_are_taken_as_needed():
 def test_a_prompt_that_exceeds_the_context_is_rejected_and_the_rest_goes_on():
     model = ScriptedModel(lambda prompt, done: {'ok"'[len(done)]: 1.0}, CHARACTERS, context=100)
     done = []
-    written = generate_pairs(spec(), model, ["short", "long " * 50], decoding=Decoding(max_tokens=20))
+    task, decoding = spec(), Decoding(max_tokens=20)
+    wanted = list(pairs_wanted(task, ["short", "long " * 50], 2))
+    written = write(task, model, wanted, decoding, 1, 64, done.append)
     assert {row.sentence1 for row in written.rows} == {"short"}
     assert {(r.filter, r.reason) for r in written.rejects} == {
         ("too long", "a prompt and 20 new tokens exceed the model's 100")
     }
     assert len(written.rejects) == 2
-    assert done == []
+    assert sorted(w.id for w in done) == sorted(w.id for w in wanted)
 
 
 def test_self_debiasing_steers_towards_what_only_the_label_likes():
@@ -135,3 +138,21 @@ def test_rows_depend_on_the_seed_and_not_on_the_batch():
     assert runs[0].rows != runs[2].rows
     alone = generate_pairs(spec(), model, inputs[7:8])
     assert alone.rows == [row for row in runs[0].rows if row.sentence1 == "text 7"]
+
+
+def test_a_task_of_the_other_kind_is_refused():
+    with pytest.raises(ValueError, match="call generate_texts"):
+        generate_pairs(spec("text"), always('ok"'), ["x"])
+    with pytest.raises(ValueError, match="call generate_pairs"):
+        generate_texts(spec(), always('ok"'))
+
+
+def test_rows_needed_counts_a_label_and_its_counter_labels():
+    assert rows_needed(spec()) == 2
+    assert rows_needed(spec(labels=(("1", ()),))) == 1
+
+
+def test_equal_inputs_give_equal_rows():
+    written = generate_pairs(spec(), always('ok"'), ["a", "a", "b"])
+    assert [row.sentence1 for row in written.rows] == ["a"] * 8 + ["b"] * 4
+    assert written.rows[:4] == written.rows[4:8]

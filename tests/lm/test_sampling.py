@@ -34,6 +34,12 @@ def test_equal_tokens_come_in_the_order_of_their_numbers():
     assert truncate(torch.tensor([[0.1, 0.3, 0.3, 0.3]]), 3, 1.0)[1].tolist() == [[1, 2, 3]]
 
 
+def test_of_equal_tokens_the_first_are_kept():
+    assert truncate(torch.full((2, 300), 1 / 300), top_k=5, top_p=1.0)[1].tolist() == [[0, 1, 2, 3, 4]] * 2
+    mixed = torch.tensor([[0.1, 0.2, 0.1, 0.2, 0.1, 0.3], [0.3, 0.25, 0.2, 0.15, 0.06, 0.04]])
+    assert truncate(mixed, top_k=4, top_p=1.0)[1].tolist() == [[5, 1, 3, 0], [0, 1, 2, 3]]
+
+
 def test_draw_by_hand():
     kept = torch.tensor([[0.5, 0.3, 0.2, 0.0]] * 5)
     tokens = torch.tensor([[7, 8, 9, 10]] * 5)

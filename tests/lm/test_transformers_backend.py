@@ -4,7 +4,16 @@ from functools import partial
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+)
 
 from pairsmith.errors import ModelError
 from pairsmith.lm.combine import self_debias
@@ -19,13 +28,21 @@ RULE = partial(self_debias, decay=100.0, floor=0.01)
 SEED = 11
 
 
-@pytest.fixture(scope="module", params=["gpt2", "llama"])
+@pytest.fixture(scope="module", params=["gpt2", "llama", "gemma2"])
 def model(request, tiny_gpt2):
-    """Learned positions, and rotary ones with grouped-query attention."""
+    """Learned positions; rotary ones with grouped-query attention; capped logits and a sliding window."""
     if request.param == "gpt2":
         return load_model(str(tiny_gpt2), device="cpu")
     tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2)
     torch.manual_seed(1)
+    if request.param == "gemma2":
+        config = Gemma2Config(
+            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=256,
+            sliding_window=128, final_logit_softcapping=2.0, bos_token_id=0, eos_token_id=0, pad_token_id=0,
+            initializer_range=0.4,
+        )  # fmt: skip
+        return TransformersModel(Gemma2ForCausalLM(config), tokenizer, name="gemma2", revision="test")
     config = LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
@@ -140,3 +157,39 @@ def test_damaged_weights(tmp_path, tiny_gpt2):
         (tmp_path / file.name).write_bytes(data[: len(data) // 2] if file.suffix == ".safetensors" else data)
     with pytest.raises(ModelError, match="cannot be loaded as a causal language model"):
         load_model(str(tmp_path))
+
+
+def test_rows_are_never_longer_than_a_sliding_window(model):
+    assert model.context == 128  # Gemma's positions go to 256, its window sees 128
+
+
+def test_rows_outgrow_their_first_places(tiny_gpt2):
+    """Prompts of 60 tokens and 40 new ones cross the first 64 places of a slot."""
+    model = load_model(str(tiny_gpt2), device="cpu")
+    prompt = tuple(model.encode("x" * 200))[:60]
+    group = Group(prompt, (prompt[:50],), stream_key("long"))
+    sampling = Sampling(top_k=5, top_p=0.9, max_tokens=40, stop="\x00never")
+    tokens = []
+    for rows in (2, 64):
+        decoder = MultiPromptDecoder(model, RULE, sampling, SEED, rows)
+        decoder.add(group)
+        (continuation,) = decoder.finished()
+        tokens.append(continuation.tokens)
+    assert tokens[0] == tokens[1]
+    assert len(tokens[0]) == 40
+
+
+def test_a_recurrent_model_is_refused(tiny_gpt2):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2)
+    config = MambaConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, state_size=4)
+    model = TransformersModel(MambaForCausalLM(config), tokenizer, name="mamba", revision="test")
+    with pytest.raises(ModelError, match="keeps no keys and values"):
+        decode(model, groups_for(model, 1), rows=4)
+
+
+def test_probabilities_that_are_no_numbers_are_named(tiny_gpt2):
+    model = load_model(str(tiny_gpt2), device="cpu")
+    with torch.no_grad():
+        model._model.transformer.ln_f.weight.fill_(torch.nan)
+    with pytest.raises(ModelError, match="not finite numbers; use --dtype float32"):
+        decode(model, groups_for(model, 2), rows=8)

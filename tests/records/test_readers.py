@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pairsmith.errors import InputError
 from pairsmith.records import GradedPair, TextRecord, read_pairs, read_texts
-from pairsmith.records.sources import is_hub_id
+from pairsmith.records.sources import is_hub_data
 
 
 def texts(source, **options):
@@ -111,7 +111,7 @@ class TestBadText:
         assert fault(tmp_path / "a.txt").endswith("a.txt is not there; check the path")
 
     def test_missing_folder(self, tmp_path):
-        assert "nor is its folder" in fault(tmp_path / "no" / "a.txt")
+        assert "is not there; there is no folder" in fault(tmp_path / "no" / "a.txt")
 
     def test_a_folder_that_is_none_of_ours(self, tmp_path):
         assert "is a folder without data/*.parquet" in fault(tmp_path)
@@ -289,14 +289,14 @@ class TestHub:
     def test_what_can_be_an_id(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         (tmp_path / "data").mkdir()
-        assert is_hub_id("org/name")
-        assert is_hub_id("org/name-v1.1:test")
-        assert not is_hub_id("name")
-        assert not is_hub_id("data/sentences")
-        assert not is_hub_id("org/sentences.txt")
-        assert not is_hub_id("org/sentences.jsonl.gz")
-        assert not is_hub_id("a/b/c")
-        assert not is_hub_id("data")
+        assert is_hub_data("org/name")
+        assert is_hub_data("org/name-v1.1:test")
+        assert not is_hub_data("name")
+        assert not is_hub_data("data/sentences")
+        assert not is_hub_data("org/sentences.txt")
+        assert not is_hub_data("org/sentences.jsonl.gz")
+        assert not is_hub_data("a/b/c")
+        assert not is_hub_data("data")
 
 
 class TestPairs:

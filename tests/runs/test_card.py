@@ -113,15 +113,8 @@ def test_the_text_for_a_reader(tmp_path):
         assert part in body
 
 
-def test_counts_a_step_gives_stand_before_those_of_the_folder(tmp_path):
-    card = Card("P", "d", label_counts={"high": 3}, rejects_by_reason={"copy: equal": 9})
-    body = read(make(tmp_path / "o", SCORED_PAIR, [scored(2)], card=card))[1]
-    assert "| score | rows |\n| --- | --- |\n| high | 3 |" in body
-    assert "| copy | equal | 9 |" in body
-
-
 def test_sections_with_nothing_to_say_are_left_out(tmp_path):
-    body = read(make(tmp_path / "o", SCORED_PAIR, []))[1]
+    body = read(make(tmp_path / "o", SCORED_PAIR, [{"train": []}]))[1]
     for heading in ("## Task", "## Labels", "## First rows", "## Please cite", "## Licence"):
         assert heading not in body
     assert "None: every row that was made was kept." in body
@@ -216,5 +209,5 @@ def test_datasets_opens_a_folder_without_rejects(tmp_path, load):
 
 def test_datasets_streams_a_folder_without_rows(tmp_path, load):
     """`datasets` has no data set without rows in memory; as a stream it opens."""
-    folder = make(tmp_path / "o", SCORED_PAIR, [])
+    folder = make(tmp_path / "o", SCORED_PAIR, [{"train": []}])
     assert list(load(folder, split="train", streaming=True)) == []

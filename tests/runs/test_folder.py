@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import pytest
 
 from pairsmith.errors import FolderError
 from pairsmith.progress import Silent
 from pairsmith.records import REJECT, SCORED_PAIR, ScoredPair, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, summary
+from pairsmith.runs.folder import Counts
 
 
 @pytest.fixture
@@ -65,3 +68,36 @@ def test_keys_of_a_later_version_are_passed_over(folder):
     path = folder.path / "manifest.json"
     path.write_text(path.read_text().replace('"format": 1,', '"format": 1, "later": {"x": 1},'))
     assert DatasetFolder.open(folder.path).rows == 2
+
+
+def test_the_home_folder_is_understood(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder.path.parent))
+    assert DatasetFolder.open("~/out").rows == 2
+
+
+def test_chosen_columns_and_the_head(folder):
+    assert folder.table("train", ["score"]).to_pydict() == {"score": [1.0]}
+    assert folder.head(3) == [{"id": "a", "sentence1": "x", "sentence2": "y", "score": 1.0}]
+
+
+def counted(folder, rows, rejects):
+    counts = {"rows": rows, "rejects": sum(rejects.values()), "rejects_by_reason": rejects}
+    return DatasetFolder(Path("out"), folder.manifest.model_copy(update={"counts": Counts(**counts)}))
+
+
+@pytest.mark.parametrize(
+    ("rows", "rejects", "said"),
+    [
+        (1440, {}, "wrote 1,440 rows to out"),
+        (
+            1440,
+            {"copy: equal": 13, "no end: no mark": 1020},
+            "wrote 1,440 rows to out (1,033 not kept: 1,020 no end: no mark, 13 copy: equal)",
+        ),
+        (1, {"a": 1, "b": 2, "c": 3, "d": 4}, "wrote 1 rows to out (10 not kept: 4 d, 3 c, 2 b, …)"),
+        (0, {"copy: equal": 1, "no end: no mark": 2}, "out: no row was kept; most often: no end: no mark"),
+        (0, {}, "out: no row was kept"),
+    ],
+)
+def test_the_summary_says_what_was_kept_and_why_not_the_rest(folder, rows, rejects, said):
+    assert summary(counted(folder, rows, rejects)) == said

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from pairsmith.errors import InputError, StorageError
 from pairsmith.records import SCORED_PAIR, ScoredPair, from_table, to_table
-from pairsmith.runs import hash_file, hash_source, storage, write_atomic, write_json
+from pairsmith.runs import hash_file, hash_source, storage, write_json
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import write_atomic
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 ROWS = st.lists(st.builds(ScoredPair, TEXT, TEXT, TEXT, st.floats(allow_nan=False)))

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import FolderError, InputError, ModelError
+from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.progress import Progress, Silent
 from pairsmith.records.schemas import LABELLED_PAIR, REJECT, SCORED_PAIR
 from pairsmith.runs import Card, FolderWriter, Run
@@ -104,6 +105,22 @@ def test_the_card_says_what_it_was_trained_on(trained, tiny_gpt2):
     assert "| train | 48 |" in body
     assert "36 steps of 8 pairs" in body
     assert str(tiny_gpt2) not in text
+
+
+def test_the_last_line_says_what_was_written(tiny_gpt2, data, tmp_path, capsys):
+    train_encoder(settings(tiny_gpt2, data, max_steps=2), Run(tmp_path / "out", Progress()))
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(rf"wrote {tmp_path}/out: best step 2 of 2, validation Spearman -?\d+\.\d", last)
+
+
+def test_without_a_validation_figure_the_last_step_was_kept():
+    assert str(module.EncoderTraining(1200, 1200, {}, 1.0)) == "the last of 1,200 steps"
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(SettingsError, match="no MPS device here; use --device cpu"):
+        train_encoder(settings("none", "none", device="mps"), Run(tmp_path / "out", Silent()))
 
 
 def test_the_same_training_is_not_done_again(trained, tiny_gpt2, data, capsys):

@@ -19,7 +19,8 @@ def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
     Raises:
         ValueError: the shapes differ or are not (n,), or a value is not finite.
     """
-    return pearson(average_ranks(a), average_ranks(_same_shape(b, a)))
+    _same_shape(a, b)
+    return pearson(group_ranks(dense_groups(a)), group_ranks(dense_groups(b)))
 
 
 def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
@@ -28,47 +29,36 @@ def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
     Raises:
         ValueError: the shapes differ or are not (n,).
     """
-    _same_shape(b, a)
+    _same_shape(a, b)
     if a.size < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
     x, y = a - a.mean(dtype=np.float64), b - b.mean(dtype=np.float64)
     return float(np.clip((x @ y) / (np.sqrt(x @ x) * np.sqrt(y @ y)), -1.0, 1.0))
 
 
-def average_ranks(values: NDArray[np.floating]) -> Floats:
-    """Ranks 1…n of ``values``, shape (n,); equal values share the mean of their ranks.
-
-    Raises:
-        ValueError: not of shape (n,), or a value is not finite.
-    """
-    group = dense_groups(values)
-    return group_ranks(np.bincount(group))[group]
-
-
 def dense_groups(values: NDArray[np.floating]) -> NDArray[np.intp]:
-    """For each value, shape (n,), the number of distinct smaller values: 0 for the smallest.
+    """For each of the finite ``values``, shape (n,), how many distinct ones are smaller: 0 for the smallest.
 
     Raises:
-        ValueError: not of shape (n,), or a value is not finite.
+        ValueError: a value is not finite.
     """
-    if values.ndim != 1:
-        raise ValueError(f"expected shape (n,), got {values.shape}")
     if not np.isfinite(values).all():
         raise ValueError("ranks need finite values, got NaN or infinity")
-    group: NDArray[np.intp] = np.unique(values, return_inverse=True)[1].astype(np.intp)
-    return group
+    groups: NDArray[np.intp] = np.unique(values, return_inverse=True)[1]
+    return groups
 
 
-def group_ranks(counts: NDArray[np.intp]) -> Floats:
-    """The average rank of each group of equal values, from the groups' sizes in ascending order.
+def group_ranks(groups: NDArray[np.intp]) -> Floats:
+    """Ranks 1…n of n values from their ``dense_groups``; equal values share the mean of their ranks.
 
-    A group of c values after s smaller ones holds ranks s+1 … s+c, whose mean is s + (c+1)/2.
+    A group of c values after s smaller ones holds ranks s+1 … s+c, whose mean is s + (c+1)/2. Groups
+    may be empty, as in a resample.
     """
-    ranks: Floats = np.cumsum(counts) - (counts - 1) / 2.0
+    counts = np.bincount(groups)
+    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2.0)[groups]
     return ranks
 
 
-def _same_shape(b: NDArray[np.floating], a: NDArray[np.floating]) -> NDArray[np.floating]:
+def _same_shape(a: NDArray[np.floating], b: NDArray[np.floating]) -> None:
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(f"expected two series of one length, got shapes {a.shape} and {b.shape}")
-    return b

@@ -10,8 +10,7 @@ from typing import IO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.errors import InputError
-from pairsmith.modelnames import first_line
+from pairsmith.errors import InputError, first_line
 
 Vectors = dict[str, NDArray[np.float32]]
 

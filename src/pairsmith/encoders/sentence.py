@@ -1,6 +1,5 @@
 """Loading sentence encoders: saved ones, and bare transformers with a pooling put on top."""
 
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,27 +13,12 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerModelC
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from pairsmith.errors import ModelError
-from pairsmith.modelnames import (
-    GLOVE,
-    DtypeName,
-    PoolingName,
-    first_line,
-    not_on_hub,
-    resolve_model,
-    weight_files,
-)
+from pairsmith.errors import ModelError, first_line
+from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
+from pairsmith.modelnames import GLOVE, DtypeName, PoolingName, not_on_hub, resolve_model
 from pairsmith.progress import Progress, Silent
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "vocab.txt",
-    "vocab.json",
-    "tokenizer.model",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-)
 
 
 def load_sentence_encoder(
@@ -53,7 +37,7 @@ def load_sentence_encoder(
         pooling: ``default`` takes a sentence-transformers model as it was saved, and the mean of the last
             layer's token vectors of any other; ``mean`` and ``cls`` pool the bare transformer's last
             layer, whatever was saved on top of it (the baselines of D12).
-        device: ``auto`` (the best there is), ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
+        device: as for ``pick_device``.
         dtype: of the weights.
         max_length: longest input in tokens, special tokens included; the rest of a text is cut off.
             Never more than the model's context.
@@ -61,17 +45,19 @@ def load_sentence_encoder(
     Raises:
         ModelError: the model is missing, has no tokenizer, is incomplete, or cannot be pooled so.
         MissingExtra: an embedded model whose package is not installed.
+        SettingsError: there is no such device.
     """
     if model.startswith(GLOVE):
         raise ModelError(
             f"model {model}: GloVe vectors can be evaluated, but they are no transformer to load"
         )
+    device = pick_device(device)
     where = resolve_model(model)
     local = Path(where).is_dir()
-    if local:
-        _check_folder(Path(where), model)
+    if local and not (Path(where) / "modules.json").is_file():
+        check_model_folder(Path(where), model)
     with _loading(model, local=local):
-        encoder = _load(where, pooling, None if device == "auto" else device, dtype, local=local)
+        encoder = _load(where, pooling, device, dtype, local=local)
     if max_length is not None:
         encoder.max_seq_length = min(max_length, _context(encoder) or max_length)
     return encoder
@@ -106,16 +92,13 @@ def encode_texts(
             )
             parts.append(found.float().cpu().numpy())
             bar.advance(len(batch))
-            shown.draw(bar)
     vectors: NDArray[np.float32] = np.empty((len(texts), parts[0].shape[1] if parts else 0), np.float32)
     if parts:
         vectors[order] = np.concatenate(parts)
     return vectors
 
 
-def _load(
-    where: str, pooling: PoolingName, device: str | None, dtype: str, *, local: bool
-) -> SentenceTransformer:
+def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: bool) -> SentenceTransformer:
     card = SentenceTransformerModelCardData(local_files_only=local)
     if _is_sentence_model(where, local=local):
         saved = SentenceTransformer(
@@ -175,26 +158,6 @@ def _context(encoder: SentenceTransformer) -> int | None:
     return positions if isinstance(positions, int) and positions > 0 else None
 
 
-def _check_folder(folder: Path, model: str) -> None:
-    """Refuse, in words, a folder that cannot be a model; loading would refuse in a page of traceback."""
-    if (folder / "modules.json").is_file():
-        return
-    config = folder / "config.json"
-    if not config.is_file():
-        raise ModelError(f"model {model}: the folder holds no config.json, so it is no transformers model")
-    try:
-        json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"model {model}: config.json cannot be read ({first_line(error)})") from error
-    if not weight_files(folder):
-        raise ModelError(f"model {model}: the folder holds no weights (model.safetensors)")
-    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
-        raise ModelError(
-            f"model {model}: the folder holds no tokenizer (tokenizer.json); "
-            "save the tokenizer there with tokenizer.save_pretrained"
-        )
-
-
 @contextmanager
 def _loading(model: str, *, local: bool) -> Iterator[None]:
     """Load quietly and alike every time, and turn whatever the libraries raise into a ``ModelError``.
@@ -204,17 +167,12 @@ def _loading(model: str, *, local: bool) -> Iterator[None]:
     which is refused. The exception is the pooler of BERT's family, which no pooling here uses: it is
     random too, so the random state is fixed while loading, and training with one seed saves one file.
     """
-    from transformers.utils import logging as transformers_logging
-
     reports: list[str] = []
     logger = logging.getLogger("transformers.modeling_utils")
     keep = _withhold(reports)
-    bars = transformers_logging.is_progress_bar_enabled()
     logger.addFilter(keep)
-    if local and bars:  # a download from the Hub keeps its bar: that one can take long
-        transformers_logging.disable_progress_bar()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with quiet_loading(local=local), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             yield
     except ModelError:
@@ -225,8 +183,6 @@ def _loading(model: str, *, local: bool) -> Iterator[None]:
         raise ModelError(f"model {model}: cannot be loaded ({first_line(error)})") from error
     finally:
         logger.removeFilter(keep)
-        if local and bars:
-            transformers_logging.enable_progress_bar()
     missing = [name for report in reports for name in _missing_weights(report)]
     if missing:
         raise ModelError(

@@ -21,7 +21,7 @@ def spearman_draws(
     Args:
         a: values, shape (n,), finite.
         b: values, shape (n,), finite.
-        draws: number of resamples.
+        draws: number of resamples, at least 0.
         rng: where the resamples come from.
 
     Returns:
@@ -38,7 +38,7 @@ def spearman_draws(
     found = np.empty(draws)
     for draw in range(draws):
         chosen = rng.integers(0, a.size, size=a.size)
-        found[draw] = pearson(_ranks(groups_a[chosen]), _ranks(groups_b[chosen]))
+        found[draw] = pearson(group_ranks(groups_a[chosen]), group_ranks(groups_b[chosen]))
     return found
 
 
@@ -46,7 +46,16 @@ def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | Non
     """The central ``level`` of ``draws``, shape (draws,); None where no draw is defined.
 
     Undefined (NaN) draws are left out; they occur only for a handful of pairs.
+
+    Args:
+        draws: correlations within [-1, 1], or NaN.
+        level: the share of the draws that the interval holds, above 0 and below 1.
+
+    Raises:
+        ValueError: ``level`` is out of range.
     """
+    if not 0 < level < 1:
+        raise ValueError(f"level must be above 0 and below 1, got {level}")
     defined = draws[np.isfinite(draws)]
     if defined.size == 0:
         return None
@@ -56,10 +65,16 @@ def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | Non
 
 
 def mean_draws(parts: Sequence[Floats]) -> Floats:
-    """The average over subsets of their draws, each of shape (draws,): resampling stays within a subset."""
+    """The average over subsets of their draws, so that resampling stays within a subset.
+
+    Args:
+        parts: one for each of at least one subset, shape (draws,), within [-1, 1] or NaN.
+
+    Returns:
+        Shape (draws,), within [-1, 1]; NaN where a subset's draw is.
+
+    Raises:
+        ValueError: there are no parts, or their shapes differ.
+    """
     averages: Floats = np.mean(np.stack(parts), axis=0)
     return averages
-
-
-def _ranks(groups: NDArray[np.intp]) -> Floats:
-    return group_ranks(np.bincount(groups))[groups]

@@ -1,5 +1,6 @@
 """Semantic textual similarity: does the cosine of sentence vectors order pairs as people do (D11, D12)?"""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,17 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith import __version__
 from pairsmith.encoders.correlation import spearman
 from pairsmith.encoders.similarity import cosine_similarity_rows
-from pairsmith.errors import InputError, ModelError
+from pairsmith.errors import FolderError, InputError, ModelError
 from pairsmith.evaluate.bootstrap import interval, mean_draws, spearman_draws
 from pairsmith.evaluate.settings import EvaluateStsSettings
 from pairsmith.modelnames import GLOVE, glove_path, model_revision
 from pairsmith.progress import Progress
 from pairsmith.records import GradedPair
 from pairsmith.records.sts import StsSuite, read_sts
-from pairsmith.runs import Run, write_json
+from pairsmith.runs import Manifest, Run, lock, write_json
+from pairsmith.runs.claim import claim
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
+
+STEP = "evaluate sts"
+RESULTS = "results.json"
+# The data count by their pairs. The rest says where and how fast, not what.
+_NOT_IN_FIGURES = {"data", "device", "batch_size"}
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 Floats = NDArray[np.float64]
@@ -61,6 +69,8 @@ class SuiteScores:
 def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     """Evaluate an encoder, write ``results.json`` into the run's folder, and show a table.
 
+    Results of the same settings, model and pairs that lie there are returned; ``run.fresh`` computes again.
+
     Returns:
         What ``results.json`` holds: a key per suite (see ``SuiteScores``), and ``about``.
 
@@ -68,21 +78,31 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         InputError: the data, or a GloVe file, has a fault.
         ModelError: the model cannot be loaded, or gives vectors that order nothing.
         MissingExtra: an embedded model whose package is not installed.
+        SettingsError: there is no such device.
+        FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
     suites = read_sts(Path(settings.data).expanduser(), settings.suites or None)
-    revision = model_revision(settings.model)
-    encode = _encoder(settings, run.progress)
-    scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
-    results = {name: score.to_json() for name, score in scores.items()}
-    results["about"] = {
-        "step": "evaluate sts",
-        "settings": settings.model_dump(mode="json"),
-        "revision": revision,
-        "pairsmith": __version__,
-    }
-    write_json(run.out / "results.json", results)
-    run.progress.say(sts_table(scores))
+    identity = Identity.of(
+        STEP,
+        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        inputs={"data": _hash_pairs(suites)},
+        models={"model": model_revision(settings.model)},
+    )
+    there = claim(run, identity, RESULTS, _about)
+    results: dict[str, Any]
+    if there is not None and not run.fresh:
+        run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
+        results = json.loads((run.out / RESULTS).read_bytes())
+    else:
+        encode = _encoder(settings, run.progress)
+        scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
+        results = {name: score.to_json() for name, score in scores.items()}
+        rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+        results["about"] = identity.as_record() | {"complete": True} | rest
+        write_json(run.out / RESULTS, results)
+    lock.release(run.out)
+    run.progress.result(sts_table({suite.name: results[suite.name] for suite in suites}))
     return results
 
 
@@ -108,12 +128,12 @@ def sts_scores(
     return {suite.name: _score_suite(suite, vectors, rows, bootstrap, seed) for suite in suites}
 
 
-def sts_table(scores: Mapping[str, SuiteScores]) -> str:
-    """The scores as a plain table, a line per suite."""
+def sts_table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Suites' scores in the form of ``SuiteScores.to_json`` as a plain table, a line per suite."""
     lines = [f"{'suite':<12}{'pairs':>7}  {'Spearman ×100, all (95 %)':<28}{'mean of subsets (95 %)'}"]
-    for name, score in scores.items():
-        mean = "" if score.mean is None else _figure(score.mean)
-        lines.append(f"{name:<12}{score.pairs:>7}  {_figure(score.all):<28}{mean}".rstrip())
+    for name, score in results.items():
+        mean = _figure(score, "mean") if "mean" in score else ""
+        lines.append(f"{name:<12}{score['pairs']:>7}  {_figure(score, 'all'):<28}{mean}".rstrip())
     return "\n".join(lines)
 
 
@@ -193,6 +213,26 @@ def _rounded(pair: tuple[float, float] | None) -> list[float] | None:
     return None if pair is None else [round(pair[0], 4), round(pair[1], 4)]
 
 
-def _figure(figure: Figure) -> str:
-    spread = "" if figure.interval is None else f"  [{figure.interval[0]:.2f}, {figure.interval[1]:.2f}]"
-    return f"{figure.value:6.2f}{spread}"
+def _figure(score: Mapping[str, Any], name: str) -> str:
+    limits = score[f"{name}_ci"]
+    spread = "" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]"
+    return f"{score[name]:6.2f}{spread}"
+
+
+def _hash_pairs(suites: Sequence[StsSuite]) -> str:
+    """SHA-256 of the pairs: what else lies beside the test sets does not matter."""
+    pairs: JSON = [
+        [suite.name, subset, pair.sentence1, pair.sentence2, pair.score]
+        for suite in suites
+        for subset, found in suite.subsets.items()
+        for pair in found
+    ]
+    return hash_bytes(canonical_json(pairs).encode())
+
+
+def _about(out: Path) -> Manifest:
+    """What the results in ``out`` were computed from."""
+    try:
+        return Manifest.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise FolderError(f"{out / RESULTS} holds no results of this evaluation") from error

@@ -7,15 +7,17 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from pairsmith.citations import CITATION
 from pairsmith.errors import InputError
 from pairsmith.generate.settings import PostprocessSettings
-from pairsmith.generate.wanted import input_id
+from pairsmith.generate.wanted import Row, input_id, quotable
 from pairsmith.records import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -29,11 +31,9 @@ from pairsmith.records import (
     from_table,
     to_table,
 )
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, summary
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.tasks import TaskSpec
-
-Row = ScoredPair | LabelledPair | LabelledText
 
 
 def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
@@ -66,28 +66,44 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     task = _task(source)
     kept, rejects = clean(rows, _filters(settings, task), settings.per_input)
     scored = [row for row in kept if isinstance(row, ScoredPair)]
+    negatives: list[ScoredPair] = []
     if scored:
         scores = _scores(task, scored)
         negatives = sampled_negatives(scored, settings.augment, settings.seed)
-        kept = [
-            *(replace(row, score=smooth(row.score, scores, settings.smoothing)) for row in scored),
-            *negatives,
-        ]
-    train, validation = split(kept, settings.validation, settings.seed)
+        kept = [replace(row, score=smooth(row.score, scores, settings.smoothing)) for row in scored]
+    train, validation = split([*kept, *negatives], settings.validation, settings.seed)
     tables = {"train": to_table(train, schema)}
-    if settings.validation:
+    if validation:  # an empty split would not open in other tools
         tables["validation"] = to_table(validation, schema)
     writer.commit(0, tables, to_table(rejects, REJECT))
-    copies = sum(reject.filter == "near-copy" for reject in rejects)
-    counts = {"rows read": len(rows), "rows kept": len(kept), "near-copies dropped": copies}
-    return writer.finish(_card(settings, source, counts))
+    counts = {"rows read": len(rows), "rows kept": len(kept)}
+    if schema != LABELLED_TEXT:
+        counts["near-copies dropped"] = sum(reject.filter == "near-copy" for reject in rejects)
+    if scored:
+        counts["sampled negatives added"] = len(negatives)
+    folder = writer.finish(_card(settings, source, counts))
+    run.progress.say(summary(folder))
+    return folder
 
 
 def folded(text: str) -> str:
-    """``text`` without case, spaces and punctuation: what two near-copies have in common."""
-    letters = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(c for c in letters if not (c.isspace() or unicodedata.category(c)[0] == "P"))
+    """``text`` without case, spaces and punctuation: what two near-copies have in common.
 
+    Marks between digits stay (1.5 is not 15), and so does a text of marks alone.
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    spaceless = "".join(plain.split())
+    kept = [
+        c
+        for i, c in enumerate(spaceless)
+        if unicodedata.category(c)[0] != "P"
+        or (spaceless[i - 1 : i].isdigit() and spaceless[i + 1 : i + 2].isdigit())
+    ]
+    return "".join(kept) or spaceless
+
+
+TRIES = 100
+"""Draws for a first text's negatives; each is another entry's text with high probability."""
 
 Filter = Callable[[Row], str | None]
 """Says why a row is dropped, or None."""
@@ -134,27 +150,27 @@ def smooth(score: float, scores: Sequence[float], epsilon: float) -> float:
 def sampled_negatives(rows: Sequence[ScoredPair], count: int, seed: int) -> list[ScoredPair]:
     """For each distinct first text, ``count`` second texts of other first texts, with score 0 (D8).
 
+    A text that was also written for this first text, or that is a near-copy of it, is not drawn:
+    it would contradict another row.
+
     Args:
         rows: the cleaned rows.
-        count: negatives a first text; fewer where the other entries have fewer distinct second texts.
-        seed: of the draws; they do not depend on the order of the first texts' rows.
+        count: negatives a first text, at least 0; fewer where the other entries have too few texts.
+        seed: of the draws, 0 to 2**63 - 1; the order of the rows does not matter to them.
 
     Returns:
         New rows, in the order in which the first texts appear.
     """
-    pool = [(row.sentence1, row.sentence2) for row in rows]
+    pool = sorted({row.sentence2 for row in rows})
+    own: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        own[row.sentence1] |= {folded(row.sentence1), folded(row.sentence2)}
     negatives = []
-    for first in dict.fromkeys(row.sentence1 for row in rows):
-        stream = np.array([stream_key("negative", first)], dtype=np.uint64)
-        chosen: list[str] = []
-        # Rejection sampling; a bound instead of a proof that the pool holds enough others.
-        for position in range(50 * count):
-            if len(chosen) == count:
-                break
-            place = int(uniforms(seed, stream, np.array([position]))[0] * len(pool))
-            owner, second = pool[place]
-            if owner != first and second != first and second not in chosen:
-                chosen.append(second)
+    for first, taken in own.items():
+        stream = np.array([stream_key("negative", first)] * TRIES, dtype=np.uint64)
+        places = (uniforms(seed, stream, np.arange(TRIES)) * len(pool)).astype(int)
+        others = (pool[place] for place in dict.fromkeys(places.tolist()))
+        chosen = islice((text for text in others if folded(text) not in taken), count)
         name = input_id(first)
         negatives += [ScoredPair(f"{name}-negative-{i}", first, text, 0.0) for i, text in enumerate(chosen)]
     return negatives
@@ -179,20 +195,20 @@ def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list
 
 def _filters(settings: PostprocessSettings, task: TaskSpec | None) -> dict[str, Filter]:
     """The filters of D6 in the order they are tried, and the near-copy filter."""
-    keeping = {"keep": True, "drop": False}.get(settings.near_copies)
+    labels = task.labels if task else ()
+    by_task = {label.name for label in labels if label.near_copies == "keep"}
 
     def near_copy(row: Row) -> str | None:
         if isinstance(row, LabelledText) or folded(row.sentence1) != folded(row.sentence2):
             return None
-        kept = keeping if keeping is not None else task is not None and _keeps_copies(task, row)
+        label = row.score if isinstance(row, ScoredPair) else row.label
+        kept = label in by_task if settings.near_copies == "task" else settings.near_copies == "keep"
         return None if kept else "the texts differ in case, spaces and punctuation only"
 
     def copy(row: Row) -> str | None:
-        return (
-            "the texts are equal"
-            if not isinstance(row, LabelledText) and row.sentence1 == row.sentence2
-            else None
-        )
+        if isinstance(row, LabelledText) or row.sentence2 not in (row.sentence1, quotable(row.sentence1)):
+            return None
+        return "the texts are equal"
 
     def short(row: Row) -> str | None:
         return (
@@ -211,11 +227,6 @@ def _filters(settings: PostprocessSettings, task: TaskSpec | None) -> dict[str, 
 def _text(row: Row) -> str:
     """The text that the model wrote."""
     return row.text if isinstance(row, LabelledText) else row.sentence2
-
-
-def _keeps_copies(task: TaskSpec, row: ScoredPair | LabelledPair) -> bool:
-    name = row.score if isinstance(row, ScoredPair) else row.label
-    return any(label.name == name and label.near_copies == "keep" for label in task.labels)
 
 
 def _read(source: DatasetFolder) -> tuple[pa.Schema, list[Row]]:
@@ -247,19 +258,24 @@ def _scores(task: TaskSpec | None, rows: Sequence[ScoredPair]) -> list[float]:
 
 
 def _card(settings: PostprocessSettings, source: DatasetFolder, counts: Mapping[str, int]) -> Card:
+    done = ["Rows written by a language model from instructions, without duplicates."]
+    if "near-copies dropped" in counts:
+        done.append(
+            "Copies were dropped too; a first text has at most "
+            f"{settings.per_input} second texts of one label."
+        )
+    if "sampled negatives added" in counts:
+        done.append(
+            f"Scores are smoothed with epsilon {settings.smoothing:g}; each first text was also paired with "
+            f"up to {settings.augment} second texts of other entries, with score 0."
+        )
+    done.append(f"{100 * settings.validation:g} % of each label's rows are set apart for validation.")
+    described = source.manifest.settings.get("task")
+    name = described["name"] if isinstance(described, dict) else source.path.name
     return Card(
-        title=f"{source.manifest.settings.get('task', {}).get('name', source.path.name)}, cleaned and split",
-        description=(
-            "Rows written by a language model from instructions, after postprocessing: copies, near-copies "
-            f"and duplicates dropped, at most {settings.per_input} second texts for a first text and label; "
-            f"scores smoothed with epsilon {settings.smoothing:g}; for each first text {settings.augment} "
-            f"second texts of other entries added with score 0; {100 * settings.validation:g} % of each "
-            "label's rows set apart for validation."
-        ),
+        title=f"{name}, cleaned and split",
+        description=" ".join(done),
         counts=counts,
-        citations=(
-            "Schick and Schütze (2021): Generating Datasets with Pretrained Language Models. "
-            "EMNLP 2021, arXiv:2104.07540.",
-        ),
+        citations=(CITATION,),
         licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pairsmith.generate.wanted import Wanted, pairs_wanted, texts_wanted
 from pairsmith.generate.writing import judge, make_decoder
-from pairsmith.lm.decoder import Group, Step
+from pairsmith.lm.decoder import Draw, Group
 from pairsmith.lm.protocols import SteerableModel
 from pairsmith.records import Reject
 from pairsmith.runs.seeds import stream_key
@@ -24,11 +24,14 @@ def preview(
     self-debiasing (D3, before top-k and top-p), and the token that self-debiasing lowered most.
     """
     wanted = texts_wanted(task, items) if isinstance(items, range) else pairs_wanted(task, items, 1)
-    lines = [f"preview of {task.name} with {model.name}; decay {decoding.decay:g}; nothing is written"]
+    lines = [
+        f"preview of {task.name} with {model.name}, decay {decoding.decay:g}; nothing is written",
+        "plain: a token's probability under the label's own instruction; steered: after self-debiasing",
+    ]
     last: str | None = None
     for want in wanted:
         if want.input != last:
-            lines += ["", f"first text: {want.input}"]
+            lines += ["", f"first text: {_printable(want.input or '')}"]
             last = want.input
         lines += _example(task, model, want, decoding, seed)
     lines += ["", "leave --preview out to start the run"]
@@ -38,32 +41,39 @@ def preview(
 def _example(
     task: TaskSpec, model: SteerableModel, want: Wanted, decoding: Decoding, seed: int
 ) -> Iterator[str]:
-    decoder = make_decoder(model, decoding, seed, 1 + len(want.counters))
-    decoder.steps = []
+    draws: list[Draw] = []
+    decoder = make_decoder(model, decoding, seed, 1 + len(want.counters), draws.append)
     prompts = [tuple(model.encode(prompt)) for prompt in (want.main, *want.counters)]
     counters = ", ".join(task.counters(want.label)) or "none"
     heading = f"  label {want.label} (counter-labels: {counters})"
-    longest = max(map(len, prompts))
-    if longest + decoding.max_tokens > model.context:
-        yield f"{heading}: too long for the model ({longest} tokens of {model.context})"
+    group = Group(prompts[0], tuple(prompts[1:]), stream_key(want.id, 0))
+    if not decoder.fits(group):
+        yield f"{heading}: too long for the model's {model.context} tokens"
         return
-    decoder.add(Group(prompts[0], tuple(prompts[1:]), stream_key(want.id, 0)))
+    decoder.add(group)
     (continuation,) = decoder.finished()
     judged = judge(task, want, 0, continuation)
-    yield f"{heading}: rejected, {judged.reason}" if isinstance(judged, Reject) else f"{heading}: {judged}"
+    if isinstance(judged, Reject):
+        judged = f"rejected ({judged.reason}): {continuation.text}"
+    yield f"{heading}: {_printable(judged)}"
     if want.counters and decoding.decay:
         yield f"    {'token':<16}{'plain':>8}{'steered':>9}   most lowered"
-        yield from (_line(model, step) for step in decoder.steps)
+        yield from (_line(model, draw) for draw in draws)
 
 
-def _line(model: SteerableModel, step: Step) -> str:
-    plain, steered = float(step.p_main[step.token]), float(step.p_combined[step.token])
-    fall = step.p_main - step.p_combined
+def _line(model: SteerableModel, draw: Draw) -> str:
+    plain, steered = float(draw.p_main[draw.token]), float(draw.p_combined[draw.token])
+    fall = draw.p_main - draw.p_combined
     lowest = int(fall.argmax())
     lowered = ""
     if float(fall[lowest]) >= NOTABLE:
-        lowered = f"{_shown(model, lowest)} {step.p_main[lowest]:.2f} to {step.p_combined[lowest]:.2f}"
-    return f"    {_shown(model, step.token):<16}{plain:>8.2f}{steered:>9.2f}   {lowered}".rstrip()
+        lowered = f"{_shown(model, lowest)} {draw.p_main[lowest]:.2f} to {draw.p_combined[lowest]:.2f}"
+    return f"    {_shown(model, draw.token):<16}{plain:>8.2f}{steered:>9.2f}   {lowered}".rstrip()
+
+
+def _printable(text: str) -> str:
+    """``text`` without characters that could steer a terminal."""
+    return "".join(c if c.isprintable() else "�" for c in text)
 
 
 def _shown(model: SteerableModel, token: int) -> str:

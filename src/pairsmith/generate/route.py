@@ -9,14 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from pairsmith.citations import CITATION
 from pairsmith.errors import SettingsError
 from pairsmith.generate.preview import preview
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.generate.wanted import Wanted, input_id, pairs_wanted, texts_wanted
-from pairsmith.generate.writing import write
+from pairsmith.generate.writing import rows_needed, write
 from pairsmith.lm.loading import load_model
+from pairsmith.modelnames import model_revision
 from pairsmith.records import LABELLED_PAIR, LABELLED_TEXT, REJECT, SCORED_PAIR, Reject, read_texts, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, summary
 from pairsmith.tasks import Decoding, TaskSpec, load_task
 
 SCHEMAS: dict[str, pa.Schema] = {
@@ -26,11 +28,6 @@ SCHEMAS: dict[str, pa.Schema] = {
 }
 Items = list[str] | range
 """The inputs of a pair task, or the numbers of the texts of a text task."""
-
-CITATION = (
-    "Schick and Schütze (2021): Generating Datasets with Pretrained Language Models. "
-    "EMNLP 2021, arXiv:2104.07540."
-)
 
 
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
@@ -45,10 +42,11 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     """
     task = load_task(settings.task)
     decoding = settings.decoding(task.decoding)
-    items, duplicates = _items(task, settings, decoding)
-    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    _check(task, settings)
+    items, duplicates = _items(settings, decoding)
     if settings.preview:
-        run.progress.say(preview(task, model, items[: settings.preview], decoding, settings.seed))
+        model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+        run.progress.result(preview(task, model, items[: settings.preview], decoding, settings.seed))
         return None
     writer = FolderWriter.start(
         run,
@@ -56,46 +54,66 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         schema=SCHEMAS[task.schema_kind],
         settings=_row_settings(task, decoding, settings),
         inputs={Path(settings.inputs).name: hash_source(settings.inputs)} if settings.inputs else {},
-        models={settings.model: model.revision},
+        models={settings.model: model_revision(settings.model)},
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
 
+    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    if decoding.max_tokens >= model.context:
+        raise SettingsError(
+            f"--max-tokens {decoding.max_tokens} leaves no room for a prompt in the model's {model.context}"
+        )
     pieces = [
         items[start : start + settings.shard_size] for start in range(0, len(items), settings.shard_size)
     ]
-    asked = len(items) * len(task.labels)
-    with run.progress.task("generate", asked, "prompts") as bar:
-
-        def on_done(_: Wanted) -> None:
-            bar.advance()
-            run.progress.draw(bar)
-
+    labels = len(task.labels)
+    with run.progress.task("generate", len(items) * labels, "prompts") as bar:
         for number, piece in enumerate(pieces):
             if writer.is_done(number):
-                bar.skip(len(piece) * len(task.labels))
+                bar.skip(len(piece) * labels)
                 continue
+            wanted = _wanted(task, piece, decoding)
             written = write(
-                task, model, _wanted(task, piece, decoding), decoding, settings.seed, settings.rows, on_done
+                task, model, wanted, decoding, settings.seed, settings.rows, lambda _: bar.advance()
             )
             rejects = [*written.rejects, *(duplicates if number == 0 else ())]
             rows = to_table(written.rows, SCHEMAS[task.schema_kind])
             writer.commit(number, {"train": rows}, to_table(rejects, REJECT))
             bar.note = f"{writer.counts.rows:,} texts, {writer.counts.rejects:,} rejects saved"
-    return writer.finish(_card(task, settings, len(items)))
+    folder = writer.finish(_card(task, settings, decoding, len(items)))
+    run.progress.say(summary(folder))
+    return folder
 
 
-def _items(task: TaskSpec, settings: GenerateSettings, decoding: Decoding) -> tuple[Items, list[Reject]]:
-    """The distinct inputs of a pair task and rejects for the others; the numbers of a text task's texts."""
-    if task.kind == "text":
-        if settings.inputs is not None:
-            raise SettingsError(
-                f"the task {task.name} writes single texts and takes no --inputs; leave it out"
-            )
-        return range(decoding.per_input), []
-    if settings.inputs is None:
+def _check(task: TaskSpec, settings: GenerateSettings) -> None:
+    """Refuse settings that do not go with the task, before anything is spent."""
+    if settings.rows < rows_needed(task):
+        raise SettingsError(
+            f"--rows {settings.rows} is too few: the task {task.name} needs at least {rows_needed(task)}"
+        )
+    decoding = settings.decoding(task.decoding)
+    if task.kind == "pair" and decoding.tries < decoding.per_input:
+        raise SettingsError(
+            f"{decoding.tries} tries cannot give {decoding.per_input} texts per input; "
+            f"give --tries {decoding.per_input + 3} or more"
+        )
+    if task.kind == "pair" and settings.inputs is None:
         raise SettingsError(f"the task {task.name} writes second texts for given ones; give --inputs FILE")
+    if task.kind == "text":
+        for name in ("inputs", "column", "limit"):
+            if getattr(settings, name) is not None:
+                raise SettingsError(
+                    f"the task {task.name} writes single texts and takes no --{name}; "
+                    "--per-input says how many texts each label gets"
+                )
+
+
+def _items(settings: GenerateSettings, decoding: Decoding) -> tuple[Items, list[Reject]]:
+    """The distinct inputs of a pair task and rejects for the others; the numbers of a text task's texts."""
+    if settings.inputs is None:
+        return range(decoding.per_input), []
     texts: dict[str, str] = {}
     duplicates: list[Reject] = []
     for record in read_texts(settings.inputs, column=settings.column, limit=settings.limit):
@@ -122,16 +140,22 @@ def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings
     }
 
 
-def _card(task: TaskSpec, settings: GenerateSettings, items: int) -> Card:
+def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items: int) -> Card:
     instructions = "\n\n".join(f"[{label}]\n{task.instruction(label)}" for label in task.label_names)
     what = "pairs" if task.kind == "pair" else "texts"
+    steered = decoding.decay > 0 and any(task.counters(label) for label in task.label_names)
     return Card(
         title=f"{task.name}: {what} written by {settings.model}",
-        description=(
-            f"{task.description or task.name} Every {what[:-1]} was written by the language model "
-            f"{settings.model}, which followed one instruction per label; self-debiasing kept it from "
-            "writing texts that fit a label's counter-labels better (DINO). Nobody has checked the rows: "
-            "treat the labels as noisy."
+        description=" ".join(
+            [
+                task.description,
+                f"The {what} were written by the language model {settings.model}, which followed one "
+                "instruction per label.",
+                "Self-debiasing kept it from writing texts that fit a label's counter-labels better (DINO)."
+                if steered
+                else "",
+                "Nobody has checked the rows: treat the labels as noisy.",
+            ]
         ),
         task_description=instructions,
         counts={"inputs": items} if task.kind == "pair" else {"texts asked per label": items},

@@ -1,14 +1,25 @@
 """Settings of ``generate`` and ``postprocess``: their defaults, bounds and help texts."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from pairsmith.bundled import TINY
+from pairsmith.modelnames import DeviceName, DtypeName
 from pairsmith.settings import Settings
 from pairsmith.tasks import Decoding
 
-Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
+
+def _of_task(name: str) -> Any:
+    """The bounds and the text of one of the task's decoding settings, whose value is the default."""
+    field = Decoding.model_fields[name]
+    bounds = {
+        key: getattr(bound, key)
+        for bound in field.metadata
+        for key in ("ge", "gt", "le", "allow_inf_nan")
+        if hasattr(bound, key)
+    }
+    return Field(description=f"{field.description} [default: the task's]", **bounds)
 
 
 class GenerateSettings(Settings):
@@ -25,62 +36,34 @@ class GenerateSettings(Settings):
         default=None,
         description="First texts of a pair task: a text, JSONL, TSV, CSV or Parquet file, a dataset folder, "
         "or a Hub data set.",
-        json_schema_extra={"path": True},
     )
     column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
     limit: int | None = Field(default=None, ge=1, description="Take only so many of the inputs.")
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of every random draw.")
-    decay: float | None = Field(
-        default=None,
-        ge=0,
-        allow_inf_nan=False,
-        description="Strength of self-debiasing, 0 for none [default: the task's, 100].",
-    )
-    top_k: int | None = Field(
-        default=None,
-        ge=0,
-        description="Draw from the k likeliest tokens, 0 for all [default: the task's, 5].",
-    )
-    top_p: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="Draw from the likeliest tokens that hold this probability [default: the task's, 0.9].",
-    )
-    max_tokens: int | None = Field(
-        default=None,
-        ge=1,
-        description="Tokens within which the closing quotation mark must come [default: the task's, 40].",
-    )
-    per_input: int | None = Field(
-        default=None,
-        ge=1,
-        description="Texts per input and label; in a text task, texts per label [default: the task's, 2].",
-    )
-    tries: int | None = Field(
-        default=None,
-        ge=1,
-        description="Tries at most to get them; in a text task, for each text [default: the task's, 5].",
-    )
+    decay: Annotated[float | None, _of_task("decay")] = None
+    floor: Annotated[float | None, _of_task("floor")] = None
+    top_k: Annotated[int | None, _of_task("top_k")] = None
+    top_p: Annotated[float | None, _of_task("top_p")] = None
+    max_tokens: Annotated[int | None, _of_task("max_tokens")] = None
+    per_input: Annotated[int | None, _of_task("per_input")] = None
+    tries: Annotated[int | None, _of_task("tries")] = None
     preview: int = Field(
         default=0,
         ge=0,
         description="Show so many examples, and what self-debiasing changed token by token; write nothing.",
     )
-    device: Device = Field(default="auto", description="auto, cpu, cuda, cuda:1 or mps.")
-    dtype: Literal["float32", "bfloat16", "float16"] = Field(
-        default="float32", description="Type of the model's weights."
-    )
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1 or mps.")
+    dtype: DtypeName = Field(default="float32", description="Number format of the model's weights.")
     rows: int = Field(
         default=256, ge=1, description="Rows that the model computes at once; lower it if memory runs out."
     )
     shard_size: int = Field(
-        default=500, ge=1, description="Inputs (in a text task, texts) that are made and saved together."
+        default=200, ge=1, description="Inputs (in a text task, texts) that are made and saved together."
     )
 
     def decoding(self, of_task: Decoding) -> Decoding:
         """The task's decoding with what was set here put in its place."""
-        names = ("decay", "top_k", "top_p", "max_tokens", "per_input", "tries")
+        names = Decoding.model_fields
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         return of_task.model_copy(update=given)
 
@@ -88,7 +71,7 @@ class GenerateSettings(Settings):
 class PostprocessSettings(Settings):
     """Clean generated rows, smooth their scores, add sampled negatives, and split."""
 
-    data: str = Field(description="The folder that `generate` wrote.", json_schema_extra={"path": True})
+    data: str = Field(description="The folder that `generate` wrote.")
     smoothing: float = Field(
         default=0.2, ge=0, le=1, description="Move each score by this share towards the mean of the labels."
     )

@@ -4,9 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
+from pairsmith.records import LabelledPair, LabelledText, ScoredPair
 from pairsmith.tasks import PLACEHOLDER, TaskSpec
 
 ID_LENGTH = 16
+
+Row = ScoredPair | LabelledPair | LabelledText
+"""What the route makes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
-from pairsmith.generate.wanted import Wanted, pairs_wanted, texts_wanted
+from pairsmith.generate.wanted import Row, Wanted, pairs_wanted, texts_wanted
 from pairsmith.lm.combine import self_debias
-from pairsmith.lm.decoder import Continuation, Group, MultiPromptDecoder, Prompt
-from pairsmith.lm.protocols import SteerableModel
+from pairsmith.lm.decoder import Continuation, Draw, Group, MultiPromptDecoder
+from pairsmith.lm.protocols import Prompt, SteerableModel
 from pairsmith.lm.sampling import Sampling
 from pairsmith.records import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
 from pairsmith.runs.seeds import stream_key
 from pairsmith.tasks import Decoding, TaskSpec
 from pairsmith.tasks.spec import QUOTE
 
-GeneratedRow = ScoredPair | LabelledPair | LabelledText
 Done = Callable[[Wanted], None]
 
 
@@ -46,7 +45,7 @@ class Written:
         complete: how many of them got all their texts.
     """
 
-    rows: list[GeneratedRow]
+    rows: list[Row]
     rejects: list[Reject]
     asked: int
     complete: int
@@ -69,8 +68,13 @@ def generate_pairs(
         inputs: first texts; equal ones give equal rows.
         decoding: how texts are drawn; the task's by default.
         seed: of every draw, 0 to 2**63 - 1.
-        rows: prompts that the model computes at once.
+        rows: prompts that the model computes at once; at least ``rows_needed(task)``.
+
+    Raises:
+        ValueError: ``task`` writes single texts, or ``rows`` is too few.
     """
+    if task.kind != "pair":
+        raise ValueError(f"{task.name} writes single texts: call generate_texts")
     decoding = decoding or task.decoding
     return write(task, model, pairs_wanted(task, inputs, decoding.per_input), decoding, seed, rows)
 
@@ -83,7 +87,13 @@ def generate_texts(
     seed: int = 1,
     rows: int = 256,
 ) -> Written:
-    """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``."""
+    """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
+
+    Raises:
+        ValueError: ``task`` writes second texts, or ``rows`` is too few.
+    """
+    if task.kind != "text":
+        raise ValueError(f"{task.name} writes second texts for given ones: call generate_pairs")
     decoding = decoding or task.decoding
     return write(task, model, texts_wanted(task, range(decoding.per_input)), decoding, seed, rows)
 
@@ -107,11 +117,22 @@ def write(
     ).run()
 
 
-def make_decoder(model: SteerableModel, decoding: Decoding, seed: int, rows: int) -> MultiPromptDecoder:
+def rows_needed(task: TaskSpec) -> int:
+    """The fewest rows that decode the task: a label's prompt and those of its counter-labels."""
+    return 1 + max(len(task.counters(label)) for label in task.label_names)
+
+
+def make_decoder(
+    model: SteerableModel,
+    decoding: Decoding,
+    seed: int,
+    rows: int,
+    watch: Callable[[Draw], None] | None = None,
+) -> MultiPromptDecoder:
     """A decoder that samples by D4 and steers by D3."""
     rule = partial(self_debias, decay=decoding.decay, floor=decoding.floor)
     sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
-    return MultiPromptDecoder(model, rule, sampling, seed, rows)
+    return MultiPromptDecoder(model, rule, sampling, seed, rows, watch)
 
 
 class _Writer:
@@ -140,7 +161,7 @@ class _Writer:
     def run(self) -> Written:
         self._refill()
         for continuation in self._decoder.finished():
-            job, number = self._running.pop(continuation.group.stream)
+            job, number = self._running.pop(id(continuation.group))
             job.open -= 1
             judged = judge(self._task, job.wanted, number, continuation)
             if isinstance(judged, Reject):
@@ -156,29 +177,26 @@ class _Writer:
         while self._decoder.room > 0 and (new := next(self._waiting, None)):
             job = _Job(new, self._encode(new.main), tuple(self._encode(counter) for counter in new.counters))
             self._jobs.append(job)
-            longest = max(map(len, (job.main, *job.counters)))
-            if longest + self._decoding.max_tokens > self._context:
-                reason = (
-                    f"a prompt and {self._decoding.max_tokens} new tokens exceed the model's {self._context}"
-                )
-                job.rejects[0] = _reject(self._task, new, 0, "too long", reason, "")
-                self._on_done(new)
-            else:
+            if self._decoder.fits(Group(job.main, job.counters, stream=0)):
                 self._begin(job)
+                continue
+            reason = f"a prompt and {self._decoding.max_tokens} new tokens exceed the model's {self._context}"
+            job.rejects[0] = _reject(self._task, new, 0, "too long", reason, "")
+            self._on_done(new)
 
     def _begin(self, job: _Job) -> None:
         """Begin as many tries as the missing texts ask for."""
         while job.begun < self._decoding.tries and job.open + len(job.texts) < job.wanted.count:
-            stream = stream_key(job.wanted.id, job.begun)
-            self._running[stream] = job, job.begun
-            self._decoder.add(Group(job.main, job.counters, stream))
+            group = Group(job.main, job.counters, stream_key(job.wanted.id, job.begun))
+            self._running[id(group)] = job, job.begun  # equal inputs have equal groups
+            self._decoder.add(group)
             job.begun += 1
             job.open += 1
         if not job.open:
             self._on_done(job.wanted)
 
     def _collect(self) -> Written:
-        rows: list[GeneratedRow] = []
+        rows: list[Row] = []
         rejects: list[Reject] = []
         for job in self._jobs:
             texts = [job.texts[number] for number in sorted(job.texts)]
@@ -189,7 +207,7 @@ class _Writer:
 
 
 def judge(task: TaskSpec, wanted: Wanted, number: int, continuation: Continuation) -> str | Reject:
-    """The text of try ``number``, or why it is none (D1; the released program's rules of D6)."""
+    """The text of try ``number``, or why it is none (D1, and D6 as the authors' program has it)."""
     text = continuation.text.strip()
     if continuation.ending == "length":
         return _reject(task, wanted, number, "no end", "no quotation mark within the token limit", text)
@@ -204,7 +222,7 @@ def judge(task: TaskSpec, wanted: Wanted, number: int, continuation: Continuatio
     return text
 
 
-def make_row(task: TaskSpec, wanted: Wanted, number: int, text: str) -> GeneratedRow:
+def make_row(task: TaskSpec, wanted: Wanted, number: int, text: str) -> Row:
     """The row of the ``number``-th accepted text, of the kind that the task makes."""
     name = wanted.row_id(number)
     if wanted.input is None:

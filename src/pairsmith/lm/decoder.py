@@ -8,7 +8,7 @@ from it within reach of each other.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pairsmith.errors import ModelError
 from pairsmith.lm.combine import Combine, counter_maximum
-from pairsmith.lm.protocols import Session, SteerableModel
+from pairsmith.lm.protocols import Prompt, Session, SteerableModel
 from pairsmith.lm.sampling import Sampling, draw, truncate
 from pairsmith.runs.seeds import uniforms
 
-Prompt = tuple[int, ...]
 Ending = Literal["stop", "length", "end"]
 
 
@@ -73,8 +73,8 @@ class _Active:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One step of one group as a watcher sees it, for showing what a rule changed.
+class Draw:
+    """One draw as a watcher sees it, for showing what a rule changed.
 
     Attributes:
         group: the group.
@@ -98,29 +98,39 @@ class MultiPromptDecoder:
         sampling: truncation and stopping.
         seed: of all draws.
         rows: row budget; at least as many as the largest group has prompts.
+        watch: hears of every draw; slow, and meant for a few examples.
     """
 
     def __init__(
-        self, model: SteerableModel, rule: Combine, sampling: Sampling, seed: int, rows: int = 256
+        self,
+        model: SteerableModel,
+        rule: Combine,
+        sampling: Sampling,
+        seed: int,
+        rows: int = 256,
+        watch: Callable[[Draw], None] | None = None,
     ) -> None:
         self._model = model
         self._rule = rule
         self._sampling = sampling
         self._seed = seed
         self._budget = rows
-        self._session: Session = model.session(rows, model.context)
+        self._session: Session = model.session(rows)
         self._waiting: deque[Group] = deque()
         self._active: list[_Active] = []
         self._logits = torch.empty(0, model.vocab_size)
         self._computed: OrderedDict[Prompt, None] = OrderedDict()
         self._stop_tokens = model.tokens_with(sampling.stop[-1])
-        self.steps: list[Step] | None = None
-        self.row_steps = 0
+        self._watch = watch
 
     @property
     def room(self) -> int:
         """How many more rows the waiting line can use before it is longer than the batch."""
         return self._budget - sum(len(group.prompts) for group in self._waiting)
+
+    def fits(self, group: Group) -> bool:
+        """Whether each prompt of a group leaves room for ``max_tokens`` within the model's context."""
+        return max(map(len, group.prompts)) + self._sampling.max_tokens <= self._model.context
 
     def add(self, group: Group) -> None:
         """Put a group into the waiting line.
@@ -131,11 +141,10 @@ class MultiPromptDecoder:
         """
         if len(group.prompts) > self._budget:
             raise ValueError(f"a group of {len(group.prompts)} prompts needs more than {self._budget} rows")
-        longest = max(map(len, group.prompts))
-        if longest + self._sampling.max_tokens > self._model.context or not all(group.prompts):
+        if not self.fits(group) or not all(group.prompts):
             raise ValueError(
-                f"a prompt of {longest} tokens and {self._sampling.max_tokens} new ones "
-                f"do not fit the model's {self._model.context}, or a prompt is empty"
+                f"a prompt is empty, or it and {self._sampling.max_tokens} new tokens "
+                f"do not fit the model's {self._model.context}"
             )
         self._waiting.append(group)
 
@@ -171,7 +180,8 @@ class MultiPromptDecoder:
         for prompt in prompts:
             self._computed[prompt] = None
             self._computed.move_to_end(prompt)
-        while len(self._computed) > max(2 * self._budget, len(set(prompts))):
+        # What an input's other labels and its next tries need stays; a prompt may take many megabytes.
+        while len(self._computed) > max(self._budget // 4, len(set(prompts))):
             self._session.forget(self._computed.popitem(last=False)[0])
 
     def _advance(self) -> list[Continuation]:
@@ -192,7 +202,6 @@ class MultiPromptDecoder:
             tokens = torch.empty(self._logits.shape[0], dtype=torch.int64)
             for active in staying:
                 tokens[active.rows] = active.tokens[-1]
-            self.row_steps += len(tokens)
             self._logits = self._session.step(tokens)
         return done
 
@@ -205,13 +214,16 @@ class MultiPromptDecoder:
         p_main = probabilities[rows[:, 0]]
         combined = self._rule(p_main, counter_maximum(probabilities, rows[:, 1:])) if most > 1 else p_main
         kept, choices = truncate(combined, self._sampling.top_k, self._sampling.top_p)
+        kept, choices = kept.cpu(), choices.cpu()  # what is left is small, and not every device has float64
+        if not bool(kept.isfinite().all()):
+            raise ModelError("the model's probabilities are not finite numbers; use --dtype float32")
         streams = np.array([active.group.stream for active in self._active], dtype=np.uint64)
         positions = np.array([len(active.tokens) for active in self._active])
-        numbers = torch.from_numpy(uniforms(self._seed, streams, positions)).to(device)
+        numbers = torch.from_numpy(uniforms(self._seed, streams, positions))
         drawn: list[int] = draw(kept, choices, numbers).tolist()
-        if self.steps is not None:
+        if self._watch:
             for i, (active, token) in enumerate(zip(self._active, drawn, strict=True)):
-                self.steps.append(Step(active.group, token, p_main[i].clone(), combined[i].clone()))
+                self._watch(Draw(active.group, token, p_main[i], combined[i]))
         return drawn
 
     def _ended(self, active: _Active) -> Continuation | None:

@@ -8,6 +8,9 @@ from typing import Protocol
 
 from torch import Tensor
 
+Prompt = tuple[int, ...]
+"""The tokens of a prompt."""
+
 
 class Session(Protocol):
     """Rows of text being continued, and the prompts they start from.
@@ -74,5 +77,5 @@ class SteerableModel(Protocol):
     def tokens_with(self, piece: str) -> frozenset[int]:
         """The tokens whose own text holds ``piece``."""
 
-    def session(self, rows: int, width: int) -> Session:
-        """A session of at most ``rows`` rows of at most ``width`` tokens."""
+    def session(self, rows: int) -> Session:
+        """A session of at most ``rows`` rows."""

@@ -47,11 +47,7 @@ def truncate(probabilities: Tensor, top_k: int, top_p: float) -> tuple[Tensor, T
     """
     vocab = probabilities.shape[1]
     if 0 < top_k < vocab:
-        kept, tokens = probabilities.topk(top_k, dim=1)
-        # topk leaves the order of equal values open; sorting by number, then stably by value, fixes it
-        tokens, order = tokens.sort(dim=1)
-        kept, order = kept.gather(1, order).sort(dim=1, descending=True, stable=True)
-        tokens = tokens.gather(1, order)
+        kept, tokens = _top(probabilities, top_k)
         kept = kept / kept.sum(dim=1, keepdim=True)
     else:
         kept, tokens = probabilities.sort(dim=1, descending=True, stable=True)
@@ -59,6 +55,21 @@ def truncate(probabilities: Tensor, top_k: int, top_p: float) -> tuple[Tensor, T
         before = kept.cumsum(dim=1) - kept
         kept = kept.masked_fill(before >= top_p, 0.0)
         kept = kept / kept.sum(dim=1, keepdim=True)
+    return kept, tokens
+
+
+def _top(probabilities: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest values of each row, largest first, equal ones in the order of their numbers.
+
+    ``topk`` is fast but leaves open which of several equal values it takes, and in which order.
+    """
+    kept, tokens = probabilities.topk(k + 1, dim=1)
+    tied = (kept[:, :-1] == kept[:, 1:]).any(dim=1)
+    kept, tokens = kept[:, :k], tokens[:, :k]
+    if bool(tied.any()):
+        ordered, numbers = probabilities[tied].sort(dim=1, descending=True, stable=True)
+        kept, tokens = kept.clone(), tokens.clone()
+        kept[tied], tokens[tied] = ordered[:, :k], numbers[:, :k]
     return kept, tokens
 
 

@@ -38,9 +38,9 @@ class ScriptedModel:
         """The token of ``piece``, if it is one character of the alphabet."""
         return frozenset({self._number[piece]}) if piece in self._number else frozenset()
 
-    def session(self, rows: int, width: int) -> "ScriptedSession":
-        """A session; neither limit is needed here."""
-        del rows, width
+    def session(self, rows: int) -> "ScriptedSession":
+        """A session; the limit is not needed here."""
+        del rows
         return ScriptedSession(self)
 
     def logits(self, prompt: str, continuation: str) -> Tensor:

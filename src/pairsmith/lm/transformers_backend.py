@@ -13,13 +13,21 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
-Prompt = tuple[int, ...]
-PREFILL_TOKENS = 8192
+from pairsmith.errors import ModelError
+from pairsmith.lm.protocols import Prompt
+
+PREFILL_TOKENS = 4096
 """Prompts are computed in batches of about so many tokens, to bound memory."""
+
+LENGTH_LIMITS = ("max_position_embeddings", "sliding_window", "window_size", "attention_chunk_size")
+"""What configurations call the number of tokens a layer can look back on."""
+
+GROWTH = 64
+"""Slots grow by so many places at a time."""
 
 
 class TransformersModel:
-    """A causal LM and its tokenizer; see ``pairsmith.lm.load_model`` for one by name."""
+    """A causal LM and its tokenizer; see ``pairsmith.lm.loading.load_model`` for one by name."""
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str, revision: str) -> None:
         self._model = model.eval()
@@ -28,7 +36,11 @@ class TransformersModel:
         self.revision = revision
         self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
         text_config = model.config.get_text_config()
-        self.context: int = getattr(text_config, "max_position_embeddings", None) or 2048
+        # Rows of unequal length share one mask, so none may be longer than a layer's window sees.
+        limits = (getattr(text_config, name, None) for name in LENGTH_LIMITS)
+        self.context: int = min(
+            (limit for limit in limits if isinstance(limit, int) and limit > 0), default=2048
+        )
         ends = model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
         self.end_tokens = frozenset(int(end) for end in listed if end is not None)
@@ -59,18 +71,18 @@ class TransformersModel:
         )
         return texts
 
-    def session(self, rows: int, width: int) -> "TransformersSession":
-        """A session of at most ``rows`` rows of at most ``width`` tokens."""
-        return TransformersSession(self._model, rows, width)
+    def session(self, rows: int) -> "TransformersSession":
+        """A session of at most ``rows`` rows."""
+        return TransformersSession(self._model, rows)
 
 
 class TransformersSession:
     """Rows in a ``SlotCache``, and the computed prompts they are copied from."""
 
-    def __init__(self, model: Any, rows: int, width: int) -> None:
+    def __init__(self, model: Any, rows: int) -> None:
         self._model = model
         self._device = model.device
-        self._cache = SlotCache(model.config.get_text_config().num_hidden_layers, rows, width)
+        self._cache = SlotCache(model.config.get_text_config().num_hidden_layers, rows)
         self._prompts: dict[Prompt, tuple[list[tuple[Tensor, Tensor]], Tensor]] = {}
 
     def prefill(self, prompts: Sequence[Sequence[int]]) -> None:
@@ -89,14 +101,19 @@ class TransformersSession:
         lengths = torch.tensor([len(prompt) for prompt in prompts])
         mask = torch.arange(width) < lengths[:, None]
         cache = DynamicCache()  # without the config: full attention, every key kept
-        output = self._model.base_model(
+        ends, which = torch.unique(lengths - 1, return_inverse=True)
+        output = self._model(
             input_ids=tokens.to(self._device),
             attention_mask=mask.to(self._device, torch.int64),
             past_key_values=cache,
             use_cache=True,
+            logits_to_keep=ends.to(self._device),
         )
-        last = output.last_hidden_state[torch.arange(len(prompts)), lengths - 1]
-        logits = self._model.get_output_embeddings()(last).float()
+        if not cache.layers or not all(getattr(layer, "is_initialized", False) for layer in cache.layers):
+            raise ModelError(
+                "this kind of model keeps no keys and values (a recurrent one?); use a transformer"
+            )
+        logits = output.logits[torch.arange(len(prompts)), which].float()
         for row, prompt in enumerate(prompts):
             size = len(prompt)
             states = [
@@ -136,7 +153,7 @@ class TransformersSession:
 
 
 class SlotLayer(CacheLayerMixin):
-    """Keys and values of one layer, ``(slots, heads, width, size)``; slot i belongs to row i."""
+    """Keys and values of one layer, ``(slots, heads, capacity, size)``; slot i belongs to row i."""
 
     is_sliding = False
 
@@ -145,11 +162,21 @@ class SlotLayer(CacheLayerMixin):
         self._owner = owner
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Take the memory once the shapes are known."""
-        slots, width = self._owner.slots, self._owner.capacity
-        self.keys = key_states.new_zeros(slots, key_states.shape[-3], width, key_states.shape[-1])
-        self.values = value_states.new_zeros(slots, value_states.shape[-3], width, value_states.shape[-1])
+        """Take the memory once the shapes, ``(…, heads, places, size)``, are known."""
+        self.keys = self._table(key_states)
+        self.values = self._table(value_states)
         self.is_initialized = True
+
+    def grow(self) -> None:
+        """Take a table of the owner's new capacity and move what is there."""
+        if self.is_initialized:
+            keys, values = self.keys, self.values
+            self.lazy_initialization(keys, values)
+            self.keys[:, :, : keys.shape[2]] = keys
+            self.values[:, :, : values.shape[2]] = values
+
+    def _table(self, like: Tensor) -> Tensor:
+        return like.new_zeros(self._owner.slots, like.shape[-3], self._owner.capacity, like.shape[-1])
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *_: object, **__: object
@@ -176,12 +203,12 @@ class SlotLayer(CacheLayerMixin):
 
 
 class SlotCache(Cache):
-    """One slot for each row; see the module's text."""
+    """One slot for each row, as long as the longest row needs; see the module's text."""
 
-    def __init__(self, layers: int, slots: int, capacity: int) -> None:
+    def __init__(self, layers: int, slots: int) -> None:
         super().__init__(layers=[SlotLayer(self) for _ in range(layers)])
         self.slots = slots
-        self.capacity = capacity
+        self.capacity = 0
         self.lengths = torch.zeros(0, dtype=torch.int64)
         self.width = 0
 
@@ -189,15 +216,14 @@ class SlotCache(Cache):
         """Append rows that start from prompts' states: of each layer, a ``(heads, length, size)`` pair."""
         start = len(self.lengths)
         lengths = [states[0][0].shape[1] for states in rows]
+        self._set_lengths(torch.cat([self.lengths, torch.tensor(lengths)]))
         for number, layer in enumerate(self.layers):
             if not layer.is_initialized:
-                keys, values = rows[0][number]
-                layer.lazy_initialization(keys[None], values[None])
+                layer.lazy_initialization(*rows[0][number])
             for i, states in enumerate(rows):
                 keys, values = states[number]
                 layer.keys[start + i, :, : lengths[i]] = keys
                 layer.values[start + i, :, : lengths[i]] = values
-        self._set_lengths(torch.cat([self.lengths, torch.tensor(lengths)]))
 
     def advance(self) -> None:
         """Every row has one token more."""
@@ -215,5 +241,10 @@ class SlotCache(Cache):
         self._set_lengths(self.lengths[rows])
 
     def _set_lengths(self, lengths: Tensor) -> None:
+        """Note the rows' lengths, and see that each has room for one token more."""
         self.lengths = lengths
         self.width = int(lengths.max()) if len(lengths) else 0
+        if self.width >= self.capacity:
+            self.capacity = (self.width // GROWTH + 1) * GROWTH
+            for layer in self.layers:
+                layer.grow()

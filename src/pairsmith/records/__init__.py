@@ -1,6 +1,6 @@
 """Row types with their Arrow schemas, and readers of the formats people have."""
 
-from pairsmith.records.readers import TEXT_COLUMNS, TextRecord, read_pairs, read_texts
+from pairsmith.records.readers import TextRecord, read_pairs, read_texts
 from pairsmith.records.schemas import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -10,7 +10,6 @@ from pairsmith.records.schemas import (
     LabelledPair,
     LabelledText,
     Reject,
-    Row,
     ScoredPair,
     as_columns,
     from_table,
@@ -24,12 +23,10 @@ __all__ = [
     "REJECT",
     "SCORED_PAIR",
     "STS_SUITES",
-    "TEXT_COLUMNS",
     "GradedPair",
     "LabelledPair",
     "LabelledText",
     "Reject",
-    "Row",
     "ScoredPair",
     "StsSuite",
     "TextRecord",

@@ -17,18 +17,16 @@ Decisions:
 import csv
 import gzip
 import json
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any, cast
 
-from pairsmith.errors import InputError
+from pairsmith.errors import InputError, first_line, nearby
+from pairsmith.modelnames import is_hub_id
 
 Columns = Mapping[str, Any]
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(:[\w.+\-\[\]:%]+)?")
 _SUFFIXES = (".txt", ".jsonl", ".json", ".tsv", ".csv", ".parquet")
 
 
@@ -51,31 +49,20 @@ def open_source(source: str | Path) -> Source:
         return _folder(path)
     if path.exists():
         return _file(path)
-    if isinstance(source, str) and is_hub_id(source):
+    if isinstance(source, str) and is_hub_data(source):
         return Source(source, lambda: _hub_rows(source))
     raise missing(path)
 
 
-def is_hub_id(source: str) -> bool:
-    """Whether ``source`` can only mean a Hub data set: it has that form, and no such folder is here."""
-    path = Path(source).expanduser()
-    if path.exists() or not _HUB_ID.fullmatch(source):
-        return False
-    return not path.parent.is_dir() and data_suffix(Path(source.split(":")[0])) not in _SUFFIXES
+def is_hub_data(source: str) -> bool:
+    """Whether ``source`` can only mean a Hub data set, ``org/name`` or ``org/name:split``."""
+    name = source.partition(":")[0]
+    return "/" in name and is_hub_id(name) and data_suffix(Path(name)) not in _SUFFIXES
 
 
 def missing(path: Path) -> InputError:
     """The error for a path that is not there, with the nearest name in its folder."""
-    folder = path.parent
-    if not folder.is_dir():
-        return InputError(f"{path} is not there, nor is its folder {folder}; check the path")
-    try:
-        names = sorted(entry.name for entry in folder.iterdir())
-    except OSError:
-        names = []
-    nearest = get_close_matches(path.name, names, n=1)
-    hint = f"did you mean {folder / nearest[0]}?" if nearest else "check the path"
-    return InputError(f"{path} is not there; {hint}")
+    return InputError(f"{path} is not there{nearby(path) or '; check the path'}")
 
 
 def data_suffix(path: Path) -> str:
@@ -270,8 +257,9 @@ def _parquet_rows(paths: list[Path]) -> Iterator[tuple[str, Columns]]:
                         number += 1
                         yield f"{path.name}:{number}", row
         except (pa.ArrowException, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{path} cannot be read as Parquet after row {number}: {reason}") from error
+            raise InputError(
+                f"{path} cannot be read as Parquet after row {number}: {first_line(error)}"
+            ) from error
 
 
 def _folder(path: Path) -> Source:
@@ -306,9 +294,8 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
     try:
         rows = datasets.load_dataset(name, split=split or "train")
     except Exception as error:  # the Hub client raises many kinds, all of which mean "not to be had"
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"{source}: no such file, and no such Hub data set could be loaded ({reason}); "
+            f"{source}: no such file, and no such Hub data set could be loaded ({first_line(error)}); "
             "check the name, the split after ':', and the connection"
         ) from error
     for number, row in enumerate(rows, start=1):

@@ -1,19 +1,20 @@
 """Dataset folders: shards, fingerprints, atomic commits and data set cards."""
 
+from pairsmith.modelfiles import hash_file
 from pairsmith.runs.card import Card
-from pairsmith.runs.folder import Counts, DatasetFolder, Manifest
-from pairsmith.runs.storage import hash_file, hash_source, write_atomic, write_json
-from pairsmith.runs.writer import FolderWriter, Run
+from pairsmith.runs.claim import Run
+from pairsmith.runs.folder import DatasetFolder, Manifest, summary
+from pairsmith.runs.storage import hash_source, write_json
+from pairsmith.runs.writer import FolderWriter
 
 __all__ = [
     "Card",
-    "Counts",
     "DatasetFolder",
     "FolderWriter",
     "Manifest",
     "Run",
     "hash_file",
     "hash_source",
-    "write_atomic",
+    "summary",
     "write_json",
 ]

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,8 +34,6 @@ class Card:
         description: what the rows are and how they came about, in a few sentences of Markdown.
         task_description: the task in words, e.g. the instructions the model followed.
         counts: a table of its own, from a name to a number, e.g. inputs read.
-        label_counts: rows per label; counted over all splits when it is left out.
-        rejects_by_reason: from ``"filter: reason"`` to a number.
         citations: works to cite, one Markdown line each.
         licence: what a user has to know about rights in the inputs and in the model's output.
     """
@@ -45,22 +42,20 @@ class Card:
     description: str
     task_description: str = ""
     counts: Mapping[str, int] | None = None
-    label_counts: Mapping[str, int] | None = None
-    rejects_by_reason: Mapping[str, int] | None = None
     citations: Sequence[str] = ()
     licence: str = ""
 
 
-def render(card: Card, folder: DatasetFolder) -> str:
-    """The card of ``folder`` as README.md: metadata for the Hub, then the text."""
+def render(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
+    """The card of ``folder``, with splits of ``schema``, as README.md: metadata for the Hub, then text."""
     sections = [
-        f"---\n{_metadata(card, folder)}---\n\n# {_line(card.title)}\n\n{card.description.strip()}",
+        f"---\n{_metadata(card, folder, schema)}---\n\n# {_line(card.title)}\n\n{card.description.strip()}",
         _task(card),
         _rows(card, folder),
-        _columns(folder),
-        _labels(card, folder),
+        _columns(schema),
+        _labels(folder, schema),
         _examples(folder),
-        _rejects(card, folder),
+        _rejects(folder),
         _origin(folder),
         _list("Please cite", card.citations),
         f"## Licence\n\n{card.licence.strip()}" if card.licence.strip() else "",
@@ -68,7 +63,7 @@ def render(card: Card, folder: DatasetFolder) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def _metadata(card: Card, folder: DatasetFolder) -> str:
+def _metadata(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
     # `datasets` refuses a split without rows, and with it the whole folder, so those are not named.
     splits = [split for split, rows in folder.split_rows.items() if rows] or folder.splits[:1]
     files = [{"split": split, "path": f"data/{split}-*.parquet"} for split in splits]
@@ -76,7 +71,7 @@ def _metadata(card: Card, folder: DatasetFolder) -> str:
     if folder.manifest.counts.rejects:
         rejects = [{"split": REJECTS, "path": "rejects/part-*.parquet"}]
         configs.append({"config_name": REJECTS, "data_files": rejects})
-    similarity = {"sentence2", "score"} <= set(_schema(folder).names)
+    similarity = {"sentence2", "score"} <= set(schema.names)
     values: dict[str, Any] = {
         "pretty_name": _line(card.title),
         "tags": ["pairsmith", "synthetic"],
@@ -109,21 +104,17 @@ def _rows(card: Card, folder: DatasetFolder) -> str:
     )
 
 
-def _columns(folder: DatasetFolder) -> str:
-    rows = [(field.name, str(field.type), _MEANING.get(field.name, "")) for field in _schema(folder)]
+def _columns(schema: pa.Schema) -> str:
+    rows = [(field.name, str(field.type), _MEANING.get(field.name, "")) for field in schema]
     return "## Columns\n\n" + _table(("column", "type", "meaning"), rows)
 
 
-def _labels(card: Card, folder: DatasetFolder) -> str:
-    schema = _schema(folder)
+def _labels(folder: DatasetFolder, schema: pa.Schema) -> str:
     column = next((name for name in ("score", "label") if name in schema.names), None)
-    if card.label_counts is not None:
-        return f"## Labels\n\n{_table((column or 'label', 'rows'), card.label_counts.items())}"
     if column is None or not folder.rows:
         return ""
-    tables = [folder.table(split).select([column]) for split in folder.splits]
-    values = pa.concat_tables(tables)[column]
-    counts = Counter(values.to_pylist())
+    values = pa.concat_tables([folder.table(split, [column]) for split in folder.splits])[column]
+    counts = {entry["values"]: entry["counts"] for entry in values.value_counts().to_pylist()}
     if len(counts) <= _MANY_LABELS:
         ordered = sorted(counts.items(), key=lambda item: (item[0] is None, item[0]))
         return f"## Labels\n\n{_table((column, 'rows'), ordered)}"
@@ -135,18 +126,15 @@ def _labels(card: Card, folder: DatasetFolder) -> str:
 
 
 def _examples(folder: DatasetFolder) -> str:
-    split = folder.splits[0]
-    rows = folder.table(split).slice(0, _EXAMPLES).to_pylist()
+    rows = folder.head(_EXAMPLES)
     if not rows:
         return ""
     names = [name for name in rows[0] if name != "id"]
     return "## First rows\n\n" + _table(names, [[row[name] for name in names] for row in rows])
 
 
-def _rejects(card: Card, folder: DatasetFolder) -> str:
-    counts = card.rejects_by_reason
-    if counts is None:
-        counts = folder.manifest.counts.rejects_by_reason
+def _rejects(folder: DatasetFolder) -> str:
+    counts = folder.manifest.counts.rejects_by_reason
     if not counts:
         return "## Rows not kept\n\nNone: every row that was made was kept."
     rows = [(*name.partition(": ")[::2], count) for name, count in counts.items()]
@@ -196,7 +184,3 @@ def _value(value: Any) -> str:
 def _line(text: str) -> str:
     """``text`` on one line, without control characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
-
-
-def _schema(folder: DatasetFolder) -> pa.Schema:
-    return folder.table(folder.splits[0]).schema

@@ -1,16 +1,16 @@
 """Dataset folders: what every step writes and the next one reads."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pairsmith.errors import FolderError, choices
+from pairsmith.errors import FolderError, choices, first_line
 from pairsmith.records.sources import missing
 
 FORMAT = 1
@@ -64,6 +64,9 @@ class Manifest(_Model):
     created: str = ""
 
 
+M = TypeVar("M", bound=Manifest)
+
+
 def file_name(split: str, shard: int) -> str:
     """Where the rows of ``split`` in ``shard`` are, relative to the folder."""
     if split == REJECTS:
@@ -75,23 +78,27 @@ REJECTS = "rejects"
 SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5}\.parquet")
 
 
-def read_manifest(path: Path) -> Manifest:
-    """The manifest of the dataset folder ``path``.
+@overload
+def read_manifest(path: Path) -> Manifest: ...
+@overload
+def read_manifest(path: Path, name: str, kind: type[M]) -> M: ...
+def read_manifest(path: Path, name: str = MANIFEST, kind: type[Manifest] = Manifest) -> Manifest:
+    """The manifest ``name`` of the folder ``path``.
 
     Raises:
         FolderError: there is none, or it was not written by pairsmith.
     """
-    file = path / MANIFEST
+    file = path / name
     try:
-        manifest = Manifest.model_validate_json(file.read_bytes())
+        manifest = kind.model_validate_json(file.read_bytes())
     except FileNotFoundError:
-        raise FolderError(f"{path} is no dataset folder: it holds no {MANIFEST}") from None
+        raise FolderError(f"{path} is no dataset folder: it holds no {name}") from None
     except OSError as error:
         raise FolderError(f"{file} cannot be read: {error.strerror or error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         fault = f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
-        raise FolderError(f"{file} is not a manifest of pairsmith ({fault})") from None
+        raise FolderError(f"{file} is not as pairsmith writes it ({fault})") from None
     if manifest.format != FORMAT:
         raise FolderError(
             f"{path} is of format {manifest.format}, this pairsmith reads format {FORMAT}; "
@@ -114,7 +121,7 @@ class DatasetFolder:
         Raises:
             FolderError: there is no such folder, it is no dataset folder, or its step did not finish.
         """
-        path = Path(path)
+        path = Path(path).expanduser()
         if not path.is_dir():
             if path.exists():
                 raise FolderError(f"{path} is a file; a dataset folder is expected")
@@ -143,15 +150,24 @@ class DatasetFolder:
         files = self._files()
         return {name: sum(file.rows for file in files if file.split == name) for name in self.splits}
 
-    def table(self, split: str = "train") -> pa.Table:
-        """All rows of ``split``, shard after shard.
+    def table(self, split: str = "train", columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows of ``split``, shard after shard; only ``columns`` where they are given.
 
         Raises:
             FolderError: there is no such split, or a file of it is missing or damaged.
         """
         if split not in self.splits:
             raise FolderError(f"{self.path} has no split {split!r}; {choices(split, self.splits)}")
-        return self._read(split)
+        return self._read(split, columns)
+
+    def head(self, count: int) -> list[dict[str, Any]]:
+        """At most ``count`` rows of the first split, all from its first file that holds any.
+
+        Raises:
+            FolderError: that file is missing or damaged.
+        """
+        files = [file for file in self._files() if file.split == self.splits[0] and file.rows]
+        return read_parquet(self.path / files[0].path).slice(0, count).to_pylist() if files else []
 
     def rejects(self) -> pa.Table:
         """Every row that was made and not kept, with columns id, filter, reason, row.
@@ -164,13 +180,28 @@ class DatasetFolder:
     def _files(self) -> list[FileEntry]:
         return [file for shard in self.manifest.shards for file in shard.files]
 
-    def _read(self, split: str) -> pa.Table:
+    def _read(self, split: str, columns: Sequence[str] | None = None) -> pa.Table:
         paths = [self.path / file.path for file in self._files() if file.split == split]
-        return pa.concat_tables([read_parquet(path) for path in paths])
+        return pa.concat_tables([read_parquet(path, columns) for path in paths])
 
 
-def read_parquet(path: Path) -> pa.Table:
-    """The rows of one Parquet file.
+def summary(folder: DatasetFolder) -> str:
+    """One closing line for people: how many rows were kept, and what the others were left out for."""
+    counts = folder.manifest.counts
+    reasons = sorted(counts.rejects_by_reason.items(), key=lambda item: -item[1])
+    if not counts.rows:
+        most = f"; most often: {reasons[0][0]}" if reasons else ""
+        return f"{folder.path}: no row was kept{most}"
+    wrote = f"wrote {counts.rows:,} rows to {folder.path}"
+    if not reasons:
+        return wrote
+    shown = ", ".join(f"{number:,} {reason}" for reason, number in reasons[:3])
+    rest = ", …" if len(reasons) > 3 else ""
+    return f"{wrote} ({counts.rejects:,} not kept: {shown}{rest})"
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of one Parquet file; only ``columns`` where they are given.
 
     Raises:
         FolderError: it is missing or damaged.
@@ -178,7 +209,8 @@ def read_parquet(path: Path) -> pa.Table:
     try:
         # Read as a plain file: a data set reader would make columns of "name=value" in the folder's path.
         with pq.ParquetFile(path) as file:
-            return file.read()
+            return file.read(columns)
     except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        raise FolderError(f"{path} cannot be read: {reason}; run the command that wrote it again") from error
+        raise FolderError(
+            f"{path} cannot be read: {first_line(error)}; run the command that wrote it again"
+        ) from error

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from pairsmith import __version__
 from pairsmith.runs.folder import FORMAT, Manifest
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 
@@ -38,6 +39,10 @@ class Identity:
             "inputs": dict(self.inputs),
             "models": dict(self.models),
         }
+
+    def as_record(self) -> dict[str, Any]:
+        """``as_dict`` with the fingerprint and the version of pairsmith: what a ``Manifest`` starts from."""
+        return self.as_dict() | {"fingerprint": self.fingerprint, "pairsmith": __version__}
 
     @property
     def fingerprint(self) -> str:

@@ -56,14 +56,3 @@ def release(folder: Path) -> None:
     handle = _held.pop(folder.resolve(), None)
     if handle is not None:
         os.close(handle)
-
-
-def _forget_in_child() -> None:
-    # A forked worker shares the lock as long as it keeps the handle open; closing it leaves the
-    # lock with the parent, and a worker that outlives a killed parent blocks nobody.
-    while _held:
-        os.close(_held.popitem()[1])
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairsmith.errors import InputError, StorageError
-from pairsmith.records.sources import folder_files, is_hub_id, missing, open_source
+from pairsmith.modelfiles import hash_file
+from pairsmith.records.sources import folder_files, is_hub_data, missing, open_source
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
 
@@ -25,12 +26,6 @@ _ROW_GROUP = 100_000
 def hash_bytes(data: bytes) -> str:
     """SHA-256 of ``data`` as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
-
-
-def hash_file(path: Path) -> str:
-    """SHA-256 of the file's bytes as 64 hexadecimal digits; the file is read in pieces."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def hash_source(source: str | Path) -> str:
@@ -51,7 +46,7 @@ def hash_source(source: str | Path) -> str:
             return hash_file(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    if not (isinstance(source, str) and is_hub_id(source)):
+    if not (isinstance(source, str) and is_hub_data(source)):
         raise missing(path)
     digest = hashlib.sha256()
     for _, row in open_source(source).rows():

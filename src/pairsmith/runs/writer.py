@@ -6,23 +6,19 @@ exist, and is removed by the next run. A folder carries the fingerprint of every
 its rows; a run with another fingerprint is refused, with the difference.
 """
 
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
 
-from pairsmith import __version__
-from pairsmith.errors import FolderError
-from pairsmith.progress import Progress
+from pairsmith.modelfiles import hash_file
 from pairsmith.records.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
+from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.folder import (
     MANIFEST,
     REJECTS,
@@ -36,14 +32,12 @@ from pairsmith.runs.folder import (
     read_manifest,
     read_parquet,
 )
-from pairsmith.runs.identity import Identity, differences
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import (
     JSON,
     clear_temporary,
     encode_table,
     hash_bytes,
-    hash_file,
-    is_temporary,
     storage_errors,
     write_atomic,
     write_json,
@@ -51,15 +45,6 @@ from pairsmith.runs.storage import (
 
 _SPLIT = re.compile(r"\w+")
 _MAX_SHARD = 99_999
-
-
-@dataclass(frozen=True)
-class Run:
-    """Where a step writes, how it tells its progress, and whether it starts over what is there."""
-
-    out: Path
-    progress: Progress
-    fresh: bool = False
 
 
 class FolderWriter:
@@ -70,7 +55,6 @@ class FolderWriter:
         self._out = run.out
         self._schema = schema
         self._manifest = manifest
-        self._pid = os.getpid()
 
     @classmethod
     def start(
@@ -98,22 +82,7 @@ class FolderWriter:
             StorageError: it cannot be written.
         """
         identity = Identity.of(step, settings, inputs, models)
-        with storage_errors(run.out):
-            _refuse_foreign(run.out)
-            run.out.mkdir(parents=True, exist_ok=True)
-        lock.acquire(run.out)
-        try:
-            writer = cls._begin(run, schema, identity)
-        except BaseException:
-            lock.release(run.out)
-            raise
-        if writer.finished:
-            lock.release(run.out)
-        return writer
-
-    @classmethod
-    def _begin(cls, run: Run, schema: pa.Schema, identity: Identity) -> Self:
-        there = _manifest_there(run.out)
+        there = claim(run, identity, MANIFEST, read_manifest)
         if there is None or run.fresh:
             writer = cls(run, schema, _new_manifest(identity))
             # First the new manifest: from here on the old files are strays, whatever happens.
@@ -121,11 +90,11 @@ class FolderWriter:
             with storage_errors(run.out):
                 (run.out / "README.md").unlink(missing_ok=True)
         else:
-            if found := differences(there, identity):
-                raise FolderError(_other_work(run.out, there, found))
             writer = cls(run, schema, there)
             writer._keep_whole_shards()
         writer._clear_strays()
+        if writer.finished:
+            lock.release(run.out)
         return writer
 
     @property
@@ -169,15 +138,15 @@ class FolderWriter:
 
         Raises:
             StorageError: it cannot be written; run again, every shard is kept.
+            ValueError: no table was committed.
         """
         if self.finished:
             return self.folder()
-        if not any(file.split != REJECTS for entry in self._manifest.shards for file in entry.files):
-            # A data set without a single file does not open; one without rows does.
-            empty = (shard for shard in range(_MAX_SHARD) if not self.is_done(shard))
-            self.commit(next(empty), {"train": self._schema.empty_table()}, REJECT.empty_table())
         complete = self._manifest.model_copy(update={"complete": True})
-        text = render(card, DatasetFolder(self._out, complete))
+        folder = DatasetFolder(self._out, complete)
+        if not folder.splits:
+            raise ValueError("a data set needs a table, if an empty one; commit it before finishing")
+        text = render(card, folder, self._schema)
         write_atomic(self._out / "README.md", text.encode("utf-8"))
         self._save(complete)
         lock.release(self._out)
@@ -192,8 +161,6 @@ class FolderWriter:
         return DatasetFolder.open(self._out)
 
     def _check_commit(self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table) -> None:
-        if os.getpid() != self._pid:
-            raise RuntimeError("only the process that started a FolderWriter commits; send it the tables")
         if self.finished:
             raise ValueError(f"{self._out} is finished; nothing can be added")
         if not 0 <= shard <= _MAX_SHARD or self.is_done(shard):
@@ -250,45 +217,9 @@ class FolderWriter:
 def _new_manifest(identity: Identity) -> Manifest:
     seed: Any = identity.settings.get("seed")
     return Manifest(
-        **identity.as_dict(),
-        fingerprint=identity.fingerprint,
+        **identity.as_record(),
         seed=seed if isinstance(seed, int) else None,
-        pairsmith=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-
-
-def _manifest_there(out: Path) -> Manifest | None:
-    if not (out / MANIFEST).exists():
-        return None
-    try:
-        return read_manifest(out)
-    except FolderError as error:
-        raise FolderError(f"{error}; give another folder as --out") from error
-
-
-def _refuse_foreign(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise FolderError(f"{out} is a file; --out needs a new or empty folder")
-    if not out.is_dir() or (out / MANIFEST).exists():
-        return
-    others = sorted(
-        file.name for file in out.iterdir() if not is_temporary(file) and file.name != ".DS_Store"
-    )
-    if others:
-        some = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-        raise FolderError(
-            f"{out} holds something else ({some}) and no {MANIFEST} of pairsmith; "
-            "give a new or empty folder as --out"
-        )
-
-
-def _other_work(out: Path, there: Manifest, found: list[str]) -> str:
-    shown = "; ".join(found[:8]) + (f"; and {len(found) - 8} more" if len(found) > 8 else "")
-    state = "a finished" if there.complete else "an unfinished"
-    return (
-        f"{out} holds {state} run of {there.step} with other settings: {shown}\n"
-        "give another folder as --out, or --fresh to start over in this one"
     )
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from pairsmith.errors import TaskError, choices
@@ -68,32 +67,6 @@ def read_task(path: Path) -> TaskSpec:
     if found or file.duplicates:
         raise TaskError(file.report(found))
     return spec
-
-
-def dump_task(spec: TaskSpec) -> str:
-    """``spec`` as the YAML that ``read_task`` reads back; values that equal the default are left out."""
-    body = spec.model_dump(exclude_defaults=True)
-    body["labels"] = {
-        _plain(label.name): _plain_counters(label.model_dump(exclude_defaults=True, exclude={"name"}))
-        for label in spec.labels
-    }
-    readable = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=110)
-    if any(
-        line_break in readable for line_break in "\x85\u2028\u2029"
-    ):  # which PyYAML writes, but folds on reading
-        return yaml.safe_dump(body, sort_keys=False, width=110)
-    return readable
-
-
-def _plain(name: str | float) -> str | float | int:
-    return int(name) if isinstance(name, float) and name.is_integer() else name
-
-
-def _plain_counters(body: dict[str, object]) -> dict[str, object]:
-    counters = body.get("counter_labels")
-    if isinstance(counters, tuple):
-        body["counter_labels"] = [_plain(counter) for counter in counters]
-    return body
 
 
 def _faults_between(file: YamlFile) -> list[Fault]:

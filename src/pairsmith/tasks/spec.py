@@ -93,7 +93,7 @@ class Label(Settings):
 
 
 class Decoding(Settings):
-    """How texts are drawn from the model (METHODS.md D3, D4); the defaults are the paper's."""
+    """How texts are drawn from the model (docs/methods.md, D3 and D4); the defaults are the paper's."""
 
     model_config = ConfigDict(strict=True)
 

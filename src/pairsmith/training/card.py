@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from pairsmith.bundled import is_bundled
-from pairsmith.modelnames import EMBEDDED
+from pairsmith.citations import CITATION
+from pairsmith.modelnames import EMBEDDED, is_hub_id
 from pairsmith.runs import DatasetFolder
 from pairsmith.training.settings import TrainEncoderSettings
 
@@ -18,11 +19,6 @@ encoder = SentenceTransformer("path/to/this/folder")
 vectors = encoder.encode(["A man plays a guitar.", "Someone makes music."])
 print(encoder.similarity(vectors, vectors))
 ```"""
-
-_CITATION = (
-    "- Timo Schick and Hinrich Schütze. 2021. Generating Datasets with Pretrained Language Models. "
-    "EMNLP. arXiv:2104.07540"
-)
 
 
 def encoder_card(settings: TrainEncoderSettings, data: DatasetFolder, training: Mapping[str, Any]) -> str:
@@ -41,7 +37,7 @@ def encoder_card(settings: TrainEncoderSettings, data: DatasetFolder, training: 
         _USE,
         _data(data),
         _training(settings, training),
-        f"## Please cite\n\n{_CITATION}",
+        f"## Please cite\n\n- {CITATION}",
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -52,7 +48,7 @@ def _metadata(settings: TrainEncoderSettings) -> str:
         "pipeline_tag": "sentence-similarity",
         "tags": ["pairsmith", "sentence-transformers", "sentence-similarity", "feature-extraction"],
     }
-    if _is_hub_id(settings.base):
+    if is_hub_id(settings.base):
         values["base_model"] = settings.base
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=10_000)
 
@@ -90,10 +86,6 @@ def _figure(value: float | None) -> str:
 
 def _base_name(base: str) -> str:
     """What to call the base: a Hub id or one of our names as it is, a folder by its last name."""
-    if _is_hub_id(base) or is_bundled(base) or base.startswith(EMBEDDED):
+    if is_hub_id(base) or is_bundled(base) or base.startswith(EMBEDDED):
         return base
     return Path(base).expanduser().resolve().name
-
-
-def _is_hub_id(base: str) -> bool:
-    return not (is_bundled(base) or base.startswith(EMBEDDED) or Path(base).expanduser().exists())

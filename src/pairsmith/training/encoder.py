@@ -22,6 +22,7 @@ from pairsmith.encoders.correlation import spearman
 from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
 from pairsmith.encoders.similarity import cosine_similarity_rows
 from pairsmith.errors import InputError, ModelError
+from pairsmith.modelfiles import pick_device, quiet_loading
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress, Silent, Task
 from pairsmith.runs import DatasetFolder, Run, hash_source
@@ -52,6 +53,13 @@ class EncoderTraining:
     validation: dict[int, float | None]
     seconds: float
 
+    def __str__(self) -> str:
+        """In words: the step that was kept, and its validation figure where there is one."""
+        figure = self.validation.get(self.best_step)
+        if figure is None:
+            return f"the last of {self.steps:,} steps"
+        return f"best step {self.best_step:,} of {self.steps:,}, validation Spearman {figure:.1f}"
+
     def to_json(self) -> dict[str, Any]:
         """The part of ``training.json`` that tells how the training went."""
         curve = [
@@ -79,9 +87,11 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Path:
         FolderError: the data is no dataset folder, or the run's folder holds something else.
         InputError: the data are no scored pairs, or their scores lie outside [-1, 1].
         ModelError: the base cannot be loaded, or the training diverged.
+        SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
-    data = DatasetFolder.open(Path(settings.data).expanduser())
+    pick_device(settings.device)
+    data = DatasetFolder.open(settings.data)
     train = scored_pairs(data, "train")
     validation = scored_pairs(data, "validation") if "validation" in data.splits else None
     folder = ModelFolder.start(
@@ -100,6 +110,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Path:
     training = train_encoder_on(encoder, train, validation, settings, progress=run.progress)
     card = encoder_card(settings, data, training.to_json())
     folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
     return run.out
 
 
@@ -135,7 +146,7 @@ def train_encoder_on(
     total = total_steps(train.num_rows, settings)
     started = time.monotonic()
     with shown.task("train", total, "steps") as bar:
-        watch = _Watch(encoder, validation if choosable else None, settings, shown, bar)
+        watch = _Watch(encoder, validation if choosable else None, settings, bar)
         with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
             trainer = _trainer(encoder, train, settings, total, Path(scratch), watch)
             watch.look(0)
@@ -174,15 +185,8 @@ def scored_pairs(data: DatasetFolder, split: str) -> pa.Table:
 
 def save_encoder(encoder: SentenceTransformer, out: Path, card: str) -> None:
     """Save ``encoder`` and its model card in ``out``, so that ``SentenceTransformer(out)`` opens it."""
-    from transformers.utils import logging as transformers_logging
-
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
+    with quiet_loading():
         encoder.save(str(out), create_model_card=False)
-    finally:
-        if bars:
-            transformers_logging.enable_progress_bar()
     (out / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -201,7 +205,6 @@ class _Watch(TrainerCallback):
         encoder: SentenceTransformer,
         validation: pa.Table | None,
         settings: TrainEncoderSettings,
-        progress: Progress,
         bar: Task,
     ) -> None:
         self.curve: dict[int, float | None] = {}
@@ -209,7 +212,6 @@ class _Watch(TrainerCallback):
         self._encoder = encoder
         self._validation = validation
         self._settings = settings
-        self._progress = progress
         self._bar = bar
         self._best = float("-inf")
         self._best_weights: dict[str, torch.Tensor] = {}
@@ -217,7 +219,6 @@ class _Watch(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """After each step: count it, and look at the validation pairs when it is time."""
         self._bar.advance()
-        self._progress.draw(self._bar)
         if state.global_step % self._settings.eval_steps == 0:
             self.look(state.global_step)
 

@@ -4,24 +4,39 @@
 folder, and says ``"complete": true`` only after every file of the model is in place.
 """
 
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import ValidationError
+from pydantic import Field, field_validator
 
-from pairsmith import __version__
-from pairsmith.errors import FolderError, StorageError
-from pairsmith.modelnames import first_line
-from pairsmith.runs import Run, hash_file, lock, write_json
-from pairsmith.runs.folder import Manifest
-from pairsmith.runs.identity import Identity, differences
-from pairsmith.runs.storage import is_temporary, storage_errors
+from pairsmith.errors import StorageError, first_line
+from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
+from pairsmith.runs.claim import claim
+from pairsmith.runs.folder import read_manifest
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import storage_errors
 
 RECORD = "training.json"
 _SCRATCH = ".pairsmith-model.tmp"
+
+
+class Record(Manifest):
+    """``training.json``: what was trained, and the model's files with their hashes."""
+
+    files: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("files")
+    @classmethod
+    def _inside(cls, files: dict[str, str]) -> dict[str, str]:
+        """Names that would leave the folder are not ours and are left out."""
+        paths = {name: Path(name) for name in files}
+        return {
+            name: hashed
+            for name, hashed in files.items()
+            if not paths[name].is_absolute() and ".." not in paths[name].parts
+        }
 
 
 class ModelFolder:
@@ -56,19 +71,12 @@ class ModelFolder:
             StorageError: it cannot be written.
         """
         identity = Identity.of(step, settings, inputs, models)
-        with storage_errors(run.out):
-            _refuse_foreign(run.out)
-            run.out.mkdir(parents=True, exist_ok=True)
-        lock.acquire(run.out)
-        record = _read(run.out)
-        if record is not None and not run.fresh:
-            if found := differences(_identity_of(record, run.out), identity):
-                raise FolderError(_other_work(run.out, record, found))
-            if record.get("complete") is True and _is_whole(run.out, record):
+        record = claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Record))
+        if record is not None and record.complete and not run.fresh:
+            if _is_whole(run.out, record):
                 lock.release(run.out)
                 return cls(run.out, identity, finished=True)
-            if record.get("complete") is True:
-                run.progress.say(f"{run.out} is not as it was written; it is trained again")
+            run.progress.say(f"{run.out} is not as it was written; it is trained again")
         folder = cls(run.out, identity, finished=False)
         folder._clear(record)
         folder._save({"complete": False})
@@ -98,17 +106,13 @@ class ModelFolder:
         lock.release(self._out)
 
     def _save(self, rest: Mapping[str, Any]) -> None:
-        record = self._identity.as_dict() | {
-            "fingerprint": self._identity.fingerprint,
-            "pairsmith": __version__,
-        }
-        write_json(self._out / RECORD, record | dict(rest))
+        write_json(self._out / RECORD, {**self._identity.as_record(), **rest})
 
-    def _clear(self, record: Mapping[str, Any] | None) -> None:
+    def _clear(self, record: Record | None) -> None:
         """Remove what an earlier run of ours left: the files it lists, and its scratch folder."""
         with storage_errors(self._out):
             shutil.rmtree(self._out / _SCRATCH, ignore_errors=True)
-            for name in _files(record or {}):
+            for name in record.files if record else ():
                 (self._out / name).unlink(missing_ok=True)
 
 
@@ -124,70 +128,7 @@ def _call(save: Callable[[Path], None], scratch: Path, out: Path) -> None:
         ) from error
 
 
-def _refuse_foreign(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise FolderError(f"{out} is a file; --out needs a new or empty folder")
-    if not out.is_dir() or (out / RECORD).exists():
-        return
-    others = sorted(
-        file.name for file in out.iterdir() if not is_temporary(file) and file.name != ".DS_Store"
-    )
-    if others:
-        some = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-        raise FolderError(
-            f"{out} holds something else ({some}) and no {RECORD} of pairsmith; "
-            "give a new or empty folder as --out"
-        )
-
-
-def _read(out: Path) -> dict[str, Any] | None:
-    path = out / RECORD
-    if not path.exists():
-        return None
-    try:
-        record = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise FolderError(
-            f"{path} cannot be read ({first_line(error)}); give another folder as --out"
-        ) from error
-    if not isinstance(record, dict):
-        raise FolderError(f"{path} was not written by pairsmith; give another folder as --out")
-    return record
-
-
-def _identity_of(record: Mapping[str, Any], out: Path) -> Manifest:
-    try:
-        return Manifest.model_validate(record)
-    except ValidationError as error:
-        key = ".".join(map(str, error.errors()[0]["loc"]))
-        raise FolderError(
-            f"{out / RECORD} was not written by pairsmith ({key}: {error.errors()[0]['msg']}); "
-            "give another folder as --out"
-        ) from None
-
-
-def _files(record: Mapping[str, Any]) -> dict[str, str]:
-    """From a file's name to its hash; names that would leave the folder are not ours and are left out."""
-    files = record.get("files")
-    named = files if isinstance(files, dict) else {}
-    return {
-        name: hashed
-        for name, hashed in named.items()
-        if not Path(name).is_absolute() and ".." not in Path(name).parts
-    }
-
-
-def _is_whole(out: Path, record: Mapping[str, Any]) -> bool:
-    files = _files(record)
-    return bool(files) and all(
-        (out / name).is_file() and hash_file(out / name) == hashed for name, hashed in files.items()
-    )
-
-
-def _other_work(out: Path, record: Mapping[str, Any], found: list[str]) -> str:
-    shown = "; ".join(found[:8]) + (f"; and {len(found) - 8} more" if len(found) > 8 else "")
-    state = "a finished" if record.get("complete") is True else "an unfinished"
-    return (
-        f"{out} holds {state} run of {record.get('step')} with other settings: {shown}\n"
-        "give another folder as --out, or --fresh to start over in this one"
+def _is_whole(out: Path, record: Record) -> bool:
+    return bool(record.files) and all(
+        (out / name).is_file() and hash_file(out / name) == hashed for name, hashed in record.files.items()
     )

@@ -1,0 +1,107 @@
+"""A model's files and where it is put: its weights, what its folder has to hold, and the device it runs on.
+
+Whatever loads a model uses this, so that the same fault is told in the same words. Torch and
+transformers are imported inside functions: settings import this module through ``modelnames``.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pairsmith.errors import ModelError, SettingsError
+
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+_DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
+
+
+def pick_device(device: str) -> str:
+    """The torch device that ``device`` means on this machine.
+
+    Args:
+        device: ``auto`` (CUDA, else MPS, else the CPU), ``cpu``, ``mps``, ``cuda`` or ``cuda:1``.
+
+    Raises:
+        SettingsError: there is no such device here, or no device is called so.
+    """
+    import torch
+
+    here = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available()), "cpu": 1}
+    if device == "auto":
+        return next(kind for kind, count in here.items() if count)
+    named = _DEVICE.fullmatch(device)
+    if named is None:
+        raise SettingsError(f"no device is called {device!r}; known: auto, cpu, mps, cuda, cuda:1 …")
+    kind, count = named[1], here[named[1]]
+    if count == 0:
+        raise SettingsError(f"no {kind.upper()} device here; use --device cpu")
+    if int(named[2] or 0) >= count:
+        raise SettingsError(
+            f"no device {device} here, the last one is {kind}:{count - 1}; use --device {kind}"
+        )
+    return device
+
+
+@contextmanager
+def quiet_loading(*, local: bool = True) -> Iterator[None]:
+    """Hide the bars of transformers meanwhile; not with ``local=False``: a download can take long."""
+    from transformers.utils import logging
+
+    hide = local and logging.is_progress_bar_enabled()
+    if hide:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if hide:
+            logging.enable_progress_bar()
+
+
+def check_model_folder(folder: Path, name: str) -> None:
+    """Say in words what a model folder lacks; loading would say it in a page of traceback.
+
+    Args:
+        folder: a folder that is there.
+        name: what the user called the model.
+
+    Raises:
+        ModelError: it lacks config.json, weights or a tokenizer.
+    """
+    if not (folder / "config.json").is_file():
+        raise ModelError(
+            f"model {name}: the folder holds no config.json; give a folder saved by transformers"
+        )
+    if not weight_files(folder):
+        raise ModelError(f"model {name}: the folder holds no weights (model.safetensors)")
+    if not any((folder / file).is_file() for file in _TOKENIZERS):
+        raise ModelError(
+            f"model {name}: the folder holds no tokenizer (tokenizer.json); "
+            "save it there with tokenizer.save_pretrained(FOLDER)"
+        )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The weight files of a model folder in name order: safetensors, else the older format.
+
+    A sentence-transformers folder may keep its transformer one folder deeper.
+    """
+    for pattern in _WEIGHTS:
+        files = sorted(folder.glob(pattern)) or sorted(folder.glob(f"*/{pattern}"))
+        if files:
+            return files
+    return []
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of the file's bytes as 64 hexadecimal digits; the file is read in pieces."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,89 @@
+"""Whose an output folder is: a step takes an empty one, or one with its own work of the same settings.
+
+Every step leaves a record of its identity in its folder (``manifest.json``, ``training.json``,
+``results.json``), under its own file name, so that no step writes over what another one made.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pairsmith.errors import FolderError
+from pairsmith.progress import Progress
+from pairsmith.runs import lock
+from pairsmith.runs.folder import M, Manifest
+from pairsmith.runs.identity import Identity, differences
+from pairsmith.runs.storage import is_temporary, storage_errors
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where a step writes, how it tells its progress, and whether it starts over what is there."""
+
+    out: Path
+    progress: Progress
+    fresh: bool = False
+
+
+def claim(run: Run, identity: Identity, record: str, read: Callable[[Path], M]) -> M | None:
+    """Make ``run.out``, lock it, and read the record that an earlier run of the same work left there.
+
+    Args:
+        run: where to write; with ``fresh``, the record may be of another work of the same step.
+        identity: the work that is to be done.
+        record: file name of the step's record.
+        read: reads it from the folder, and raises a ``FolderError`` where it is not ours.
+
+    Returns:
+        What ``read`` gave, or None for a folder without a record. ``lock.release`` gives the folder back.
+
+    Raises:
+        FolderError: the folder holds something else or other work, or another run is writing to it.
+        StorageError: it cannot be made.
+    """
+    with storage_errors(run.out):
+        _refuse_foreign(run.out, record)
+        run.out.mkdir(parents=True, exist_ok=True)
+    lock.acquire(run.out)
+    try:
+        there = _read(run.out, record, read)
+        if there is not None and not run.fresh and (found := differences(there, identity)):
+            raise FolderError(_other_work(run.out, there, found))
+    except FolderError:
+        lock.release(run.out)
+        raise
+    return there
+
+
+def _read(out: Path, record: str, read: Callable[[Path], M]) -> M | None:
+    if not (out / record).exists():
+        return None
+    try:
+        return read(out)
+    except FolderError as error:
+        raise FolderError(f"{error}; give another folder as --out") from error
+
+
+def _refuse_foreign(out: Path, record: str) -> None:
+    if out.exists() and not out.is_dir():
+        raise FolderError(f"{out} is a file; --out needs a new or empty folder")
+    if not out.is_dir() or (out / record).exists():
+        return
+    others = sorted(
+        file.name for file in out.iterdir() if not is_temporary(file) and file.name != ".DS_Store"
+    )
+    if others:
+        some = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+        raise FolderError(
+            f"{out} holds something else ({some}) and no {record} of pairsmith; "
+            "give a new or empty folder as --out"
+        )
+
+
+def _other_work(out: Path, there: Manifest, found: list[str]) -> str:
+    shown = "; ".join(found[:8]) + (f"; and {len(found) - 8} more" if len(found) > 8 else "")
+    state = "a finished" if there.complete else "an unfinished"
+    return (
+        f"{out} holds {state} run of {there.step} with other settings: {shown}\n"
+        "give another folder as --out, or --fresh to start over in this one"
+    )

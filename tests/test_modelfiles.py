@@ -1,0 +1,102 @@
+import json
+
+import pytest
+import torch
+from transformers.utils import logging
+
+from pairsmith.errors import ModelError, SettingsError
+from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    def have(cuda=0, mps=False):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+    have()
+    return have
+
+
+def test_auto_is_the_best_there_is(machine):
+    assert pick_device("auto") == "cpu"
+    machine(mps=True)
+    assert pick_device("auto") == "mps"
+    machine(cuda=2, mps=True)
+    assert pick_device("auto") == "cuda"
+
+
+def test_a_device_that_is_there_is_itself(machine):
+    machine(cuda=2, mps=True)
+    for name in ("cpu", "mps", "cuda", "cuda:1"):
+        assert pick_device(name) == name
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("cuda", "no CUDA device here; use --device cpu"),
+        ("cuda:0", "no CUDA device here; use --device cpu"),
+        ("mps", "no MPS device here; use --device cpu"),
+        ("tpu", "no device is called 'tpu'; known: auto, cpu, mps, cuda, cuda:1 …"),
+    ],
+)
+def test_a_device_that_is_not_there_is_an_error(machine, device, message):
+    with pytest.raises(SettingsError) as caught:
+        pick_device(device)
+    assert str(caught.value) == message
+
+
+def test_a_number_too_high_names_the_last(machine):
+    machine(cuda=2)
+    with pytest.raises(
+        SettingsError, match="no device cuda:2 here, the last one is cuda:1; use --device cuda"
+    ):
+        pick_device("cuda:2")
+
+
+@pytest.fixture
+def bars():
+    before = logging.is_progress_bar_enabled()
+    logging.enable_progress_bar()
+    yield logging.is_progress_bar_enabled
+    (logging.enable_progress_bar if before else logging.disable_progress_bar)()
+
+
+def test_bars_are_hidden_while_loading_and_come_back(bars):
+    with quiet_loading():
+        assert not bars()
+    assert bars()
+    with pytest.raises(KeyError), quiet_loading():
+        raise KeyError
+    assert bars()
+
+
+def test_bars_of_a_download_stay(bars):
+    with quiet_loading(local=False):
+        assert bars()
+
+
+def test_bars_that_were_hidden_before_stay_hidden(bars):
+    logging.disable_progress_bar()
+    with quiet_loading():
+        pass
+    assert not bars()
+
+
+def test_a_folder_lacks_its_files_in_words(tmp_path):
+    def fault():
+        with pytest.raises(ModelError) as caught:
+            check_model_folder(tmp_path, "mine")
+        return str(caught.value)
+
+    assert fault() == "model mine: the folder holds no config.json; give a folder saved by transformers"
+    (tmp_path / "config.json").write_text(json.dumps({}))
+    assert fault() == "model mine: the folder holds no weights (model.safetensors)"
+    (tmp_path / "model.safetensors").touch()
+    assert fault() == (
+        "model mine: the folder holds no tokenizer (tokenizer.json); "
+        "save it there with tokenizer.save_pretrained(FOLDER)"
+    )
+    (tmp_path / "vocab.txt").touch()
+    check_model_folder(tmp_path, "mine")
