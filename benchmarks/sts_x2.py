@@ -8,7 +8,6 @@ DINO paper's Table 2: as it is, decay 0, no label smoothing, no augmentation; th
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,11 @@ def main() -> None:
     parser.add_argument("--model", default="pairsmith:tiny", help="writes the pairs")
     parser.add_argument("--base", default="pairsmith:tiny", help="encoder to start from")
     parser.add_argument("--inputs", type=int, default=2000)
-    parser.add_argument("--learning-rate", type=float, default=2e-5)
+    # The paper's 2e-5 is for roberta-base; 2e-4 was best for the bundled model on the STSb development part.
+    parser.add_argument("--learning-rate", type=float, default=2e-4)
+    parser.add_argument(
+        "--dtype", default="bfloat16", choices=["float32", "bfloat16"], help="of the training"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
     args = parser.parse_args()
@@ -56,7 +59,7 @@ def main() -> None:
         for name in args.variants:
             results[f"{name}, seed {seed}"] = figures = variant(args, name, seed, inputs)
             print(name, seed, figures, flush=True)
-            keys = ("model", "base", "inputs", "learning_rate")
+            keys = ("model", "base", "inputs", "learning_rate", "dtype")
             write(args.json, {**{key: getattr(args, key) for key in keys}, "results": results})
 
 
@@ -71,7 +74,9 @@ def variant(args: argparse.Namespace, name: str, seed: int, inputs: Path) -> dic
     )
     folder = postprocess(PostprocessSettings(data=str(pairs), seed=seed, **cleaning), Run(clean, progress))
     train_encoder(
-        TrainEncoderSettings(base=args.base, data=str(clean), learning_rate=args.learning_rate, seed=seed),
+        TrainEncoderSettings(
+            base=args.base, data=str(clean), learning_rate=args.learning_rate, dtype=args.dtype, seed=seed
+        ),
         Run(encoder, progress),
     )
     return {"pairs": folder.rows, **measure(str(encoder), args.data, args.work / f"results-{seed}-{suffix}")}
@@ -79,11 +84,8 @@ def variant(args: argparse.Namespace, name: str, seed: int, inputs: Path) -> dic
 
 def measure(model: str, data: Path, out: Path) -> dict[str, float]:
     """Spearman ×100, subsets of a year concatenated, and the average over the suites."""
-    if (out / "results.json").is_file():
-        found = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    else:
-        settings = EvaluateStsSettings(model=model, data=str(data), suites=list(SUITES), bootstrap=0)
-        found = evaluate_sts(settings, Run(out, Progress(every=60)))
+    settings = EvaluateStsSettings(model=model, data=str(data), suites=list(SUITES), bootstrap=0)
+    found = evaluate_sts(settings, Run(out, Progress(every=60)))
     figures = {suite: round(float(found[suite]["all"]), 2) for suite in SUITES}
     return {**figures, "average": round(sum(figures.values()) / len(figures), 2)}
 

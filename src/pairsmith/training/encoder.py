@@ -280,7 +280,7 @@ def _trainer(
         lr_scheduler_type="linear",
         warmup_steps=math.ceil(settings.warmup * total),
         seed=settings.seed,
-        use_cpu=settings.device == "cpu",
+        use_cpu=encoder.device.type == "cpu",
         bf16=settings.dtype == "bfloat16",
         # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
         dataloader_pin_memory=encoder.device.type == "cuda",
