@@ -55,7 +55,7 @@ def test_a_folder_with_shards_rejects_and_card(world):
     assert out.rows <= asked
     assert out.rows + out.manifest.counts.rejects >= asked
     assert "Same. 1" in (tmp / "out/README.md").read_text()
-    assert list(out.manifest.inputs) == ["in.txt"]
+    assert list(out.manifest.inputs) == ["inputs 1"]
     opened = load_dataset(str(tmp / "out"), cache_dir=str(tmp / "cache"))
     assert opened["train"].num_rows == out.rows
 
@@ -129,6 +129,23 @@ def test_duplicate_inputs_are_counted_rejects(world):
     assert set(out.table()["sentence1"].to_pylist()) <= {"same text", "other text"}
 
 
+def test_several_sources_are_read_one_after_the_other(world):
+    tmp, settings = world
+    (tmp / "more.txt").write_text("text number 3\nanother text\n")
+    out = generate(
+        settings(inputs=[str(tmp / "in.txt"), str(tmp / "more.txt")], limit=14), Run(tmp / "out", Silent())
+    )
+    rejected = [
+        json.loads(r["row"]).get("where")
+        for r in out.rejects().to_pylist()
+        if r["filter"] == "duplicate input"
+    ]
+    assert rejected == ["more.txt:1"]
+    assert set(out.table()["sentence1"].to_pylist()) <= {f"text number {i}" for i in range(12)} | {
+        "another text"
+    }
+
+
 def test_an_input_longer_than_the_context_is_a_counted_reject(world):
     tmp, settings = world
     (tmp / "in.txt").write_text("short one\n" + "long " * 500 + "\n")
@@ -171,9 +188,9 @@ def test_progress_says_how_much_and_how_fast(world):
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
-        ({"inputs": None}, SettingsError, "give --inputs FILE"),
+        ({"inputs": []}, SettingsError, "give --inputs FILE"),
         ({"task": "movie-reviews"}, SettingsError, "takes no --inputs"),
-        ({"task": "topic", "inputs": None, "limit": 3}, SettingsError, "takes no --limit; --per-input says"),
+        ({"task": "topic", "inputs": [], "limit": 3}, SettingsError, "takes no --limit; --per-input says"),
         ({"rows": 1}, SettingsError, "--rows 1 is too few: the task toy needs at least 2"),
         ({"per_input": 9}, SettingsError, "2 tries cannot give 9 texts per input; give --tries 12"),
         ({"task": "stss"}, TaskError, "did you mean 'sts'"),

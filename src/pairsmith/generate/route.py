@@ -4,7 +4,7 @@ inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and
 """
 
 from collections.abc import Iterator
-from pathlib import Path
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -53,8 +53,8 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         step="generate",
         schema=SCHEMAS[task.schema_kind],
         settings=_row_settings(task, decoding, settings),
-        inputs={Path(settings.inputs).name: hash_source(settings.inputs)} if settings.inputs else {},
-        models={settings.model: model_revision(settings.model)},
+        inputs={f"inputs {i}": hash_source(source) for i, source in enumerate(settings.inputs, start=1)},
+        models={"model": model_revision(settings.model)},
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
@@ -99,11 +99,11 @@ def _check(task: TaskSpec, settings: GenerateSettings) -> None:
             f"{decoding.tries} tries cannot give {decoding.per_input} texts per input; "
             f"give --tries {decoding.per_input + 3} or more"
         )
-    if task.kind == "pair" and settings.inputs is None:
+    if task.kind == "pair" and not settings.inputs:
         raise SettingsError(f"the task {task.name} writes second texts for given ones; give --inputs FILE")
     if task.kind == "text":
         for name in ("inputs", "column", "limit"):
-            if getattr(settings, name) is not None:
+            if getattr(settings, name):
                 raise SettingsError(
                     f"the task {task.name} writes single texts and takes no --{name}; "
                     "--per-input says how many texts each label gets"
@@ -112,11 +112,12 @@ def _check(task: TaskSpec, settings: GenerateSettings) -> None:
 
 def _items(settings: GenerateSettings, decoding: Decoding) -> tuple[Items, list[Reject]]:
     """The distinct inputs of a pair task and rejects for the others; the numbers of a text task's texts."""
-    if settings.inputs is None:
+    if not settings.inputs:
         return range(decoding.per_input), []
     texts: dict[str, str] = {}
     duplicates: list[Reject] = []
-    for record in read_texts(settings.inputs, column=settings.column, limit=settings.limit):
+    sources = (read_texts(source, column=settings.column) for source in settings.inputs)
+    for record in islice(chain.from_iterable(sources), settings.limit):
         name = input_id(record.text)
         if name in texts:
             row = {"sentence1": record.text, "where": record.where}

@@ -2,12 +2,17 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from pairsmith.bundled import TINY
 from pairsmith.modelnames import DeviceName, DtypeName
 from pairsmith.settings import Settings
 from pairsmith.tasks import Decoding
+
+
+def _listed(value: object) -> object:
+    """One source may be given without a list around it."""
+    return [value] if isinstance(value, str) else value
 
 
 def _of_task(name: str) -> Any:
@@ -32,10 +37,10 @@ class GenerateSettings(Settings):
         default=TINY,
         description="The language model: a folder, a Hub id, or pairsmith:tiny (shows the mechanics only).",
     )
-    inputs: str | None = Field(
-        default=None,
+    inputs: Annotated[list[str], BeforeValidator(_listed)] = Field(
+        default=[],
         description="First texts of a pair task: a text, JSONL, TSV, CSV or Parquet file, a dataset folder, "
-        "or a Hub data set.",
+        "or a Hub data set; may be given several times.",
     )
     column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
     limit: int | None = Field(default=None, ge=1, description="Take only so many of the inputs.")
