@@ -84,7 +84,9 @@ def variant(args: argparse.Namespace, name: str, seed: int, inputs: Path) -> dic
 
 def measure(model: str, data: Path, out: Path) -> dict[str, float]:
     """Spearman ×100, subsets of a year concatenated, and the average over the suites."""
-    settings = EvaluateStsSettings(model=model, data=str(data), suites=list(SUITES), bootstrap=0)
+    settings = EvaluateStsSettings(
+        model=model, data=str(data), suites=list(SUITES), bootstrap=0, dtype="bfloat16"
+    )
     found = evaluate_sts(settings, Run(out, Progress(every=60)))
     figures = {suite: round(float(found[suite]["all"]), 2) for suite in SUITES}
     return {**figures, "average": round(sum(figures.values()) / len(figures), 2)}
