@@ -1,5 +1,7 @@
 """The cached, batched decoder against the plainest possible one: whole sequences, one prompt at a time."""
 
+import gc
+import weakref
 from functools import partial
 
 import pytest
@@ -193,3 +195,19 @@ def test_probabilities_that_are_no_numbers_are_named(tiny_gpt2):
         model._model.transformer.ln_f.weight.fill_(torch.nan)
     with pytest.raises(ModelError, match="not finite numbers; use --dtype float32"):
         decode(model, groups_for(model, 2), rows=8)
+
+
+def test_a_sessions_memory_goes_with_it(tiny_gpt2):
+    model = load_model(str(tiny_gpt2), device="cpu")
+    gc.collect()
+    gc.disable()
+    try:
+        decoder = MultiPromptDecoder(model, RULE, SAMPLING, SEED, 8)
+        decoder.add(groups_for(model, 1)[0])
+        list(decoder.finished())
+        keys = weakref.ref(decoder._session._cache.layers[0].keys)
+        assert keys() is not None
+        del decoder
+        assert keys() is None
+    finally:
+        gc.enable()

@@ -5,6 +5,7 @@ so rows of different lengths continue together without padding between prompt an
 enter and leave without the others being copied.
 """
 
+import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -159,7 +160,8 @@ class SlotLayer(CacheLayerMixin):
 
     def __init__(self, owner: "SlotCache") -> None:
         super().__init__()
-        self._owner = owner
+        # No circle of references: the memory goes with the last use, not with a later garbage collection.
+        self._owner: SlotCache = weakref.proxy(owner)
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Take the memory once the shapes, ``(…, heads, places, size)``, are known."""
