@@ -87,9 +87,15 @@ def test_the_embedded_model_with_the_right_weights_is_its_folder(monkeypatch, tm
     assert resolve_model(MINILM) == str(tmp_path)
 
 
-def test_the_revision_of_a_folder_is_the_hash_of_its_weights(tmp_path):
-    (tmp_path / "model.safetensors").write_bytes(b"weights")
-    assert model_revision(str(tmp_path)) == f"sha256:{hashlib.sha256(b'weights').hexdigest()}"
+@pytest.mark.parametrize("changed", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_the_revision_of_a_folder_depends_on_weights_tokenizer_and_configuration(tmp_path, changed):
+    for name in ("model.safetensors", "tokenizer.json", "config.json", "README.md"):
+        (tmp_path / name).write_bytes(b"{}")
+    before = model_revision(str(tmp_path))
+    (tmp_path / "README.md").write_bytes(b"other words")
+    assert model_revision(str(tmp_path)) == before
+    (tmp_path / changed).write_bytes(b"[]")
+    assert model_revision(str(tmp_path)) != before
 
 
 def test_the_revision_of_sharded_weights_depends_on_every_shard(tmp_path):
@@ -103,7 +109,9 @@ def test_the_revision_of_sharded_weights_depends_on_every_shard(tmp_path):
 def test_weights_one_folder_deeper_are_found(tmp_path):
     (tmp_path / "0_Transformer").mkdir()
     (tmp_path / "0_Transformer" / "pytorch_model.bin").write_bytes(b"w")
-    assert model_revision(str(tmp_path)) == f"sha256:{hashlib.sha256(b'w').hexdigest()}"
+    before = model_revision(str(tmp_path))
+    (tmp_path / "0_Transformer" / "pytorch_model.bin").write_bytes(b"v")
+    assert model_revision(str(tmp_path)) != before
 
 
 def test_a_folder_without_weights_has_no_revision(tmp_path):

@@ -434,13 +434,15 @@ def test_the_quickstart_recipe_is_sound_and_finds_its_files(tmp_path):
     plan = load_recipe(recipe_path("quickstart"))
     assert [planned.kind for planned in plan.steps] == [
         "generate",
+        "generate",
         "postprocess",
         "evaluate-sts",
         "train-encoder",
         "evaluate-sts",
     ]
-    pairs, clean, before, encoder, after = (planned.settings(tmp_path) for planned in plan.steps)
-    assert Path(pairs.inputs).is_file()
+    _, pairs, clean, before, encoder, after = (planned.settings(tmp_path) for planned in plan.steps)
+    assert Path(pairs.inputs[0]).is_file()
+    assert pairs.inputs[1] == str(tmp_path / "sentences")
     assert Path(before.data).is_file()
     assert before.data == after.data
     assert clean.data == str(tmp_path / "pairs")

@@ -25,6 +25,7 @@ EMBEDDED = "embedded:"
 MINILM = "embedded:all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
+_DECIDING = ("config.json", "modules.json", "tokenizer*", "vocab*", "merges.txt", "*.model")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -110,8 +111,8 @@ def _folder_revision(folder: Path) -> str:
     files = weight_files(folder)
     if not files:
         raise ModelError(f"model {folder}: holds no weights (model.safetensors)")
-    if len(files) == 1:
-        return f"sha256:{hash_file(files[0])}"
+    # A tokenizer or configuration changed by hand makes another model of the same weights.
+    files += [file for name in _DECIDING for file in sorted([*folder.glob(name), *folder.glob(f"*/{name}")])]
     listing = "".join(f"{hash_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
 

@@ -82,11 +82,18 @@ def results_table(figures: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<{wide}}  {value:>{right}}" for name, value in shown_figures.items())
 
 
+def _foreign(file: Path) -> bool:
+    """Whether a file is neither what a killed run left half-written nor the file manager's own."""
+    from pairsmith.runs.storage import is_temporary
+
+    return not is_temporary(file) and file.name != ".DS_Store"
+
+
 def _finished(out: Path, fresh: bool) -> dict[str, Done]:
     """The steps that earlier calls finished in ``out``, by name."""
     record = out / RECORD
     if not record.is_file():
-        if out.is_file() or (out.is_dir() and any(out.iterdir())):
+        if out.is_file() or (out.is_dir() and any(_foreign(file) for file in out.iterdir())):
             raise FolderError(f"{out} holds something else than a recipe's run; give another --out")
         return {}
     if fresh:

@@ -214,3 +214,12 @@ def test_negatives_are_spread_over_the_pool():
     rows = pairs(*[(f"x{i}", f"y{i}", 1.0) for i in range(200)])
     used = [int(row.sentence2[1:]) for row in sampled_negatives(rows, 2, seed=0)]
     assert abs(np.mean(used) - 99.5) < 12
+
+
+def test_the_folder_that_is_read_is_not_written_over(tmp_path):
+    source = folder(tmp_path / "in", pairs(("a b", "c d", 1.0)), SCORED_PAIR)
+    with pytest.raises(FolderError, match="is what --data reads"):
+        postprocess(
+            PostprocessSettings(data=str(tmp_path / "in")), Run(tmp_path / "in", Silent(), fresh=True)
+        )
+    assert source.table().num_rows == 1

@@ -31,7 +31,7 @@ from pairsmith.records import (
     from_table,
     to_table,
 )
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, summary
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.tasks import TaskSpec
 
@@ -46,6 +46,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         InputError: its columns are those of no known kind of row.
         StorageError: the disk failed; run the same command again.
     """
+    refuse_source(run, data=settings.data)
     source = DatasetFolder.open(settings.data)
     schema, rows = _read(source)
     writer = FolderWriter.start(

@@ -18,7 +18,7 @@ from pairsmith.generate.writing import rows_needed, write
 from pairsmith.lm.loading import load_model
 from pairsmith.modelnames import model_revision
 from pairsmith.records import LABELLED_PAIR, LABELLED_TEXT, REJECT, SCORED_PAIR, Reject, read_texts, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, summary
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.tasks import Decoding, TaskSpec, load_task
 
 SCHEMAS: dict[str, pa.Schema] = {
@@ -43,6 +43,8 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     task = load_task(settings.task)
     decoding = settings.decoding(task.decoding)
     _check(task, settings)
+    for source in settings.inputs:
+        refuse_source(run, model=settings.model, inputs=source)
     items, duplicates = _items(settings, decoding)
     if settings.preview:
         model = load_model(settings.model, device=settings.device, dtype=settings.dtype)

@@ -8,7 +8,7 @@ enter and leave without the others being copied.
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -161,7 +161,7 @@ class SlotLayer(CacheLayerMixin):
     def __init__(self, owner: "SlotCache") -> None:
         super().__init__()
         # No circle of references: the memory goes with the last use, not with a later garbage collection.
-        self._owner: SlotCache = weakref.proxy(owner)
+        self._owner = cast("SlotCache", weakref.proxy(owner))
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Take the memory once the shapes, ``(…, heads, places, size)``, are known."""

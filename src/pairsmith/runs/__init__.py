@@ -2,7 +2,7 @@
 
 from pairsmith.modelfiles import hash_file
 from pairsmith.runs.card import Card
-from pairsmith.runs.claim import Run
+from pairsmith.runs.claim import Run, refuse_source
 from pairsmith.runs.folder import DatasetFolder, Manifest, summary
 from pairsmith.runs.storage import hash_source, write_json
 from pairsmith.runs.writer import FolderWriter
@@ -15,6 +15,7 @@ __all__ = [
     "Run",
     "hash_file",
     "hash_source",
+    "refuse_source",
     "summary",
     "write_json",
 ]

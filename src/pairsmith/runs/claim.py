@@ -55,6 +55,21 @@ def claim(run: Run, identity: Identity, record: str, read: Callable[[Path], M]) 
     return there
 
 
+def refuse_source(run: Run, **sources: str) -> None:
+    """Refuse to write over what a step reads; ``sources`` go from an option's name to its value.
+
+    Raises:
+        FolderError: a source is the run's folder.
+    """
+    for option, source in sources.items():
+        try:
+            same = Path(source).expanduser().resolve() == run.out.resolve()
+        except (OSError, RuntimeError):  # no path: a name, or one too long to be a path
+            same = False
+        if same:
+            raise FolderError(f"--out {run.out} is what --{option} reads; give another folder as --out")
+
+
 def _read(out: Path, record: str, read: Callable[[Path], M]) -> M | None:
     if not (out / record).exists():
         return None

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar, overload
+from typing import Annotated, Any, Self, TypeVar, overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairsmith.errors import FolderError, choices, first_line
 from pairsmith.records.sources import missing
@@ -25,7 +25,7 @@ class _Model(BaseModel):
 class FileEntry(_Model):
     """One Parquet file of a shard; ``split`` is ``rejects`` for the rows that were not kept."""
 
-    path: str
+    path: Annotated[str, Field(pattern=r"^(data/\w+|rejects/part)-\d{5}\.parquet$")]
     split: str
     rows: int
     sha256: str

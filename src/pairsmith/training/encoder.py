@@ -25,7 +25,7 @@ from pairsmith.errors import InputError, ModelError
 from pairsmith.modelfiles import pick_device, quiet_loading
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress, Silent, Task
-from pairsmith.runs import DatasetFolder, Run, hash_source
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
 from pairsmith.training.card import encoder_card
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.settings import TrainEncoderSettings
@@ -91,6 +91,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Path:
         StorageError: the model cannot be written.
     """
     pick_device(settings.device)
+    refuse_source(run, data=settings.data, base=settings.base)
     data = DatasetFolder.open(settings.data)
     train = scored_pairs(data, "train")
     validation = scored_pairs(data, "validation") if "validation" in data.splits else None

@@ -19,8 +19,12 @@ class TrainEncoderSettings(Settings):
     )
     data: str = Field(description="Dataset folder of scored pairs, as postprocess writes it.")
     batch_size: int = Field(default=32, ge=1, description="Pairs a step.")
-    learning_rate: float = Field(default=2e-5, gt=0, description="Highest learning rate, after the warm-up.")
-    epochs: float = Field(default=1.0, gt=0, description="Times through the training pairs.")
+    learning_rate: float = Field(
+        default=2e-5, gt=0, allow_inf_nan=False, description="Highest learning rate, after the warm-up."
+    )
+    epochs: float = Field(
+        default=1.0, gt=0, allow_inf_nan=False, description="Times through the training pairs."
+    )
     max_steps: int | None = Field(
         default=None, ge=1, description="Stop after so many steps, if that is sooner."
     )
@@ -28,7 +32,7 @@ class TrainEncoderSettings(Settings):
         default=0.1, ge=0, lt=1, description="Share of the steps in which the learning rate rises from 0."
     )
     weight_decay: float = Field(
-        default=0.01, ge=0, description="Weight decay, not on biases and layer norms."
+        default=0.01, ge=0, allow_inf_nan=False, description="Weight decay, not on biases and layer norms."
     )
     eval_steps: int = Field(
         default=100,
