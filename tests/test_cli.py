@@ -283,7 +283,7 @@ def test_the_commands_that_others_rely_on(monkeypatch):
     assert (settings.task, settings.model, settings.inputs, settings.seed) == (
         "sts",
         "pairsmith:tiny",
-        "f.txt",
+        ["f.txt"],
         7,
     )
     assert run.out == Path("d")
