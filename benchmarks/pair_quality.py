@@ -2,9 +2,9 @@
 
     python benchmarks/pair_quality.py --data DATA --json FILE
 
-300 first sentences of the STS benchmark's training part; cosine similarity under the registry's
-MiniLM encoder; self-debiasing on (decay 100) and off (decay 0); three seeds. Intervals are
-percentile bootstraps over input sentences.
+300 first sentences of the STS benchmark's training part; cosine similarity under
+all-MiniLM-L6-v2 (extra ``embedded``); self-debiasing on (decay 100) and off (decay 0); three seeds.
+Intervals are percentile bootstraps over input sentences.
 """
 
 import argparse

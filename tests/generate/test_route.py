@@ -7,8 +7,9 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 from datasets import load_dataset
+from torch import OutOfMemoryError
 
-from pairsmith.errors import FolderError, InputError, SettingsError, StorageError, TaskError
+from pairsmith.errors import FolderError, InputError, ModelError, SettingsError, StorageError, TaskError
 from pairsmith.generate.route import generate
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.progress import Progress, Silent
@@ -211,3 +212,15 @@ def test_a_folder_that_holds_something_else_is_left_alone(world):
     with pytest.raises(FolderError, match=r"holds something else \(thesis.txt\)"):
         generate(settings(), Run(tmp / "out", Silent()))
     assert [path.name for path in (tmp / "out").iterdir()] == ["thesis.txt"]
+
+
+def test_out_of_memory_says_what_to_do(world, monkeypatch):
+    tmp, settings = world
+    from pairsmith.generate import route
+
+    def exhausted(*arguments):
+        raise OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(route, "write", exhausted)
+    with pytest.raises(ModelError, match="256 rows do not fit .* a lower --rows"):
+        generate(settings(), Run(tmp / "out", Silent()))

@@ -8,9 +8,10 @@ from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
+from torch import OutOfMemoryError
 
 from pairsmith.citations import CITATION
-from pairsmith.errors import SettingsError
+from pairsmith.errors import ModelError, SettingsError
 from pairsmith.generate.preview import preview
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.generate.wanted import Wanted, input_id, pairs_wanted, texts_wanted
@@ -77,9 +78,15 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
                 bar.skip(len(piece) * labels)
                 continue
             wanted = _wanted(task, piece, decoding)
-            written = write(
-                task, model, wanted, decoding, settings.seed, settings.rows, lambda _: bar.advance()
-            )
+            try:
+                written = write(
+                    task, model, wanted, decoding, settings.seed, settings.rows, lambda _: bar.advance()
+                )
+            except OutOfMemoryError as error:
+                raise ModelError(
+                    f"{settings.rows} rows do not fit the device's memory; run the same command with a lower "
+                    "--rows, finished shards are kept and the rows come out the same"
+                ) from error
             rejects = [*written.rejects, *(duplicates if number == 0 else ())]
             rows = to_table(written.rows, SCHEMAS[task.schema_kind])
             writer.commit(number, {"train": rows}, to_table(rejects, REJECT))

@@ -1,0 +1,56 @@
+"""The bundled model does what the quickstart and the README say of it."""
+
+import pytest
+
+from pairsmith.bundled import model_path
+from pairsmith.generate.writing import generate_pairs, generate_texts
+from pairsmith.lm.loading import load_model
+from pairsmith.records import ScoredPair
+from pairsmith.tasks import Decoding, builtin_tasks, load_task
+
+INPUTS = [
+    "A woman is slicing carrots in the kitchen.",
+    "The council approved plans for a new swimming pool on Tuesday.",
+    "Two dogs are running along the beach.",
+    "Oil prices fell again after the meeting of the ministers.",
+    "The boy is reading a book under a tree.",
+    "Our train was an hour late this morning.",
+]
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_model("pairsmith:tiny", device="cpu")
+
+
+def overlap(pair):
+    first, second = (
+        {word.strip(".,?!").lower() for word in text.split()} for text in (pair.sentence1, pair.sentence2)
+    )
+    return len(first & second) / len(first | second)
+
+
+def test_it_is_small_and_safe():
+    files = list(model_path("pairsmith:tiny").iterdir())
+    assert sum(file.stat().st_size for file in files) < 16e6
+    assert not [file for file in files if file.suffix in {".bin", ".pt", ".pkl"}]
+
+
+def test_it_follows_the_instructions_of_sts_and_self_debiasing_parts_the_labels(tiny):
+    mean = {}
+    for decay in (0.0, 100.0):
+        written = generate_pairs(load_task("sts"), tiny, INPUTS, decoding=Decoding(decay=decay))
+        pairs = [row for row in written.rows if isinstance(row, ScoredPair)]
+        assert len(pairs) >= 0.9 * 6 * len(INPUTS)
+        for label in (1.0, 0.5, 0.0):
+            shared = [overlap(pair) for pair in pairs if pair.score == label]
+            mean[decay, label] = sum(shared) / len(shared)
+    assert mean[100.0, 1.0] > mean[100.0, 0.5] > mean[100.0, 0.0]
+    assert mean[0.0, 1.0] > mean[0.0, 0.0] > mean[100.0, 0.0]
+
+
+@pytest.mark.parametrize("name", [name for name in builtin_tasks() if load_task(name).kind == "text"])
+def test_it_writes_single_texts_for_every_built_in_task(tiny, name):
+    task = load_task(name)
+    written = generate_texts(task, tiny, decoding=task.decoding.model_copy(update={"per_input": 3}))
+    assert written.complete >= 0.6 * written.asked
