@@ -217,7 +217,7 @@ def judge(task: TaskSpec, wanted: Wanted, number: int, continuation: Continuatio
         )
     if not text:
         return _reject(task, wanted, number, "empty", "nothing before the quotation mark", text)
-    if "\n" in text:
+    if text.splitlines() != [text]:
         return _reject(task, wanted, number, "line break", "the text holds a line break", text)
     return text
 
