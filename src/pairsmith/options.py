@@ -44,7 +44,7 @@ def with_parameters(
         body(**values)
 
     command.__doc__ = help_text
-    command.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]  # typer reads it
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in given}
     return command
 

@@ -2,6 +2,7 @@ import errno
 import os
 import shutil
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -108,7 +109,7 @@ class TestAtomic:
         real = os.fsync
 
         def fsync(handle):
-            if os.path.isdir(f"/proc/self/fd/{handle}"):  # noqa: PTH112
+            if Path(f"/proc/self/fd/{handle}").is_dir():
                 raise OSError(errno.EINVAL, "Invalid argument")
             real(handle)
 

@@ -62,7 +62,7 @@ class Reject:
     row: str
 
     @classmethod
-    def of(cls, id: str, filter: str, reason: str, row: Mapping[str, Any]) -> Self:  # noqa: A002
+    def of(cls, id: str, filter: str, reason: str, row: Mapping[str, Any]) -> Self:  # noqa: A002 - the column is called id
         """A reject whose ``row`` is given as columns; they are stored as JSON with sorted keys."""
         return cls(id, filter, reason, json.dumps(dict(row), ensure_ascii=False, sort_keys=True))
 

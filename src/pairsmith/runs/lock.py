@@ -13,7 +13,7 @@ from pairsmith.errors import FolderError
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # Windows has none
 
 # Within one process a second start takes over the first one's lock: that is how a step that failed
 # is tried again in a notebook or a test.

@@ -217,7 +217,7 @@ class _Watch(TrainerCallback):
         self._best = float("-inf")
         self._best_weights: dict[str, torch.Tensor] = {}
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
         """After each step: count it, and look at the validation pairs when it is time."""
         self._bar.advance()
         if state.global_step % self._settings.eval_steps == 0:
