@@ -1,6 +1,6 @@
 """Train ``pairsmith:tiny``, the small causal LM that ships with pairsmith.
 
-    python scripts/train_tiny.py --data DATA --out src/pairsmith/models/tiny --tokens 18000000 --seed 1
+    python scripts/train_tiny.py --data DATA --out src/pairsmith/models/tiny --tokens 20000000 --seed 1
 
 Documents are packed into rows; a row's documents do not see each other and each starts at
 position 0, as a prompt does. Writes the model as fp16 safetensors, its tokenizer, and
@@ -31,7 +31,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with the source texts")
     parser.add_argument("--out", type=Path, required=True, help="folder the model is written to")
-    parser.add_argument("--tokens", type=int, default=18_000_000, help="tokens trained on")
+    parser.add_argument("--tokens", type=int, default=20_000_000, help="tokens trained on")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--vocab", type=int, default=4096)
     parser.add_argument("--layers", type=int, default=4)
