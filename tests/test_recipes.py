@@ -235,6 +235,68 @@ def test_each_fault_has_its_line_and_a_remedy(recipe, steps, old, new, expected)
     assert expected in faults(recipe(RECIPE.replace(old, new, 1)), steps)
 
 
+def test_a_key_with_nothing_behind_it_is_an_empty_mapping(recipe, steps):
+    path = recipe("name: n\nsteps:\n  - {name: a, step: measure, settings: {data: d}}\nresults:\n")
+    assert load_recipe(path, steps).results == {}
+    fault = "small.yaml:3: a.data: missing; it has no default, so add it"
+    assert faults(recipe("name: n\nsteps:\n  - {name: a, step: measure, settings: }\n"), steps) == [fault]
+
+
+def test_merge_keys_are_merged_and_lines_are_those_written(recipe, steps):
+    text = """\
+name: merged
+steps:
+  - name: a
+    step: make
+    settings: &shared
+      inputs: org/data
+      seed: 3
+  - name: b
+    step: make
+    settings:
+      <<: *shared
+      seed: 4
+"""
+    a, b = load_recipe(recipe(text), steps).steps
+    assert (a.values["seed"], b.values["seed"], b.values["inputs"]) == (3, 4, "org/data")
+    wrong = recipe(text.replace("seed: 4", "seed: x"))
+    assert faults(wrong, steps) == ["small.yaml:12: b.seed: should be a whole number, not 'x'"]
+
+
+def test_one_faulty_step_is_one_fault(recipe, steps):
+    assert faults(recipe("name: n\nsteps:\n  - {name: a}\n"), steps) == [
+        "small.yaml:3: a.step: missing; it has no default, so add it"
+    ]
+
+
+def test_what_a_steps_own_checks_refuse_is_a_fault_before_anything_runs(recipe, calls, tmp_path):
+    def refuse(value):
+        if value == "bad":
+            raise InputError("there is no such thing")
+
+    make = Step(MakeSettings, calls.make, "Make rows.", checks={"inputs": refuse, "note": refuse})
+    entry = "name: n\nsteps:\n  - {{name: a, step: make, settings: {{inputs: {}, note: fine}}}}\n"
+    load_recipe(recipe(entry.format("good")), {"make": make})
+    path = recipe(entry.format("bad"))
+    assert faults(path, {"make": make}) == ["small.yaml:3: a.inputs: there is no such thing"]
+    assert faults(recipe(entry.format("good")), {"make": make}, overrides=["a.note=bad"]) == [
+        "--set a.note: there is no such thing"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("{task: stz, model: 'pairsmith:tiny'}", "small.yaml:3: a.task: no built-in task is called 'stz'; did you mean"),
+        ("{task: sts, model: 'pairsmith:tinny'}", "small.yaml:3: a.model: no bundled model is called 'pairsmith:tinny'"),
+        ("{task: sts, model: ./none}", "small.yaml:3: a.model: there is no "),
+    ],
+)  # fmt: skip
+def test_generate_in_a_recipe_is_checked_for_its_task_and_model(recipe, settings, expected):
+    found = faults(recipe(f"name: n\nsteps:\n  - {{name: a, step: generate, settings: {settings}}}\n"), STEPS)
+    assert [fault.startswith(expected) for fault in found] == [True], found
+
+
 def test_all_faults_are_reported_at_once(recipe, steps):
     text = RECIPE.replace("./texts.txt}", "no.txt, top_p: 2, x: 1}").replace("step: measure", "step: mesure")
     assert [line.split(": ")[:2] for line in faults(recipe(text), steps)] == [

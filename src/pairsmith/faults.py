@@ -35,7 +35,21 @@ def dotted(place: Place) -> str:
 
 def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
     """Every fault that pydantic found while it validated input for ``model``."""
-    return [Fault(detail["loc"], sentence(detail, model)) for detail in error.errors(include_url=False)]
+    return [
+        Fault(detail["loc"], sentence(detail, model))
+        for detail in error.errors(include_url=False)
+        if not _follows(detail)
+    ]
+
+
+def _follows(detail: ErrorDetails) -> bool:
+    """Whether a fault only follows from others: a list counts as too short where its items are faulty."""
+    given = detail["input"]
+    return (
+        detail["type"] == "too_short"
+        and isinstance(given, Mapping | list | tuple)
+        and len(given) >= detail["ctx"]["min_length"]
+    )
 
 
 def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:

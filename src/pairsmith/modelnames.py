@@ -50,6 +50,19 @@ def resolve_model(model: str) -> str:
     return model
 
 
+def check_name(model: str) -> None:
+    """Find out whether ``model`` can be a model, as far as that shows without loading it or asking the Hub.
+
+    Raises:
+        ModelError: as ``resolve_model`` and ``glove_path``.
+        MissingExtra: an embedded model whose package is not installed.
+    """
+    if model.startswith(GLOVE):
+        glove_path(model)
+    else:
+        resolve_model(model)
+
+
 def is_hub_id(name: str) -> bool:
     """Whether ``name`` can only mean something on the Hub: of that form, and nothing here is called so."""
     path = Path(name).expanduser()

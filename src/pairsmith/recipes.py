@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, ValidationError
 
 from pairsmith.bundled import recipe_path
-from pairsmith.errors import SettingsError, choices
+from pairsmith.errors import SettingsError, UserError, choices
 from pairsmith.faults import Fault, Place, dotted, faults_of, shown
-from pairsmith.settings import Settings
+from pairsmith.settings import NothingIsEmpty, Settings
 from pairsmith.steps import STEPS, Step, Steps
 from pairsmith.yamlfile import YamlFile, read_yaml
 
@@ -31,7 +31,9 @@ class Entry(Settings):
 
     name: str = Field(description="What the recipe calls this step; its folder is RUN/name.")
     step: str = Field(description="Which step: generate, postprocess, …")
-    settings: dict[str, Any] = Field(default={}, description="Its settings, as on the command line.")
+    settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(
+        default={}, description="Its settings, as on the command line."
+    )
 
 
 class RecipeFile(Settings):
@@ -41,7 +43,7 @@ class RecipeFile(Settings):
     description: str = Field(default="", description="What it does and what it costs, for people.")
     seed: int | None = Field(default=None, ge=0, description="Seed of every step that has one and sets none.")
     steps: tuple[Entry, ...] = Field(min_length=1, description="The steps, in order.")
-    results: dict[str, str] = Field(
+    results: Annotated[dict[str, str], NothingIsEmpty] = Field(
         default={},
         description="Figures of the table at the end: `step/key.key` from a step's results.json, `step:rows` "
         "or `step:rejects` from its manifest.",
@@ -195,14 +197,16 @@ class _Reader:
                 self.unplaced += [f"--set {name}.{key}: {text}" for text in _text_faults(value, names)]
         if seed is not None and "seed" in step.settings.model_fields:
             values.setdefault("seed", seed)
+        found = []
         try:
             step.settings.model_validate(values)
         except ValidationError as error:
-            for fault in faults_of(error, step.settings):
-                if fault.where and (name, str(fault.where[0])) in self.overrides:
-                    self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
-                else:
-                    self.faults.append(Fault((*inside, *fault.where), fault.text))
+            found = faults_of(error, step.settings)
+        for fault in [*found, *_check_faults(step, values)]:
+            if fault.where and (name, str(fault.where[0])) in self.overrides:
+                self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
+            else:
+                self.faults.append(Fault((*inside, *fault.where), fault.text))
         return values
 
     def called(self, place: Place) -> str:
@@ -235,6 +239,18 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
             here = "" if text.startswith(("/", "~")) else " in the current folder"
             hint = " (one in the recipe's folder begins with ./)" if here and remedy else ""
             yield f"there is no {text}{here}{hint}{remedy}"
+
+
+def _check_faults(step: Step[Any], values: Mapping[str, Any]) -> Iterator[Fault]:
+    """What the step's own checks say of settings that are no references and no missing files."""
+    for key, check in step.checks.items():
+        value = values.get(key)
+        if not isinstance(value, str) or value.startswith("@") or any(_text_faults(value, ())):
+            continue
+        try:
+            check(value)
+        except UserError as error:
+            yield Fault((key,), str(error))
 
 
 def _result_fault(source: str, names: Sequence[str]) -> str | None:

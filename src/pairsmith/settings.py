@@ -4,10 +4,14 @@ A setting's default, bounds and help text are written once, as a pydantic field;
 line, the recipe file and the documentation are derived from it.
 """
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
 class Settings(BaseModel):
     """Frozen, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+# A key with nothing behind it, which YAML reads as null, is a mapping without entries.
+NothingIsEmpty = BeforeValidator(lambda value: {} if value is None else value)

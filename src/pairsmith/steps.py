@@ -5,12 +5,14 @@ called, so that ``pairsmith --help`` does not wait for torch.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pairsmith.evaluate.settings import EvaluateStsSettings
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.modelnames import check_name
 from pairsmith.settings import Settings
+from pairsmith.tasks import load_task
 from pairsmith.training.settings import TrainEncoderSettings
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class Step(Generic[S]):
         help: one line for people.
         command: what the command line calls it, where that is not its name: ``evaluate sts``.
         dry: the setting, if there is one, with which the step writes nothing and needs no folder.
+        checks: by setting, what raises a UserError if the value cannot do, before anything runs.
     """
 
     settings: type[S]
@@ -36,6 +39,7 @@ class Step(Generic[S]):
     help: str
     command: str = ""
     dry: str = ""
+    checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
 
 
 Steps = Mapping[str, Step[Any]]
@@ -71,17 +75,24 @@ STEPS: Steps = {
         _generate,
         "Write labelled texts or pairs from a task's instructions.",
         dry="preview",
+        checks={"task": load_task, "model": check_name},
     ),
     "postprocess": Step(
         PostprocessSettings,
         _postprocess,
         "Clean, smooth and split generated rows; add negatives.",
     ),
-    "train-encoder": Step(TrainEncoderSettings, _train_encoder, "Train a sentence encoder on scored pairs."),
+    "train-encoder": Step(
+        TrainEncoderSettings,
+        _train_encoder,
+        "Train a sentence encoder on scored pairs.",
+        checks={"base": check_name},
+    ),
     "evaluate-sts": Step(
         EvaluateStsSettings,
         _evaluate_sts,
         "Measure a sentence encoder on semantic textual similarity.",
         command="evaluate sts",
+        checks={"model": check_name},
     ),
 }

@@ -80,7 +80,9 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
         raise error(f"{path}: its lists or mappings are nested too deeply") from None
     except ValueError as fault:  # PyYAML lets these through, e.g. for the date 2021-13-41
         raise error(f"{path}: not valid YAML: {fault}; put quotation marks round the value") from None
-    return YamlFile(path, data, duplicates, root)
+    unmerged = yaml.compose(text, yaml.SafeLoader)  # where keys stand; constructing has moved merged ones
+    assert isinstance(unmerged, yaml.MappingNode)
+    return YamlFile(path, data, duplicates, unmerged)
 
 
 def _text(path: Path, error: type[UserError]) -> str:
@@ -161,5 +163,7 @@ def _key(node: yaml.Node) -> str | int | float:
     """The key that ``node`` stands for, as Python sees it; a key of another type as its text."""
     if not isinstance(node, yaml.ScalarNode):
         return repr(node.start_mark.index)
+    if node.tag == "tag:yaml.org,2002:merge":
+        return str(node.value)
     key = yaml.SafeLoader("").construct_object(node)
     return key if isinstance(key, str | int | float) else str(node.value)

@@ -8,7 +8,7 @@ from pairsmith.generate.writing import generate_pairs, generate_texts, rows_need
 from pairsmith.lm.scripted import END, ScriptedModel
 from pairsmith.tasks import Decoding, TaskSpec
 
-CHARACTERS = "".join(chr(c) for c in range(32, 127)) + "\n"
+CHARACTERS = "".join(chr(c) for c in range(32, 127)) + "\n" + "\x07\ufffd"
 
 
 def spec(kind="pair", labels=(("1", ()), ("0", ("1",)))):
@@ -48,6 +48,8 @@ def test_rows_come_in_the_order_of_inputs_labels_and_tries():
         ("done" + END, "no end", "the model ended the text without a quotation mark"),
         ('  "', "empty", "nothing before the quotation mark"),
         ('two\nlines"', "line break", "the text holds a line break"),
+        ('a\x07bell"', "bad character", "the text holds the character U+0007"),
+        ('half a \ufffd"', "bad character", "the text holds the character U+FFFD"),
     ],
 )
 def test_a_text_that_is_none_is_tried_again_and_then_given_up(text, name, reason):

@@ -19,6 +19,8 @@ from pairsmith.tasks import Decoding, TaskSpec
 from pairsmith.tasks.spec import QUOTE
 
 Done = Callable[[Wanted], None]
+# Control characters, and the mark that stands for bytes that are no text.
+_UNREADABLE = frozenset([*map(chr, range(32)), *map(chr, range(127, 160)), "\ufffd"])
 
 
 @dataclass(slots=True)
@@ -219,6 +221,9 @@ def judge(task: TaskSpec, wanted: Wanted, number: int, continuation: Continuatio
         return _reject(task, wanted, number, "empty", "nothing before the quotation mark", text)
     if text.splitlines() != [text]:
         return _reject(task, wanted, number, "line break", "the text holds a line break", text)
+    if unreadable := next((c for c in text if c in _UNREADABLE), None):
+        reason = f"the text holds the character U+{ord(unreadable):04X}"
+        return _reject(task, wanted, number, "bad character", reason, text)
     return text
 
 

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from pairsmith.errors import TaskError, choices
 from pairsmith.faults import Fault, shown
-from pairsmith.settings import Settings
+from pairsmith.settings import NothingIsEmpty, Settings
 
 PLACEHOLDER = "<X1>"
 QUOTE = '"'
@@ -135,7 +135,9 @@ class TaskSpec(Settings):
         description="`pair`: a first text is given, the second is written. `text`: one text is written."
     )
     labels: tuple[Label, ...] = Field(min_length=1, description="The labels, each with its instruction.")
-    decoding: Decoding = Field(default=Decoding(), description="How texts are drawn.")
+    decoding: Annotated[Decoding, NothingIsEmpty] = Field(
+        default=Decoding(), description="How texts are drawn."
+    )
 
     @field_validator("name")
     @classmethod
