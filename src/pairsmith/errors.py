@@ -8,7 +8,8 @@
     │   ├── ModelError     a model folder or id
     │   ├── FolderError    an output folder that holds something else
     │   └── MissingExtra   an optional dependency that is not installed
-    └── StorageError       the disk is full, read-only or gone; exit code 2
+    ├── StorageError       the disk is full, read-only or gone; exit code 2
+    └── WorkerError        a worker process failed; exit code 1
 
 A message says what was given, what was expected and what to do, in one or two lines.
 Anything else that reaches the user as a traceback is a bug of ours.
@@ -57,10 +58,21 @@ class MissingExtra(UserError):  # noqa: N818 - named for what is missing, as peo
             f"this needs the package {package}, which is not installed; "
             f"install it with: pip install 'pairsmith[{extra}]'"
         )
+        self._made_of = package, extra
+
+    def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str]]:
+        """Pickle by the two arguments, not by the message that became of them."""
+        return type(self), self._made_of
 
 
 class StorageError(PairsmithError):
     """A file could not be written; whatever was finished before is kept."""
+
+
+class WorkerError(PairsmithError):
+    """A worker process failed; whatever was finished before is kept."""
+
+    exit_code = 1
 
 
 def choices(name: str, known: Iterable[str]) -> str:

@@ -91,9 +91,9 @@ def test_two_hash_seeds_give_the_same_bytes(world):
 def test_an_interrupted_run_continues_to_the_same_bytes(world, monkeypatch):
     tmp, settings = world
     generate(settings(), Run(tmp / "whole", Silent()))
-    from pairsmith.generate import route
+    from pairsmith.generate import shard
 
-    real, calls = route.write, []
+    real, calls = shard.write, []
 
     def failing(*arguments):
         calls.append(1)
@@ -101,7 +101,7 @@ def test_an_interrupted_run_continues_to_the_same_bytes(world, monkeypatch):
             raise StorageError("no space left")
         return real(*arguments)
 
-    monkeypatch.setattr(route, "write", failing)
+    monkeypatch.setattr(shard, "write", failing)
     with pytest.raises(StorageError):
         generate(settings(), Run(tmp / "cut", Silent()))
     kept = pq.read_table(tmp / "cut/data/train-00000.parquet").num_rows
@@ -113,12 +113,12 @@ def test_an_interrupted_run_continues_to_the_same_bytes(world, monkeypatch):
 
 def test_a_finished_run_is_not_repeated_and_other_settings_are_refused(world):
     tmp, settings = world
-    generate(settings(limit=2), Run(tmp / "out", Silent()))
+    generate(settings(limit=6), Run(tmp / "out", Silent()))
     stream = io.StringIO()
-    assert generate(settings(limit=2), Run(tmp / "out", Progress(stream))).rows
+    assert generate(settings(limit=6), Run(tmp / "out", Progress(stream))).rows
     assert "finished already" in stream.getvalue()
     with pytest.raises(FolderError, match="decay: 100.0 there, 0.0 here"):
-        generate(settings(limit=2, decay=0.0), Run(tmp / "out", Silent()))
+        generate(settings(limit=6, decay=0.0), Run(tmp / "out", Silent()))
 
 
 def test_duplicate_inputs_are_counted_rejects(world):
@@ -214,13 +214,135 @@ def test_a_folder_that_holds_something_else_is_left_alone(world):
     assert [path.name for path in (tmp / "out").iterdir()] == ["thesis.txt"]
 
 
-def test_out_of_memory_says_what_to_do(world, monkeypatch):
+def test_when_memory_runs_out_the_batch_is_halved_and_the_rows_stay_the_same(world, monkeypatch):
     tmp, settings = world
-    from pairsmith.generate import route
+    generate(settings(rows=64), Run(tmp / "roomy", Silent()))
+    from pairsmith.generate import shard
+
+    real, budgets = shard.write, []
+
+    def cramped(*arguments):
+        budgets.append(arguments[5])
+        if budgets[-1] > 20:
+            raise OutOfMemoryError("CUDA out of memory")
+        return real(*arguments)
+
+    monkeypatch.setattr(shard, "write", cramped)
+    generate(settings(rows=64), Run(tmp / "cramped", Silent()))
+    assert budgets == [64, 32, 16, 16, 16], "the smaller budget stays"
+    assert files(tmp / "cramped") == files(tmp / "roomy")
+
+
+def test_memory_for_not_even_one_group_says_what_to_do(world, monkeypatch):
+    tmp, settings = world
+    from pairsmith.generate import shard
 
     def exhausted(*arguments):
-        raise OutOfMemoryError("CUDA out of memory")
+        raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
 
-    monkeypatch.setattr(route, "write", exhausted)
-    with pytest.raises(ModelError, match="256 rows do not fit .* a lower --rows"):
+    monkeypatch.setattr(shard, "write", exhausted)
+    with pytest.raises(ModelError, match="even 2 rows at once do not fit the memory"):
         generate(settings(), Run(tmp / "out", Silent()))
+
+
+def test_another_runtime_error_is_not_taken_for_memory(world, monkeypatch):
+    tmp, settings = world
+    from pairsmith.generate import shard
+
+    def broken(*arguments):
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(shard, "write", broken)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        generate(settings(), Run(tmp / "out", Silent()))
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"limit": 7}, {"limit": 12}),
+        ({"limit": 5}, {}),
+        ({"per_input": 1}, {"per_input": 2}),
+        ({"per_input": 1, "limit": 3}, {"per_input": 3, "tries": 4}),
+        ({"tries": 2}, {"tries": 6}),
+    ],
+)
+def test_more_of_the_same_keeps_finished_rows_and_gives_the_bytes_of_doing_all_at_once(world, first, then):
+    tmp, settings = world
+    before = generate(settings(**first), Run(tmp / "out", Silent())).table()["id"].to_pylist()
+    after = generate(settings(**then), Run(tmp / "out", Silent()))
+    assert set(before) <= set(after.table()["id"].to_pylist())
+    generate(settings(**then), Run(tmp / "whole", Silent()))
+    assert files(tmp / "out") == files(tmp / "whole")
+    assert after.manifest.fingerprint == DatasetFolder.open(tmp / "whole").manifest.fingerprint
+
+
+def test_only_what_is_missing_is_asked_of_the_model(world, monkeypatch):
+    tmp, settings = world
+    generate(settings(limit=7), Run(tmp / "out", Silent()))
+    from pairsmith.generate import shard
+
+    real, asked = shard.write, []
+
+    def counting(task, model, wanted, decoding, seed, rows, on_done, earlier):
+        wanted = list(wanted)
+        asked.append((len(wanted), len(earlier)))
+        return real(task, model, wanted, decoding, seed, rows, on_done, earlier)
+
+    monkeypatch.setattr(shard, "write", counting)
+    generate(settings(), Run(tmp / "out", Silent()))
+    assert asked == [(10, 4), (4, 0)], "of the second shard two of five inputs were there"
+
+
+def test_more_lines_in_the_file_are_more_work_and_other_lines_are_refused(world):
+    tmp, settings = world
+    lines = (tmp / "in.txt").read_text().splitlines(keepends=True)
+    (tmp / "in.txt").write_text("".join([*lines[:6], lines[0], *lines[6:8]]))
+    generate(settings(), Run(tmp / "out", Silent()))
+    (tmp / "in.txt").write_text("".join([*lines[:6], lines[0], *lines[6:]]))
+    generate(settings(), Run(tmp / "out", Silent()))
+    generate(settings(), Run(tmp / "whole", Silent()))
+    assert files(tmp / "out") == files(tmp / "whole")
+    (tmp / "in.txt").write_text("".join(lines[1:]))
+    with pytest.raises(FolderError, match="input inputs 1: .* there, .* here"):
+        generate(settings(), Run(tmp / "out", Silent()))
+    assert files(tmp / "out") == files(tmp / "whole"), "a refusal leaves everything as it was"
+
+
+@pytest.mark.parametrize("less", [{"limit": 4}, {"per_input": 1}, {"tries": 1, "per_input": 1}])
+def test_less_than_what_is_there_is_refused(world, less):
+    tmp, settings = world
+    generate(settings(), Run(tmp / "out", Silent()))
+    before = files(tmp / "out")
+    with pytest.raises(FolderError, match="with other settings"):
+        generate(settings(**less), Run(tmp / "out", Silent()))
+    assert files(tmp / "out") == before
+
+
+def test_a_text_task_grows_too(tmp_path, tiny_gpt2):
+    def settings(**changes):
+        return GenerateSettings(
+            task="movie-reviews", model=str(tiny_gpt2), max_tokens=12, shard_size=4, **changes
+        )
+
+    generate(settings(per_input=6), Run(tmp_path / "out", Silent()))
+    generate(settings(per_input=10, tries=8), Run(tmp_path / "out", Silent()))
+    generate(settings(per_input=10, tries=8), Run(tmp_path / "whole", Silent()))
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_two_workers_write_the_same_bytes(world):
+    tmp, settings = world
+    generate(settings(), Run(tmp / "one", Silent()))
+    stream = io.StringIO()
+    generate(settings(workers=2), Run(tmp / "two", Progress(stream)))
+    assert files(tmp / "one") == files(tmp / "two")
+    assert "generate: 24/24 prompts" in stream.getvalue()
+
+
+def test_a_worker_without_a_model_says_what_one_process_would_say(world):
+    tmp, settings = world
+    (tmp / "model").mkdir()
+    (tmp / "model/model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ModelError, match="model"):
+        generate(settings(workers=2, model=str(tmp / "model")), Run(tmp / "out", Silent()))

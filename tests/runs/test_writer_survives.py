@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from pairsmith.errors import FolderError, StorageError
-from pairsmith.runs import lock, storage
+from pairsmith.runs import journal, lock, storage
 
 
 class TestNoSpace:
-    @pytest.mark.parametrize("fails_at", [0, 1, 2, 3])
+    @pytest.mark.parametrize("fails_at", [0, 1, 2])
     def test_done_shards_are_kept_and_the_run_goes_on(self, work, out, monkeypatch, fails_at):
-        """The disk fills up at each of the four files of shard 1: two splits, rejects, manifest."""
+        """The disk fills up at each of the three files of shard 1: two splits and rejects."""
         writer = work.start(out)
         work.commit(writer, 0)
         real, calls = storage._write_synced, []
@@ -40,6 +40,29 @@ class TestNoSpace:
         writer = work.start(out)
         assert writer.done == (0,)
         assert not list(out.rglob("*00001.parquet"))
+        work.commit(writer, 0, 1)
+        assert writer.finish(work.card).rows == 6
+
+    def test_a_line_of_the_journal_that_does_not_fit_leaves_no_trace(self, work, out, monkeypatch):
+        writer = work.start(out)
+        work.commit(writer, 0)
+        before = (out / "shards.jsonl").read_bytes()
+
+        def full(handle):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def append(path, data):
+            monkeypatch.setattr(storage.os, "fsync", full)
+            real(path, data)
+
+        real = storage.append_synced
+        monkeypatch.setattr(journal, "append_synced", append)
+        with pytest.raises(StorageError, match=r"shards\.jsonl: no space"):
+            work.commit(writer, 1)
+        monkeypatch.undo()
+        assert (out / "shards.jsonl").read_bytes() == before
+        writer = work.start(out)
+        assert writer.done == (0,)
         work.commit(writer, 0, 1)
         assert writer.finish(work.card).rows == 6
 
@@ -85,7 +108,7 @@ class TestKilled:
         sys.path.insert(0, sys.argv[1])
         import conftest as t
         from pathlib import Path
-        from pairsmith.runs import storage
+        from pairsmith.runs import journal, storage
 
         def die(*_):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -95,16 +118,19 @@ class TestKilled:
             def wrapped(*arguments):
                 calls.append(1)
                 if len(calls) == count:
-                    if real is write:
-                        arguments[0].write_bytes(arguments[1][:50])
+                    if real is not sync:
+                        with arguments[0].open("ab") as file:
+                            file.write(arguments[1][:50])
                     die()
                 return real(*arguments)
             return wrapped
 
-        write, sync = storage._write_synced, storage._sync_folder
+        write, sync, append = storage._write_synced, storage._sync_folder, journal.append_synced
         where, count, out = sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
         if where == "write":
             storage._write_synced = at(count, write)
+        elif where == "append":
+            journal.append_synced = at(count, append)
         else:
             storage._sync_folder = at(count, sync)
         writer = t.start(out)
@@ -118,10 +144,12 @@ class TestKilled:
         [
             ("write", 1, 0),
             ("write", 4, 0),
-            ("write", 5, 0),
+            ("append", 1, 0),
+            ("write", 5, 1),
             ("sync", 5, 1),
-            ("write", 8, 1),
-            ("write", 11, 2),
+            ("append", 2, 1),
+            ("write", 8, 2),
+            ("write", 9, 2),
         ],
     )
     def test_it_continues_to_the_same_bytes(self, work, done, tmp_path, where, count, kept):

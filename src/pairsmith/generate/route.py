@@ -3,32 +3,20 @@
 inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and rejects, shard by shard
 """
 
-from collections.abc import Iterator
-from itertools import chain, islice
 from typing import Any
 
-import pyarrow as pa
-from torch import OutOfMemoryError
-
 from pairsmith.citations import CITATION
-from pairsmith.errors import ModelError, SettingsError
+from pairsmith.errors import SettingsError, WorkerError
+from pairsmith.generate.pieces import Piece, first_items, growth, pieces_of
 from pairsmith.generate.preview import preview
 from pairsmith.generate.settings import GenerateSettings
-from pairsmith.generate.wanted import Wanted, input_id, pairs_wanted, texts_wanted
-from pairsmith.generate.writing import rows_needed, write
+from pairsmith.generate.shard import SCHEMAS, ShardLoader, Todo
+from pairsmith.generate.writing import rows_needed
 from pairsmith.lm.loading import load_model
 from pairsmith.modelnames import model_revision
-from pairsmith.records import LABELLED_PAIR, LABELLED_TEXT, REJECT, SCORED_PAIR, Reject, read_texts, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs.executors import Lost, execute
 from pairsmith.tasks import Decoding, TaskSpec, load_task
-
-SCHEMAS: dict[str, pa.Schema] = {
-    "scored_pair": SCORED_PAIR,
-    "labelled_pair": LABELLED_PAIR,
-    "labelled_text": LABELLED_TEXT,
-}
-Items = list[str] | range
-"""The inputs of a pair task, or the numbers of the texts of a text task."""
 
 
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
@@ -40,16 +28,18 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     Raises:
         UserError: the task, the inputs, the model or the folder is not usable; nothing is spent before.
         StorageError: the disk failed; finished shards are kept, and the same command continues.
+        WorkerError: a worker failed; finished shards are kept.
     """
     task = load_task(settings.task)
     decoding = settings.decoding(task.decoding)
     _check(task, settings)
     for source in settings.inputs:
         refuse_source(run, model=settings.model, inputs=source)
-    items, duplicates = _items(settings, decoding)
+    pieces = pieces_of(settings, decoding)
     if settings.preview:
         model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-        run.progress.result(preview(task, model, items[: settings.preview], decoding, settings.seed))
+        examples = first_items(pieces, settings.preview)
+        run.progress.result(preview(task, model, examples, decoding, settings.seed))
         return None
     writer = FolderWriter.start(
         run,
@@ -58,42 +48,48 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         settings=_row_settings(task, decoding, settings),
         inputs={f"inputs {i}": hash_source(source) for i, source in enumerate(settings.inputs, start=1)},
         models={"model": model_revision(settings.model)},
+        growth=growth(pieces),
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
 
-    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    if decoding.max_tokens >= model.context:
-        raise SettingsError(
-            f"--max-tokens {decoding.max_tokens} leaves no room for a prompt in the model's {model.context}"
-        )
-    pieces = [
-        items[start : start + settings.shard_size] for start in range(0, len(items), settings.shard_size)
-    ]
     labels = len(task.labels)
-    with run.progress.task("generate", len(items) * labels, "prompts") as bar:
-        for number, piece in enumerate(pieces):
-            if writer.is_done(number):
-                bar.skip(len(piece) * labels)
+    items = sum(len(piece.items) for piece in pieces)
+    todo = [_todo(piece, writer) for piece in pieces if not writer.is_done(piece.number, piece.share)]
+    lost: list[Lost[Todo]] = []
+    with run.progress.task("generate", items * labels, "prompts") as bar:
+        bar.skip((items - sum(len(each.piece.items) for each in todo)) * labels)
+        load = ShardLoader(task, settings, decoding)
+        for outcome in execute(load, todo, bar.advance, workers=settings.workers, say=run.progress.say):
+            if isinstance(outcome, Lost):
+                lost.append(outcome)
                 continue
-            wanted = _wanted(task, piece, decoding)
-            try:
-                written = write(
-                    task, model, wanted, decoding, settings.seed, settings.rows, lambda _: bar.advance()
-                )
-            except OutOfMemoryError as error:
-                raise ModelError(
-                    f"{settings.rows} rows do not fit the device's memory; run the same command with a lower "
-                    "--rows, finished shards are kept and the rows come out the same"
-                ) from error
-            rejects = [*written.rejects, *(duplicates if number == 0 else ())]
-            rows = to_table(written.rows, SCHEMAS[task.schema_kind])
-            writer.commit(number, {"train": rows}, to_table(rejects, REJECT))
-            bar.note = f"{writer.counts.rows:,} texts, {writer.counts.rejects:,} rejects saved"
-    folder = writer.finish(_card(task, settings, decoding, len(items)))
+            piece, tables = outcome.item.piece, outcome.result
+            writer.commit(piece.number, {"train": tables.rows}, tables.rejects, piece.share)
+            counts = writer.counts
+            bar.note = f"{counts.rows:,} texts, {counts.rejects:,} rejects saved"
+    if lost:
+        raise WorkerError(_lost(lost, run))
+    folder = writer.finish(_card(task, settings, decoding, items))
     run.progress.say(summary(folder))
     return folder
+
+
+def _todo(piece: Piece, writer: FolderWriter) -> Todo:
+    """The piece, with what an earlier run made for a part of it."""
+    made = writer.made(piece.number)
+    return Todo(piece) if made is None else Todo(piece, made[0]["train"], made[1])
+
+
+def _lost(lost: list[Lost[Todo]], run: Run) -> str:
+    names = ", ".join(str(each.item.piece.number) for each in lost)
+    which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
+    return (
+        f"{which} given up: each ended its worker three times ({lost[0].how}); the others are saved in "
+        f"{run.out}\nrun the same command again to try once more, with fewer --workers or --rows if memory "
+        "ran out"
+    )
 
 
 def _check(task: TaskSpec, settings: GenerateSettings) -> None:
@@ -117,28 +113,6 @@ def _check(task: TaskSpec, settings: GenerateSettings) -> None:
                     f"the task {task.name} writes single texts and takes no --{name}; "
                     "--per-input says how many texts each label gets"
                 )
-
-
-def _items(settings: GenerateSettings, decoding: Decoding) -> tuple[Items, list[Reject]]:
-    """The distinct inputs of a pair task and rejects for the others; the numbers of a text task's texts."""
-    if not settings.inputs:
-        return range(decoding.per_input), []
-    texts: dict[str, str] = {}
-    duplicates: list[Reject] = []
-    sources = (read_texts(source, column=settings.column) for source in settings.inputs)
-    for record in islice(chain.from_iterable(sources), settings.limit):
-        name = input_id(record.text)
-        if name in texts:
-            row = {"sentence1": record.text, "where": record.where}
-            duplicates.append(Reject.of(name, "duplicate input", "the input was there before", row))
-        texts.setdefault(name, record.text)
-    return list(texts.values()), duplicates
-
-
-def _wanted(task: TaskSpec, piece: Items, decoding: Decoding) -> Iterator[Wanted]:
-    if isinstance(piece, range):
-        return texts_wanted(task, piece)
-    return pairs_wanted(task, piece, decoding.per_input)
 
 
 def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:

@@ -62,6 +62,11 @@ class GenerateSettings(Settings):
     rows: int = Field(
         default=256, ge=1, description="Rows that the model computes at once; lower it if memory runs out."
     )
+    workers: int = Field(
+        default=1,
+        ge=1,
+        description="Processes that make shards, each with the model loaded; the rows are the same.",
+    )
     shard_size: int = Field(
         default=200, ge=1, description="Inputs (in a text task, texts) that are made and saved together."
     )

@@ -4,7 +4,7 @@
 ``generate_pairs`` or ``generate_texts``.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -32,6 +32,14 @@ class _Job:
     counters: tuple[Prompt, ...]
     begun: int = 0
     open: int = 0
+    texts: dict[int, str] = field(default_factory=dict)
+    rejects: dict[int, Reject] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What came of a ``Wanted``'s tries in an earlier run: by the try's number, a text or a reject."""
+
     texts: dict[int, str] = field(default_factory=dict)
     rejects: dict[int, Reject] = field(default_factory=dict)
 
@@ -108,15 +116,16 @@ def write(
     seed: int,
     rows: int,
     on_done: Done | None = None,
+    earlier: Mapping[str, Earlier] | None = None,
 ) -> Written:
     """Write everything that is ``wanted``; ``on_done`` hears of each when its last try has ended.
 
     A try is begun only when the tries before it cannot be enough, so the set of tries, and with it
-    every row, is that of trying one after the other.
+    every row, is that of trying one after the other. Tries of an ``earlier`` run, by the id of what
+    was wanted, are taken as they are, and the next ones follow them.
     """
-    return _Writer(
-        task, model, iter(wanted), decoding, make_decoder(model, decoding, seed, rows), on_done
-    ).run()
+    decoder = make_decoder(model, decoding, seed, rows)
+    return _Writer(task, model, iter(wanted), decoding, decoder, on_done, earlier or {}).run()
 
 
 def rows_needed(task: TaskSpec) -> int:
@@ -148,6 +157,7 @@ class _Writer:
         decoding: Decoding,
         decoder: MultiPromptDecoder,
         on_done: Done | None,
+        earlier: Mapping[str, Earlier],
     ) -> None:
         self._task = task
         self._context = model.context
@@ -157,6 +167,7 @@ class _Writer:
         self._decoding = decoding
         self._decoder = decoder
         self._on_done = on_done or (lambda _: None)
+        self._earlier = earlier
         self._jobs: list[_Job] = []
         self._running: dict[int, tuple[_Job, int]] = {}
 
@@ -178,6 +189,9 @@ class _Writer:
         """Take up more of what is wanted while the decoder has room for it."""
         while self._decoder.room > 0 and (new := next(self._waiting, None)):
             job = _Job(new, self._encode(new.main), tuple(self._encode(counter) for counter in new.counters))
+            if known := self._earlier.get(new.id):
+                job.texts, job.rejects = dict(known.texts), dict(known.rejects)
+                job.begun = len(job.texts) + len(job.rejects)
             self._jobs.append(job)
             if self._decoder.fits(Group(job.main, job.counters, stream=0)):
                 self._begin(job)

@@ -3,16 +3,19 @@
 from pairsmith.modelfiles import hash_file
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
-from pairsmith.runs.folder import DatasetFolder, Manifest, summary
+from pairsmith.runs.folder import DatasetFolder, Manifest, ShardEntry, summary
 from pairsmith.runs.storage import hash_source, write_json
-from pairsmith.runs.writer import FolderWriter
+from pairsmith.runs.writer import FolderWriter, Growth, Share
 
 __all__ = [
     "Card",
     "DatasetFolder",
     "FolderWriter",
+    "Growth",
     "Manifest",
     "Run",
+    "ShardEntry",
+    "Share",
     "hash_file",
     "hash_source",
     "refuse_source",

@@ -25,7 +25,13 @@ class Run:
     fresh: bool = False
 
 
-def claim(run: Run, identity: Identity, record: str, read: Callable[[Path], M]) -> M | None:
+def claim(
+    run: Run,
+    identity: Identity,
+    record: str,
+    read: Callable[[Path], M],
+    extends: Callable[[M], bool] = lambda _: False,
+) -> M | None:
     """Make ``run.out``, lock it, and read the record that an earlier run of the same work left there.
 
     Args:
@@ -33,6 +39,7 @@ def claim(run: Run, identity: Identity, record: str, read: Callable[[Path], M]) 
         identity: the work that is to be done.
         record: file name of the step's record.
         read: reads it from the folder, and raises a ``FolderError`` where it is not ours.
+        extends: whether the work to be done holds all of other work that is there, which can be kept then.
 
     Returns:
         What ``read`` gave, or None for a folder without a record. ``lock.release`` gives the folder back.
@@ -47,8 +54,10 @@ def claim(run: Run, identity: Identity, record: str, read: Callable[[Path], M]) 
     lock.acquire(run.out)
     try:
         there = _read(run.out, record, read)
-        if there is not None and not run.fresh and (found := differences(there, identity)):
-            raise FolderError(_other_work(run.out, there, found))
+        if there is not None and not run.fresh:
+            found = differences(there, identity)
+            if found and not extends(there):
+                raise FolderError(_other_work(run.out, there, found))
     except FolderError:
         lock.release(run.out)
         raise

@@ -1,6 +1,7 @@
 """Dataset folders: what every step writes and the next one reads."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from pairsmith.records.sources import missing
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+REJECTS = "rejects"
+SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5,}\.parquet")
 
 
 class _Model(BaseModel):
@@ -25,7 +28,7 @@ class _Model(BaseModel):
 class FileEntry(_Model):
     """One Parquet file of a shard; ``split`` is ``rejects`` for the rows that were not kept."""
 
-    path: Annotated[str, Field(pattern=r"^(data/\w+|rejects/part)-\d{5}\.parquet$")]
+    path: Annotated[str, Field(pattern=r"^(data/\w+|rejects/part)-\d{5,}\.parquet$")]
     split: str
     rows: int
     sha256: str
@@ -33,10 +36,23 @@ class FileEntry(_Model):
 
 
 class ShardEntry(_Model):
-    """What one finished shard consists of."""
+    """What one finished shard consists of.
+
+    Attributes:
+        shard: its number, from 0.
+        files: its Parquet files.
+        reasons: from ``"filter: reason"`` to the number of rejects.
+        items: how many inputs it was made for.
+        content: SHA-256 of their names, in order.
+        asked: what was asked for each of them.
+    """
 
     shard: int
     files: tuple[FileEntry, ...]
+    reasons: dict[str, int] = {}
+    items: int = 0
+    content: str = ""
+    asked: str = ""
 
 
 class Counts(_Model):
@@ -46,9 +62,24 @@ class Counts(_Model):
     rejects: int = 0
     rejects_by_reason: dict[str, int] = {}
 
+    def plus(self, *entries: ShardEntry) -> Self:
+        """The totals with these shards added."""
+        rows, rejects, reasons = self.rows, self.rejects, Counter(self.rejects_by_reason)
+        for entry in entries:
+            for file in entry.files:
+                if file.split == REJECTS:
+                    rejects += file.rows
+                else:
+                    rows += file.rows
+            reasons.update(entry.reasons)
+        return type(self)(rows=rows, rejects=rejects, rejects_by_reason=dict(sorted(reasons.items())))
+
 
 class Manifest(_Model):
-    """``manifest.json``: where the rows came from, and proof that they are whole."""
+    """``manifest.json``: where the rows came from, and proof that they are whole.
+
+    While a run goes on, ``shards`` and ``counts`` are empty and ``shards.jsonl`` has them.
+    """
 
     format: int
     step: str
@@ -72,10 +103,6 @@ def file_name(split: str, shard: int) -> str:
     if split == REJECTS:
         return f"rejects/part-{shard:05d}.parquet"
     return f"data/{split}-{shard:05d}.parquet"
-
-
-REJECTS = "rejects"
-SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5}\.parquet")
 
 
 @overload

@@ -1,7 +1,7 @@
 """What decides the rows of a folder, its fingerprint, and the difference between two of them."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -63,6 +63,27 @@ def differences(there: Manifest, here: Identity) -> list[str]:
         if one is _ABSENT or other is _ABSENT or canonical_json(one) != canonical_json(other):
             found.append(f"{_label(key)}: {_show(one)} there, {_show(other)} here")
     return found or ["fingerprint: the manifest was changed by hand"]
+
+
+def only_adds(there: Manifest, here: Identity, growing: Collection[str]) -> bool:
+    """Whether ``here`` asks for all that the manifest's run was to make, and for more.
+
+    That is so where the two differ in ``growing`` settings alone, which have risen (None stands for
+    no limit), and in the inputs. Whether the inputs only grew is for the step to find out.
+    """
+    if there.step != here.step or there.models != here.models:
+        return False
+    if there.settings.keys() != here.settings.keys():
+        return False
+    for key, new in here.settings.items():
+        old = there.settings[key]
+        if canonical_json(old) != canonical_json(new) and not (key in growing and _rose(old, new)):
+            return False
+    return True
+
+
+def _rose(old: Any, new: Any) -> bool:
+    return old is not None and (new is None or new > old)
 
 
 def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

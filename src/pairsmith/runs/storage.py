@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -115,6 +115,24 @@ def write_atomic(path: Path, data: bytes) -> None:
         finally:
             temporary.unlink(missing_ok=True)
         _sync_folder(path.parent)
+
+
+def append_synced(path: Path, data: bytes) -> None:
+    """Put ``data`` at the end of ``path``, and to the disk.
+
+    Raises:
+        StorageError: it cannot be written; what was written of it is cut off again, if that can be.
+    """
+    with storage_errors(path), path.open("ab") as stream:
+        size = stream.tell()
+        try:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        except OSError:
+            with suppress(OSError):
+                stream.truncate(size)
+            raise
 
 
 def write_json(path: Path, value: JSON) -> None:

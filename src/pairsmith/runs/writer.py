@@ -1,14 +1,15 @@
 """Writing a dataset folder shard by shard, so that a run can be killed at any moment and continued.
 
 The order is what makes it safe: the files of a shard come first, each whole or not at all; the
-manifest that lists them with their hashes comes last. What the manifest does not list does not
-exist, and is removed by the next run. A folder carries the fingerprint of everything that decides
-its rows; a run with another fingerprint is refused, with the difference.
+line that lists them with their hashes comes last. What no line lists does not exist, and is
+removed by the next run. A folder carries the fingerprint of everything that decides its rows; a
+run with another fingerprint is refused, with the difference, unless it only adds to the work.
 """
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from pairsmith.modelfiles import hash_file
 from pairsmith.records.schemas import REJECT
-from pairsmith.runs import lock
+from pairsmith.runs import journal, lock
 from pairsmith.runs.card import Card, render
 from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.folder import (
@@ -32,7 +33,7 @@ from pairsmith.runs.folder import (
     read_manifest,
     read_parquet,
 )
-from pairsmith.runs.identity import Identity
+from pairsmith.runs.identity import Identity, only_adds
 from pairsmith.runs.storage import (
     JSON,
     clear_temporary,
@@ -44,17 +45,49 @@ from pairsmith.runs.storage import (
 )
 
 _SPLIT = re.compile(r"\w+")
-_MAX_SHARD = 99_999
+_MAX_SHARD = 999_999
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A shard's share of the work.
+
+    Attributes:
+        items: how many inputs it is made for.
+        content: SHA-256 of their names, in order.
+        asked: what is asked for each of them.
+    """
+
+    items: int = 0
+    content: str = ""
+    asked: str = ""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a step's work can grow, so that finished rows are kept.
+
+    Attributes:
+        settings: those whose rise only adds to the work.
+        holds: whether the work to be done begins with what a finished shard was made for.
+    """
+
+    settings: frozenset[str]
+    holds: Callable[[ShardEntry], bool]
 
 
 class FolderWriter:
     """The one way into a dataset folder. Made by ``start``; ``finish`` ends it."""
 
-    def __init__(self, run: Run, schema: pa.Schema, manifest: Manifest) -> None:
+    def __init__(
+        self, run: Run, schema: pa.Schema, manifest: Manifest, entries: Mapping[int, ShardEntry]
+    ) -> None:
         self._run = run
         self._out = run.out
         self._schema = schema
         self._manifest = manifest
+        self._entries = dict(entries)
+        self._counts = Counts().plus(*self._entries.values())
 
     @classmethod
     def start(
@@ -66,6 +99,7 @@ class FolderWriter:
         settings: Mapping[str, JSON],
         inputs: Mapping[str, str],
         models: Mapping[str, str],
+        growth: Growth | None = None,
     ) -> Self:
         """Make ``run.out``, or continue what an earlier run of the same work left there.
 
@@ -76,22 +110,30 @@ class FolderWriter:
             settings: every setting that changes rows.
             inputs: from an input's name to the hash of its content.
             models: from a model's name to its revision or hash.
+            growth: with it, a folder is also continued where the work has only grown.
 
         Raises:
             FolderError: the folder holds something else, or another run is writing to it.
             StorageError: it cannot be written.
         """
         identity = Identity.of(step, settings, inputs, models)
-        there = claim(run, identity, MANIFEST, read_manifest)
+
+        def extends(there: Manifest) -> bool:
+            if growth is None or not only_adds(there, identity, growth.settings):
+                return False
+            return all(map(growth.holds, _entries(run, there).values()))
+
+        there = claim(run, identity, MANIFEST, read_manifest, extends)
         if there is None or run.fresh:
-            writer = cls(run, schema, _new_manifest(identity))
+            journal.remove(run.out)
+            writer = cls(run, schema, _new_manifest(identity), {})
             # First the new manifest: from here on the old files are strays, whatever happens.
             writer._save(writer._manifest)
             with storage_errors(run.out):
                 (run.out / "README.md").unlink(missing_ok=True)
         else:
-            writer = cls(run, schema, there)
-            writer._keep_whole_shards()
+            writer = cls(run, schema, there, _entries(run, there))
+            writer._continue(identity)
         writer._clear_strays()
         if writer.finished:
             lock.release(run.out)
@@ -105,33 +147,57 @@ class FolderWriter:
     @property
     def done(self) -> tuple[int, ...]:
         """The numbers of the finished shards, ascending."""
-        return tuple(entry.shard for entry in self._manifest.shards)
+        return tuple(sorted(self._entries))
 
     @property
     def counts(self) -> Counts:
         """Rows and rejects of the finished shards."""
-        return self._manifest.counts
+        return self._counts
 
-    def is_done(self, shard: int) -> bool:
-        """Whether ``shard`` is in the folder, whole."""
-        return shard in self.done
+    def is_done(self, shard: int, share: Share | None = None) -> bool:
+        """Whether ``shard`` is in the folder, whole, and made for all of ``share``."""
+        entry = self._entries.get(shard)
+        return entry is not None and (share is None or _share(entry) == share)
 
-    def commit(self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table) -> None:
+    def made(self, shard: int) -> tuple[dict[str, pa.Table], pa.Table] | None:
+        """The tables by split and the rejects of a shard that is there, or None.
+
+        Raises:
+            FolderError: a file is missing or damaged.
+        """
+        entry = self._entries.get(shard)
+        if entry is None:
+            return None
+        tables = {file.split: read_parquet(self._out / file.path) for file in entry.files}
+        rejects = tables.pop(REJECTS)
+        return tables, rejects
+
+    def commit(
+        self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, share: Share | None = None
+    ) -> None:
         """Add a finished shard: its rows by split, and the rows that were not kept.
+
+        A shard that is there already is replaced where its ``share`` has grown.
 
         Raises:
             StorageError: it cannot be written; earlier shards stay, this one is not there.
             ValueError: ``shard`` is out of range, done already, or a split's name is not usable.
             TypeError: a table has other columns than the folder.
         """
-        self._check_commit(shard, tables, rejects)
-        entries = tuple(self._write(split, shard, table) for split, table in tables.items())
-        entries += (self._write(REJECTS, shard, rejects),)
-        shards = sorted(
-            (*self._manifest.shards, ShardEntry(shard=shard, files=entries)), key=lambda e: e.shard
+        self._check_commit(shard, tables, rejects, share)
+        files = tuple(self._write(split, shard, table) for split, table in tables.items())
+        share = share or Share()
+        entry = ShardEntry(
+            shard=shard,
+            files=(*files, self._write(REJECTS, shard, rejects)),
+            reasons=_reasons(rejects),
+            items=share.items,
+            content=share.content,
+            asked=share.asked,
         )
-        counts = _add(self._manifest.counts, entries, rejects)
-        self._save(self._manifest.model_copy(update={"shards": tuple(shards), "counts": counts}))
+        journal.append(self._out, entry)
+        replaced, self._entries[shard] = self._entries.get(shard), entry
+        self._counts = Counts().plus(*self._entries.values()) if replaced else self._counts.plus(entry)
 
     def finish(self, card: Card) -> DatasetFolder:
         """Write the data set card, mark the folder complete and open it.
@@ -142,13 +208,17 @@ class FolderWriter:
         """
         if self.finished:
             return self.folder()
-        complete = self._manifest.model_copy(update={"complete": True})
+        shards = tuple(self._entries[number] for number in self.done)
+        complete = self._manifest.model_copy(
+            update={"complete": True, "shards": shards, "counts": self._counts}
+        )
         folder = DatasetFolder(self._out, complete)
         if not folder.splits:
             raise ValueError("a data set needs a table, if an empty one; commit it before finishing")
         text = render(card, folder, self._schema)
         write_atomic(self._out / "README.md", text.encode("utf-8"))
         self._save(complete)
+        journal.remove(self._out)
         lock.release(self._out)
         return self.folder()
 
@@ -160,10 +230,12 @@ class FolderWriter:
         """
         return DatasetFolder.open(self._out)
 
-    def _check_commit(self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table) -> None:
+    def _check_commit(
+        self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, share: Share | None
+    ) -> None:
         if self.finished:
             raise ValueError(f"{self._out} is finished; nothing can be added")
-        if not 0 <= shard <= _MAX_SHARD or self.is_done(shard):
+        if not 0 <= shard <= _MAX_SHARD or self.is_done(shard, share):
             raise ValueError(f"shard {shard} is done already, or not in 0..{_MAX_SHARD}")
         for split, table in tables.items():
             if not _SPLIT.fullmatch(split) or split == REJECTS:
@@ -183,16 +255,19 @@ class FolderWriter:
         write_json(self._out / MANIFEST, manifest.model_dump(mode="json"))
         self._manifest = manifest
 
-    def _keep_whole_shards(self) -> None:
-        """Forget shards with a file that is missing or is not what was written; they are made again."""
-        whole = tuple(entry for entry in self._manifest.shards if self._is_whole(entry))
-        card_missing = self.finished and not (self._out / "README.md").is_file()
-        if len(whole) == len(self._manifest.shards) and not card_missing:
+    def _continue(self, identity: Identity) -> None:
+        """Go on with what is there: whole shards are kept, the others made again."""
+        there = self._manifest
+        whole = {number: entry for number, entry in self._entries.items() if self._is_whole(entry)}
+        card_missing = there.complete and not (self._out / "README.md").is_file()
+        same = there.fingerprint == identity.fingerprint and len(whole) == len(self._entries)
+        if there.complete and same and not card_missing:
+            journal.remove(self._out)  # left by a kill at the very end
             return
-        counts = Counts()
-        for entry in whole:
-            counts = _add(counts, entry.files, read_parquet(self._out / file_name(REJECTS, entry.shard)))
-        self._save(self._manifest.model_copy(update={"shards": whole, "counts": counts, "complete": False}))
+        self._entries, self._counts = whole, Counts().plus(*whole.values())
+        # First the journal: until the manifest is no longer complete, its own list counts.
+        journal.rewrite(self._out, [whole[number] for number in self.done])
+        self._save(_new_manifest(identity, created=there.created))
 
     def _is_whole(self, entry: ShardEntry) -> bool:
         for file in entry.files:
@@ -203,8 +278,8 @@ class FolderWriter:
         return True
 
     def _clear_strays(self) -> None:
-        """Remove temporary files, and files of shards that were never entered in the manifest."""
-        listed = {file.path for entry in self._manifest.shards for file in entry.files}
+        """Remove temporary files, and files of shards that no line lists."""
+        listed = {file.path for entry in self._entries.values() for file in entry.files}
         for folder in (self._out, self._out / "data", self._out / "rejects"):
             clear_temporary(folder)
             with storage_errors(folder):
@@ -214,12 +289,27 @@ class FolderWriter:
                         path.unlink()
 
 
-def _new_manifest(identity: Identity) -> Manifest:
+def _entries(run: Run, manifest: Manifest) -> dict[int, ShardEntry]:
+    """The finished shards of a folder: listed in its manifest when it is complete, else in its journal."""
+    if manifest.complete:
+        return {entry.shard: entry for entry in manifest.shards}
+    entries, bad = journal.read_journal(run.out)
+    if bad:
+        lines = "a line" if bad == 1 else f"{bad} lines"
+        run.progress.say(f"{run.out / journal.JOURNAL}: {lines} cut short; what stood there is made again")
+    return entries
+
+
+def _share(entry: ShardEntry) -> Share:
+    return Share(entry.items, entry.content, entry.asked)
+
+
+def _new_manifest(identity: Identity, created: str = "") -> Manifest:
     seed: Any = identity.settings.get("seed")
     return Manifest(
         **identity.as_record(),
         seed=seed if isinstance(seed, int) else None,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=created or datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
@@ -228,12 +318,6 @@ def _check_schema(name: str, table: pa.Table, schema: pa.Schema) -> None:
         raise TypeError(f"the table for {name} has the columns {table.schema}, the folder has {schema}")
 
 
-def _add(counts: Counts, files: tuple[FileEntry, ...], rejects: pa.Table) -> Counts:
+def _reasons(rejects: pa.Table) -> dict[str, int]:
     pairs = zip(rejects["filter"].to_pylist(), rejects["reason"].to_pylist(), strict=True)
-    reasons = Counter(counts.rejects_by_reason)
-    reasons.update(f"{name}: {reason}" for name, reason in pairs)
-    return Counts(
-        rows=counts.rows + sum(file.rows for file in files if file.split != REJECTS),
-        rejects=counts.rejects + rejects.num_rows,
-        rejects_by_reason=dict(sorted(reasons.items())),
-    )
+    return dict(sorted(Counter(f"{name}: {reason}" for name, reason in pairs).items()))

@@ -1,0 +1,146 @@
+"""One shard of the step ``generate``, as a worker does it: from a piece of the work to two tables."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import torch
+
+from pairsmith.errors import ModelError, SettingsError
+from pairsmith.generate.pieces import Piece
+from pairsmith.generate.settings import GenerateSettings
+from pairsmith.generate.writing import Earlier, rows_needed, write
+from pairsmith.lm.loading import load_model
+from pairsmith.records import (
+    LABELLED_PAIR,
+    LABELLED_TEXT,
+    REJECT,
+    SCORED_PAIR,
+    Reject,
+    from_table,
+    to_table,
+)
+from pairsmith.runs.executors import Advance, Work
+from pairsmith.tasks import Decoding, TaskSpec
+
+SCHEMAS: dict[str, pa.Schema] = {
+    "scored_pair": SCORED_PAIR,
+    "labelled_pair": LABELLED_PAIR,
+    "labelled_text": LABELLED_TEXT,
+}
+_TRY = re.compile(r"(.+)-try-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """A piece to be made, and the tables that an earlier run made for a part of it."""
+
+    piece: Piece
+    rows: pa.Table | None = None
+    rejects: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A finished shard: its rows and its rejects."""
+
+    rows: pa.Table
+    rejects: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLoader:
+    """Makes a worker ready: loads the model once, then makes one shard after the other."""
+
+    task: TaskSpec
+    settings: GenerateSettings
+    decoding: Decoding
+
+    def __call__(self, worker: int) -> Work[Todo, Tables]:
+        """The work of the ``worker``-th worker; several share the GPUs out among them.
+
+        Raises:
+            ModelError: the model cannot be loaded.
+            SettingsError: the model has no room for a prompt.
+        """
+        settings, decoding = self.settings, self.decoding
+        device = settings.device
+        if settings.workers > 1 and device in ("auto", "cuda") and torch.cuda.device_count() > 1:
+            device = f"cuda:{worker % torch.cuda.device_count()}"
+        model = load_model(settings.model, device=device, dtype=settings.dtype)
+        if decoding.max_tokens >= model.context:
+            limit = decoding.max_tokens
+            raise SettingsError(
+                f"--max-tokens {limit} leaves no room for a prompt in the model's {model.context}"
+            )
+        budget = settings.rows
+
+        def make(todo: Todo, advance: Advance) -> Tables:
+            nonlocal budget
+            while True:
+                ended = 0
+
+                def on_done(_: object) -> None:
+                    nonlocal ended
+                    ended += 1
+                    advance(1)
+
+                wanted = todo.piece.wanted(self.task, decoding)
+                earlier = _earlier(todo)
+                try:
+                    written = write(
+                        self.task, model, wanted, decoding, settings.seed, budget, on_done, earlier
+                    )
+                except RuntimeError as error:  # torch's out-of-memory errors, of every device
+                    advance(-ended)
+                    budget = _halved(budget, rows_needed(self.task), error)
+                    continue
+                schema = SCHEMAS[self.task.schema_kind]
+                rejects = [*written.rejects, *todo.piece.duplicates]
+                return Tables(to_table(written.rows, schema), to_table(rejects, REJECT))
+
+        return make
+
+
+def _halved(budget: int, fewest: int, error: RuntimeError) -> int:
+    """Half the row budget after memory ran out: the rows come out the same, only slower.
+
+    Raises:
+        RuntimeError: ``error``, where it is another one.
+        ModelError: there is nothing to halve.
+    """
+    if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
+        raise error
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if budget == fewest:
+        raise ModelError(
+            f"even {budget} rows at once do not fit the memory; give a smaller model or --dtype bfloat16"
+        ) from error
+    return max(budget // 2, fewest)
+
+
+def _earlier(todo: Todo) -> Mapping[str, Earlier]:
+    """What an earlier run's tries gave, by the id of what was wanted.
+
+    Rows do not say which try they came from: they are those, in order, that no reject names.
+    """
+    if todo.rows is None or todo.rejects is None:
+        return {}
+    rejects: dict[str, dict[int, Reject]] = defaultdict(dict)
+    for reject in from_table(todo.rejects, Reject):
+        if found := _TRY.fullmatch(reject.id):
+            rejects[found[1]][int(found[2])] = reject
+    texts: dict[str, list[str]] = defaultdict(list)
+    pairs = "sentence2" in todo.rows.column_names
+    written = todo.rows["sentence2" if pairs else "text"].to_pylist()
+    for name, text in zip(todo.rows["id"].to_pylist(), written, strict=True):
+        texts[name.rpartition("-")[0] if pairs else name].append(text)
+    earlier = {}
+    for name in rejects.keys() | texts.keys():
+        lost, kept = rejects.get(name, {}), texts.get(name, [])
+        tries = [number for number in range(len(lost) + len(kept)) if number not in lost]
+        earlier[name] = Earlier(dict(zip(tries, kept, strict=True)), lost)
+    return earlier

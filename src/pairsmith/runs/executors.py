@@ -1,0 +1,232 @@
+"""Where pieces of work are done: in this process, or in several.
+
+The seam is one function: work that can be loaded, items, and an iterator of results in the order in
+which they come. Results are committed by the process that iterates, so what a worker is, and how
+many there are, cannot change what is written.
+"""
+
+import multiprocessing
+import os
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, TypeVar
+
+from pairsmith.errors import PairsmithError, WorkerError
+
+W = TypeVar("W")
+R = TypeVar("R")
+
+Advance = Callable[[int], None]
+"""Hears how many units of the work have been done."""
+Work = Callable[[W, Advance], R]
+Load = Callable[[int], Work[W, R]]
+"""Makes a worker's work ready, models loaded; gets the worker's number from 0. It must be picklable."""
+Say = Callable[[str], None]
+
+DEATHS = 3
+"""An item that ended so many workers is set aside."""
+_JOIN_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[W, R]):
+    """An item and its result."""
+
+    item: W
+    result: R
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(Generic[W]):
+    """An item that ended ``DEATHS`` workers, and how the last of them ended."""
+
+    item: W
+    how: str
+
+
+def execute(
+    load: Load[W, R], items: Sequence[W], advance: Advance, *, workers: int, say: Say
+) -> Iterator[Done[W, R] | Lost[W]]:
+    """Do the items, in this process or in ``workers`` others; see ``run_here`` and ``run_processes``."""
+    if workers == 1:
+        return run_here(load, items, advance)
+    return run_processes(load, items, advance, workers=workers, say=say)
+
+
+def run_here(load: Load[W, R], items: Sequence[W], advance: Advance) -> Iterator[Done[W, R]]:
+    """Do the items one after the other in this process."""
+    if items:
+        work = load(0)
+        for item in items:
+            yield Done(item, work(item, advance))
+
+
+def run_processes(
+    load: Load[W, R], items: Sequence[W], advance: Advance, *, workers: int, say: Say = lambda _: None
+) -> Iterator[Done[W, R] | Lost[W]]:
+    """Do the items in ``workers`` processes of this machine, which share its cores.
+
+    A process that ends before its time is replaced and its item done again; ``say`` hears of it.
+
+    Raises:
+        PairsmithError: what the work raised in a worker.
+        WorkerError: workers end before they are ready, or the work raised something else.
+    """
+    pool = _Pool(load, min(workers, len(items)))
+    waiting = deque(range(len(items)))
+    deaths: Counter[int | None] = Counter()
+    try:
+        while waiting or pool.busy:
+            for worker in pool.idle():
+                if waiting:
+                    pool.give(worker, waiting.popleft(), items)
+            for worker, message in pool.messages():
+                kind, value = message
+                if kind == "advance":
+                    advance(value)
+                elif kind == "done":
+                    number, worker.number = worker.number, None
+                    assert number is not None  # only a worker with an item is done with one
+                    deaths.pop(None, None)
+                    yield Done(items[number], value)
+                elif kind == "error":
+                    raise value
+                elif kind == "crash":
+                    raise WorkerError(f"a worker failed; this is a fault of pairsmith:\n{value}")
+                else:
+                    deaths[worker.number] += 1
+                    say(f"worker {worker.index} ended ({value}); another one takes its place")
+                    if deaths[worker.number] < DEATHS:
+                        if worker.number is not None:
+                            waiting.appendleft(worker.number)
+                    elif worker.number is None:
+                        raise WorkerError(f"workers end before they are ready ({value}); see --workers")
+                    else:
+                        yield Lost(items[worker.number], value)
+                    pool.replace(worker)
+    finally:
+        pool.close()
+
+
+@dataclass
+class _Worker:
+    """A process, our end of its pipe, and the number of the item it works on."""
+
+    index: int
+    process: BaseProcess
+    pipe: Connection
+    ready: bool = False
+    number: int | None = None
+
+
+class _Pool:
+    """The processes and their pipes."""
+
+    def __init__(self, load: Load[Any, Any], size: int) -> None:
+        self._load = load
+        self._context = multiprocessing.get_context("spawn")
+        self._size = size
+        self._workers = [self._start(index) for index in range(size)]
+
+    @property
+    def busy(self) -> bool:
+        """Whether any worker has an item."""
+        return any(worker.number is not None for worker in self._workers)
+
+    def idle(self) -> list[_Worker]:
+        """The workers that wait for an item."""
+        return [worker for worker in self._workers if worker.ready and worker.number is None]
+
+    def give(self, worker: _Worker, number: int, items: Sequence[Any]) -> None:
+        """Send an item; a worker that has just ended is found out by ``messages``."""
+        worker.number = number
+        with suppress(OSError):
+            worker.pipe.send(items[number])
+
+    def messages(self) -> Iterator[tuple[_Worker, tuple[str, Any]]]:
+        """Wait, then what the workers have said; ``("ended", how)`` for one whose process is gone."""
+        by_pipe = {worker.pipe: worker for worker in self._workers}
+        for pipe in wait(list(by_pipe)):
+            worker = by_pipe[pipe]  # type: ignore[index]  # wait returns what it was given
+            try:
+                message = worker.pipe.recv()
+            except (EOFError, OSError):
+                worker.process.join(_JOIN_SECONDS)
+                message = ("ended", _how(worker.process.exitcode))
+            if message[0] == "ready":
+                worker.ready = True
+            else:
+                yield worker, message
+
+    def replace(self, worker: _Worker) -> None:
+        """Start another process in the place of one that ended."""
+        worker.pipe.close()
+        self._workers[self._workers.index(worker)] = self._start(worker.index)
+
+    def close(self) -> None:
+        """End every process."""
+        for worker in self._workers:
+            worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join(_JOIN_SECONDS)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+            worker.pipe.close()
+
+    def _start(self, index: int) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(self._load, index, theirs), daemon=True)
+        with _threads(max(1, _cores() // self._size)):
+            process.start()
+        theirs.close()
+        return _Worker(index, process, ours)
+
+
+def _serve(load: Load[Any, Any], index: int, pipe: Connection) -> None:
+    """A worker: loads, then works on items until the pipe closes."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the main process ends us
+    try:
+        work = load(index)
+        pipe.send(("ready", None))
+        while True:
+            item = pipe.recv()
+            pipe.send(("done", work(item, lambda amount: pipe.send(("advance", amount)))))
+    except (EOFError, BrokenPipeError):
+        return  # the main process is gone
+    except PairsmithError as error:
+        pipe.send(("error", error))
+    except Exception:
+        pipe.send(("crash", traceback.format_exc()))
+
+
+def _how(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        killed = " (out of memory?)" if exit_code == -9 else ""
+        return f"signal {-exit_code}{killed}"
+    return f"exit code {exit_code}"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Let processes that start now compute with ``count`` threads, unless the user said how many."""
+    name = "OMP_NUM_THREADS"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = str(count)
+    try:
+        yield
+    finally:
+        del os.environ[name]

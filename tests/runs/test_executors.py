@@ -1,0 +1,137 @@
+"""Processes that work, die and are replaced."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from pairsmith.errors import InputError, MissingExtra, WorkerError
+from pairsmith.runs.executors import Done, Lost, execute
+
+
+class Square:
+    """Work that can be told to go wrong: at an item, always or only the first time."""
+
+    def __init__(self, marks, **trouble):
+        self.marks = Path(marks)
+        self.trouble = trouble
+
+    def __call__(self, worker):
+        if "loading" in self.trouble:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def work(item, advance):
+            advance(1)
+            for kind, where in self.trouble.items():
+                if where == item:
+                    getattr(self, kind)(item)
+            return item * item, os.getpid(), os.environ.get("OMP_NUM_THREADS")
+
+        return work
+
+    def once(self, item):
+        mark = self.marks / f"died-{item}"
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def always(self, item):
+        with (self.marks / "deaths").open("a") as file:
+            file.write("x")
+        os._exit(7)
+
+    def refused(self, item):
+        raise InputError(f"{item} is refused")
+
+    def extra(self, item):
+        raise MissingExtra("ray", "ray")
+
+    def bug(self, item):
+        raise ZeroDivisionError("a bug")
+
+
+@pytest.fixture
+def run(tmp_path):
+    said, units = [], []
+
+    def runner(items, workers=2, **trouble):
+        load = Square(tmp_path, **trouble)
+        return list(execute(load, items, units.append, workers=workers, say=said.append))
+
+    runner.said, runner.units, runner.marks = said, units, tmp_path
+    return runner
+
+
+def squares(outcomes):
+    return {outcome.item: outcome.result[0] for outcome in outcomes if isinstance(outcome, Done)}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 9])
+def test_every_item_is_done_once(run, workers):
+    outcomes = run([1, 2, 3, 4, 5], workers)
+    assert squares(outcomes) == {1: 1, 2: 4, 3: 9, 4: 16, 5: 25}
+    assert len(outcomes) == 5
+    assert sum(run.units) == 5
+    processes = {outcome.result[1] for outcome in outcomes}
+    assert (os.getpid() in processes) == (workers == 1)
+
+
+def test_no_items_start_nothing(run):
+    assert run([]) == []
+    assert run([], 1, loading=True) == []
+
+
+def test_workers_share_the_cores(run, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    (one, _) = run([1, 2])
+    assert int(one.result[2]) >= 1
+    assert "OMP_NUM_THREADS" not in os.environ
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    (one, _) = run([1, 2])
+    assert one.result[2] == "3"
+
+
+def test_a_worker_that_dies_is_replaced_and_its_item_done_again(run):
+    assert squares(run([1, 2, 3, 4], once=3)) == {1: 1, 2: 4, 3: 9, 4: 16}
+    (line,) = run.said
+    assert "ended (signal 9 (out of memory?)); another one takes its place" in line
+
+
+def test_an_item_that_ends_three_workers_is_set_aside_and_the_rest_done(run):
+    outcomes = run([1, 2, 3, 4], always=2)
+    assert squares(outcomes) == {1: 1, 3: 9, 4: 16}
+    assert [outcome for outcome in outcomes if isinstance(outcome, Lost)] == [Lost(2, "exit code 7")]
+    assert (run.marks / "deaths").read_text() == "xxx"
+
+
+def test_workers_that_cannot_even_start_end_the_run(run):
+    with pytest.raises(WorkerError, match=r"workers end before they are ready \(signal 9"):
+        run([1, 2], loading=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_meant_for_people_reaches_them_as_it_is(run, workers):
+    with pytest.raises(InputError, match=r"^2 is refused$"):
+        run([1, 2, 3], workers, refused=2)
+    with pytest.raises(MissingExtra, match=r"pip install 'pairsmith\[ray\]'"):
+        run([1, 2, 3], workers, extra=2)
+
+
+def test_a_bug_in_a_worker_is_shown_with_its_traceback(run):
+    with pytest.raises(WorkerError, match=r"(?s)a fault of pairsmith.*in bug.*ZeroDivisionError: a bug"):
+        run([1, 2, 3], bug=2)
+
+
+def test_leaving_early_ends_the_workers(tmp_path):
+    outcomes = execute(Square(tmp_path), [1, 2, 3, 4], lambda _: None, workers=2, say=lambda _: None)
+    process = next(outcomes).result[1]
+    outcomes.close()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return
+    pytest.fail("the worker is still there")
