@@ -1,6 +1,7 @@
 """The command line: a command for every step, made from its settings model, and a few more."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pairsmith import __version__
-from pairsmith.errors import PairsmithError, SettingsError
+from pairsmith.errors import PairsmithError, SettingsError, redacted
 from pairsmith.options import keyword, parameters, settings_from, with_parameters
 from pairsmith.progress import Progress, Quiet
 from pairsmith.steps import STEPS, Step, Steps
@@ -43,6 +44,7 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
             parent = groups[group]
         parent.command(last, help=step.help)(step_command(step))
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
+    app.command("status", help="Say how far a run is: done, left, rate, rejects by reason.")(_status)
     tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
     tasks.callback(invoke_without_command=True)(_list_tasks)
     tasks.command("show", help="Print a built-in task's YAML, to copy and change.")(_show_task)
@@ -53,9 +55,10 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The ``pairsmith`` command.
 
-    Ends the process with 0, 2 for a fault of the input, 130 when stopped, or 141 when nobody reads what it
-    prints any more.
+    Ends the process with 0, 2 for a fault of the input, 1 where a worker failed, 130 when stopped (143 by
+    SIGTERM), or 141 when nobody reads what it prints any more.
     """
+    signal.signal(signal.SIGTERM, _stop)
     with _spoken_errors():
         try:
             make_app()(args=arguments, prog_name="pairsmith")
@@ -100,16 +103,21 @@ def _spoken_errors() -> Iterator[None]:
     try:
         yield
     except PairsmithError as error:
-        typer.echo(f"pairsmith: error: {error}", err=True)
+        typer.echo(f"pairsmith: error: {redacted(str(error))}", err=True)
         raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         typer.echo(_STOPPED, err=True)
-        raise SystemExit(130) from None
+        raise SystemExit(143 if stop.args else 130) from None
     except BrokenPipeError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
         raise SystemExit(141) from None
+
+
+def _stop(number: int, _: object) -> None:
+    """SIGTERM ends a run as Ctrl-C does: workers are ended, locks and half-written files removed."""
+    raise KeyboardInterrupt(number)
 
 
 def _print_version(wanted: bool) -> None:
@@ -163,6 +171,15 @@ def _run(
         plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
         progress = _progress(quiet)
         progress.result(results_table(run_recipe(plan, out, progress, fresh=fresh)))
+
+
+def _status(
+    folder: Annotated[Path, typer.Argument(help="A step's folder, or a recipe's.", show_default=False)],
+) -> None:
+    from pairsmith.runs.status import status_lines
+
+    with _spoken_errors():
+        print("\n".join(status_lines(folder)))
 
 
 def _list_tasks(context: typer.Context) -> None:

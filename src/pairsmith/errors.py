@@ -15,9 +15,23 @@ A message says what was given, what was expected and what to do, in one or two l
 Anything else that reaches the user as a traceback is a bug of ours.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+
+_SECRETS = re.compile(
+    r"""(?x)
+    (?<=://)[^\s/@"']+(?=@)                                    # user:password in a URL
+    | (?<=[?&])((?i:[\w-]*(?:token|key|secret|sig|signature|password|credential))=)[^&\s"']+
+    | \b(?:hf_|sk-|ghp_|AKIA)[\w-]{8,}                         # keys by their beginnings
+    """
+)
+
+
+def redacted(text: str) -> str:
+    """``text`` with passwords, tokens and keys replaced by ``***``, for files, logs and messages."""
+    return _SECRETS.sub(lambda found: (found[1] or "") + "***", text)
 
 
 class PairsmithError(Exception):

@@ -28,9 +28,10 @@ class Done(Settings):
 
 
 class Record(Settings):
-    """What ``run.json`` holds: the recipe's name, and its finished steps by name."""
+    """What ``run.json`` holds: the recipe's name, its steps' names, and the finished steps by name."""
 
     recipe: str
+    planned: tuple[str, ...] = ()
     steps: dict[str, Done]
 
 
@@ -51,7 +52,8 @@ def run_recipe(recipe: Recipe, out: Path, progress: Progress, *, fresh: bool = F
     """
     from pairsmith.runs import Run, write_json
 
-    record = Record(recipe=recipe.name, steps=_finished(out, fresh))
+    names = tuple(planned.name for planned in recipe.steps)
+    record = Record(recipe=recipe.name, planned=names, steps=_finished(out, fresh))
     write_json(out / RECORD, record.model_dump())
     for number, planned in enumerate(recipe.steps, start=1):
         folder = out / planned.name

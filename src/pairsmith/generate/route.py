@@ -3,6 +3,7 @@
 inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and rejects, shard by shard
 """
 
+from functools import partial
 from typing import Any
 
 from pairsmith.citations import CITATION
@@ -49,6 +50,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         inputs={f"inputs {i}": hash_source(source) for i, source in enumerate(settings.inputs, start=1)},
         models={"model": model_revision(settings.model)},
         growth=growth(pieces),
+        planned=len(pieces),
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
@@ -60,8 +62,8 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     lost: list[Lost[Todo]] = []
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(each.piece.items) for each in todo)) * labels)
-        load = ShardLoader(task, settings, decoding)
-        for outcome in execute(load, todo, bar.advance, workers=settings.workers, say=run.progress.say):
+        load, say = ShardLoader(task, settings, decoding), partial(run.tell, "worker")
+        for outcome in execute(load, todo, bar.advance, workers=settings.workers, say=say):
             if isinstance(outcome, Lost):
                 lost.append(outcome)
                 continue

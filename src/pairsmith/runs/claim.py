@@ -13,6 +13,7 @@ from pairsmith.progress import Progress
 from pairsmith.runs import lock
 from pairsmith.runs.folder import M, Manifest
 from pairsmith.runs.identity import Identity, differences
+from pairsmith.runs.log import log
 from pairsmith.runs.storage import is_temporary, storage_errors
 
 
@@ -23,6 +24,11 @@ class Run:
     out: Path
     progress: Progress
     fresh: bool = False
+
+    def tell(self, event: str, text: str) -> None:
+        """Say ``text``, and put it into the folder's log."""
+        self.progress.say(text)
+        log(self.out, event, text=text)
 
 
 def claim(

@@ -89,6 +89,7 @@ class Manifest(_Model):
     models: dict[str, str]
     fingerprint: str
     complete: bool = False
+    planned: int | None = None
     shards: tuple[ShardEntry, ...] = ()
     counts: Counts = Counts()
     pairsmith: str

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from pairsmith import __version__
+from pairsmith.errors import redacted
 from pairsmith.runs.folder import FORMAT, Manifest
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 
@@ -25,9 +26,12 @@ class Identity:
     def of(
         cls, step: str, settings: Mapping[str, JSON], inputs: Mapping[str, str], models: Mapping[str, str]
     ) -> Self:
-        """An identity as it comes back from JSON, so that a tuple equals the list it was stored as."""
+        """An identity as it comes back from JSON, so that a tuple equals the list it was stored as.
+
+        Passwords and tokens, say in a URL, are no part of it: it is written into files.
+        """
         parts = {"settings": settings, "inputs": inputs, "models": models}
-        plain = json.loads(json.dumps(parts, allow_nan=False))
+        plain = json.loads(redacted(json.dumps(parts, allow_nan=False)))
         return cls(step, plain["settings"], plain["inputs"], plain["models"])
 
     def as_dict(self) -> dict[str, Any]:

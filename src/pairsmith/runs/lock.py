@@ -51,6 +51,21 @@ def _holds(folder: Path) -> bool:
     return False
 
 
+def taken(folder: Path) -> bool:
+    """Whether a process, this one included, has ``folder``."""
+    if fcntl is None or not folder.is_dir():
+        return False
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)  # else a file system without locks
+    else:
+        return False
+    finally:
+        os.close(handle)
+
+
 def release(folder: Path) -> None:
     """Unlock ``folder``, if this process has it."""
     handle = _held.pop(folder.resolve(), None)

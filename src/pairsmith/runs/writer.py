@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from pairsmith import __version__
 from pairsmith.modelfiles import hash_file
 from pairsmith.records.schemas import REJECT
 from pairsmith.runs import journal, lock
@@ -34,6 +35,7 @@ from pairsmith.runs.folder import (
     read_parquet,
 )
 from pairsmith.runs.identity import Identity, only_adds
+from pairsmith.runs.log import log
 from pairsmith.runs.storage import (
     JSON,
     clear_temporary,
@@ -100,6 +102,7 @@ class FolderWriter:
         inputs: Mapping[str, str],
         models: Mapping[str, str],
         growth: Growth | None = None,
+        planned: int | None = None,
     ) -> Self:
         """Make ``run.out``, or continue what an earlier run of the same work left there.
 
@@ -111,6 +114,7 @@ class FolderWriter:
             inputs: from an input's name to the hash of its content.
             models: from a model's name to its revision or hash.
             growth: with it, a folder is also continued where the work has only grown.
+            planned: how many shards there will be, for those who ask how far the run is.
 
         Raises:
             FolderError: the folder holds something else, or another run is writing to it.
@@ -126,17 +130,19 @@ class FolderWriter:
         there = claim(run, identity, MANIFEST, read_manifest, extends)
         if there is None or run.fresh:
             journal.remove(run.out)
-            writer = cls(run, schema, _new_manifest(identity), {})
+            writer = cls(run, schema, _new_manifest(identity, planned), {})
             # First the new manifest: from here on the old files are strays, whatever happens.
             writer._save(writer._manifest)
             with storage_errors(run.out):
                 (run.out / "README.md").unlink(missing_ok=True)
         else:
             writer = cls(run, schema, there, _entries(run, there))
-            writer._continue(identity)
+            writer._continue(_new_manifest(identity, planned, created=there.created))
         writer._clear_strays()
         if writer.finished:
             lock.release(run.out)
+        else:
+            log(run.out, "start", step=step, shards=planned, done=len(writer.done), pairsmith=__version__)
         return writer
 
     @property
@@ -198,6 +204,8 @@ class FolderWriter:
         journal.append(self._out, entry)
         replaced, self._entries[shard] = self._entries.get(shard), entry
         self._counts = Counts().plus(*self._entries.values()) if replaced else self._counts.plus(entry)
+        rows = sum(table.num_rows for table in tables.values())
+        log(self._out, "shard", shard=shard, rows=rows, rejects=rejects.num_rows)
 
     def finish(self, card: Card) -> DatasetFolder:
         """Write the data set card, mark the folder complete and open it.
@@ -219,6 +227,7 @@ class FolderWriter:
         write_atomic(self._out / "README.md", text.encode("utf-8"))
         self._save(complete)
         journal.remove(self._out)
+        log(self._out, "finish", rows=self._counts.rows, rejects=self._counts.rejects)
         lock.release(self._out)
         return self.folder()
 
@@ -255,19 +264,19 @@ class FolderWriter:
         write_json(self._out / MANIFEST, manifest.model_dump(mode="json"))
         self._manifest = manifest
 
-    def _continue(self, identity: Identity) -> None:
+    def _continue(self, manifest: Manifest) -> None:
         """Go on with what is there: whole shards are kept, the others made again."""
         there = self._manifest
         whole = {number: entry for number, entry in self._entries.items() if self._is_whole(entry)}
         card_missing = there.complete and not (self._out / "README.md").is_file()
-        same = there.fingerprint == identity.fingerprint and len(whole) == len(self._entries)
+        same = there.fingerprint == manifest.fingerprint and len(whole) == len(self._entries)
         if there.complete and same and not card_missing:
             journal.remove(self._out)  # left by a kill at the very end
             return
         self._entries, self._counts = whole, Counts().plus(*whole.values())
         # First the journal: until the manifest is no longer complete, its own list counts.
         journal.rewrite(self._out, [whole[number] for number in self.done])
-        self._save(_new_manifest(identity, created=there.created))
+        self._save(manifest)
 
     def _is_whole(self, entry: ShardEntry) -> bool:
         for file in entry.files:
@@ -304,11 +313,12 @@ def _share(entry: ShardEntry) -> Share:
     return Share(entry.items, entry.content, entry.asked)
 
 
-def _new_manifest(identity: Identity, created: str = "") -> Manifest:
+def _new_manifest(identity: Identity, planned: int | None, created: str = "") -> Manifest:
     seed: Any = identity.settings.get("seed")
     return Manifest(
         **identity.as_record(),
         seed=seed if isinstance(seed, int) else None,
+        planned=planned,
         created=created or datetime.now(UTC).isoformat(timespec="seconds"),
     )
 

@@ -1,0 +1,168 @@
+"""What a run has done and has left, read from its folder while it goes on or after it ended."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pairsmith.errors import FolderError
+from pairsmith.progress import clock
+from pairsmith.runs import lock
+from pairsmith.runs.folder import MANIFEST, REJECTS
+from pairsmith.runs.journal import JOURNAL
+from pairsmith.runs.log import recent
+
+_RECORDS = (MANIFEST, "training.json", "results.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far one step's folder is.
+
+    Attributes:
+        step: which step writes it.
+        complete: whether it is finished.
+        running: whether a process on this machine is writing to it.
+        shards: finished shards.
+        planned: shards in all, where that is known.
+        rows: kept rows of the finished shards.
+        reasons: from ``"filter: reason"`` to the number of rejects.
+        rate: rows per second since the run was last started, where that is known.
+        left: seconds that the rest will take at that rate, where that is known.
+    """
+
+    step: str
+    complete: bool
+    running: bool
+    shards: int = 0
+    planned: int | None = None
+    rows: int = 0
+    reasons: dict[str, int] | None = None
+    rate: float | None = None
+    left: float | None = None
+
+    def lines(self, name: str) -> list[str]:
+        """The status in words; ``name`` is what to call the folder."""
+        state = "finished" if self.complete else "running" if self.running else "stopped"
+        parts = [f"{name}: {self.step}, {state}"]
+        if self.reasons is not None:
+            of = f" of {self.planned:,}" if self.planned else ""
+            parts.append(f"{self.shards:,}{of} shards, {self.rows:,} rows")
+        if self.rate and not self.complete:
+            parts.append(f"{self.rate:,.1f} rows/s")
+        if self.left is not None and self.running:
+            parts.append(f"{clock(self.left)} left")
+        rejects = [
+            f"    {number:>9,} {reason}" for reason, number in Counter(self.reasons or {}).most_common()
+        ]
+        total = sum((self.reasons or {}).values())
+        return [" · ".join(parts), *([f"  {total:,} rejects"] if rejects else []), *rejects]
+
+
+def status_of(folder: Path) -> Status | None:
+    """The status of the folder that a step writes, or None where there is none.
+
+    Raises:
+        FolderError: its record cannot be read.
+    """
+    for name in _RECORDS:
+        path = folder / name
+        if path.is_file():
+            record = _json(path)
+            about = record.get("about", record) if name == "results.json" else record
+            if isinstance(about, dict) and isinstance(about.get("step"), str):
+                return _of_dataset(folder, about) if name == MANIFEST else _of_model(folder, about)
+    return None
+
+
+def status_lines(path: Path) -> list[str]:
+    """The status of a step's folder, or of a recipe's run with the steps that have begun, in words.
+
+    Raises:
+        FolderError: there is no such folder, or nothing of pairsmith's in it.
+    """
+    if not path.is_dir():
+        raise FolderError(f"there is no folder {path}")
+    if found := status_of(path):
+        return found.lines(str(path))
+    if not (path / "run.json").is_file():
+        raise FolderError(f"{path} holds neither a step's work nor a recipe's run")
+    record = _json(path / "run.json")
+    done = record.get("steps", {})
+    names = dict.fromkeys([*record.get("planned", []), *done])
+    lines = [f"{path}: recipe {record.get('recipe')}, {len(done)} of {len(names)} steps finished"]
+    for name in names:
+        found = status_of(path / name)
+        lines += found.lines(name) if found else [f"{name}: not begun"]
+    return lines
+
+
+def _of_dataset(folder: Path, manifest: dict[str, Any]) -> Status:
+    complete = bool(manifest.get("complete"))
+    entries = manifest.get("shards", []) if complete else list(_journal(folder))
+    rows, reasons = 0, Counter[str]()
+    for entry in entries:
+        rows += sum(file["rows"] for file in entry["files"] if file["split"] != REJECTS)
+        reasons.update(entry.get("reasons", {}))
+    planned = manifest.get("planned")
+    rate, seconds = _pace(folder)
+    left = (planned - len(entries)) * seconds if planned and seconds and not complete else None
+    return Status(
+        step=manifest["step"],
+        complete=complete,
+        running=not complete and lock.taken(folder),
+        shards=len(entries),
+        planned=planned,
+        rows=rows,
+        reasons=dict(reasons),
+        rate=rate,
+        left=left,
+    )
+
+
+def _of_model(folder: Path, record: dict[str, Any]) -> Status:
+    complete = bool(record.get("complete"))
+    return Status(record["step"], complete, running=not complete and lock.taken(folder))
+
+
+def _journal(folder: Path) -> Iterator[dict[str, Any]]:
+    """The journal's lines, the last of each shard; unchecked, for speed."""
+    try:
+        lines = (folder / JOURNAL).read_bytes().splitlines()
+    except OSError:
+        return
+    entries = {}
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            entries[entry["shard"]] = entry
+        except (ValueError, KeyError, TypeError):
+            continue
+    yield from entries.values()
+
+
+def _pace(folder: Path) -> tuple[float | None, float | None]:
+    """Rows per second and seconds per shard since the run was last started, up to its last shard."""
+    begun: datetime | None = None
+    shards = rows = 0
+    last = begun
+    for event in recent(folder):
+        when = datetime.fromisoformat(event["time"]).astimezone(UTC)
+        if event["event"] == "start":
+            begun, last, shards, rows = when, when, 0, 0
+        elif event["event"] == "shard":
+            begun = begun or when
+            last, shards, rows = when, shards + 1, rows + int(event.get("rows", 0))
+    seconds = (last - begun).total_seconds() if begun and last else 0.0
+    return (rows / seconds, seconds / shards) if shards and seconds > 0 else (None, None)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{path} cannot be read: {error}") from None
+    return value if isinstance(value, dict) else {}

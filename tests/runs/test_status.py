@@ -1,0 +1,107 @@
+"""What ``pairsmith status`` says, and the log that it reads."""
+
+import json
+
+import pytest
+
+from pairsmith.errors import FolderError, redacted
+from pairsmith.runs import log as logs
+from pairsmith.runs.log import log, recent
+from pairsmith.runs.status import status_lines, status_of
+
+
+def events(folder, *lines):
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def at(second, event, **facts):
+    return {"time": f"2026-01-01T00:00:{second:02d}.000+00:00", "event": event, **facts}
+
+
+def test_a_run_that_goes_on(work, out):
+    writer = work.start(out, planned=4)
+    work.commit(writer, 0, 1)
+    events(out, at(0, "shard", rows=99), at(1, "start"), at(3, "shard", rows=6), at(5, "shard", rows=6))
+    found = status_of(out)
+    assert (found.step, found.complete, found.running) == ("generate", False, True)
+    assert (found.shards, found.planned, found.rows) == (2, 4, 6)
+    assert (found.rate, found.left) == (3.0, 4.0)
+    assert status_lines(out) == [
+        f"{out}: generate, running · 2 of 4 shards, 6 rows · 3.0 rows/s · 4 s left",
+        "  2 rejects",
+        "            2 copy: equal",
+    ]
+
+
+def test_a_run_that_was_stopped(work, out):
+    from pairsmith.runs import lock
+
+    work.commit(work.start(out), 0)
+    lock.release(out)
+    with (out / "shards.jsonl").open("a") as file:
+        file.write('{"shard": 1, "fil')
+    found = status_of(out)
+    assert (found.running, found.shards, found.planned, found.left) == (False, 1, None, None)
+    assert status_lines(out)[0].startswith(f"{out}: generate, stopped · 1 shards, 3 rows")
+
+
+def test_a_finished_one(done):
+    found = status_of(done)
+    assert (found.complete, found.running, found.shards, found.rows) == (True, False, 2, 6)
+    assert status_lines(done)[0] == f"{done}: generate, finished · 2 shards, 6 rows"
+    assert [event["event"] for event in recent(done)] == ["start", "shard", "shard", "finish"]
+
+
+def test_a_recipe(tmp_path, work):
+    work.commit(work.start(tmp_path / "pairs"), 0)
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder/training.json").write_text('{"step": "train-encoder", "complete": true}')
+    record = {"recipe": "r", "planned": ["pairs", "encoder", "after"], "steps": {"encoder": {}}}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    lines = status_lines(tmp_path)
+    assert lines[0] == f"{tmp_path}: recipe r, 1 of 3 steps finished"
+    assert lines[1].startswith("pairs: generate, running · 1 shards, 3 rows")
+    assert lines[-2:] == ["encoder: train-encoder, finished", "after: not begun"]
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(FolderError, match="there is no folder"):
+        status_lines(tmp_path / "none")
+    with pytest.raises(FolderError, match="holds neither a step's work nor a recipe's run"):
+        status_lines(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(FolderError, match=r"manifest\.json cannot be read"):
+        status_lines(tmp_path)
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(tmp_path):
+    (tmp_path / "log.jsonl").mkdir()
+    log(tmp_path, "start")
+    assert list(recent(tmp_path)) == []
+
+
+def test_only_the_end_of_a_long_log_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "_TAIL", 100)
+    events(tmp_path, *(at(i, "shard", rows=i) for i in range(20)))
+    assert [event["rows"] for event in recent(tmp_path)] == [19]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("s3://user:pa55@bucket/x", "s3://***@bucket/x"),
+        ("https://h/x?a=1&access_token=abc&b=2", "https://h/x?a=1&access_token=***&b=2"),
+        ("https://h/x?X-Amz-Signature=abc", "https://h/x?X-Amz-Signature=***"),
+        ("token hf_abcdefghijkl is wrong", "token *** is wrong"),
+        ("a risk-averse key=value mail@home.org", "a risk-averse key=value mail@home.org"),
+    ],
+)
+def test_secrets_are_no_part_of_what_is_written(tmp_path, text, shown):
+    assert redacted(text) == shown
+    log(tmp_path, "note", text=text)
+    assert next(recent(tmp_path))["text"] == shown
+
+
+def test_secrets_are_no_part_of_an_identity(work, out):
+    work.start(out, settings={"model": "https://me:word@host/m"})
+    assert "word" not in (out / "manifest.json").read_text()
