@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pairsmith.errors import InputError, MissingExtra, WorkerError
-from pairsmith.runs.executors import Done, Lost, execute
+from pairsmith.errors import InputError, MissingExtra, SettingsError, WorkerError
+from pairsmith.runs.executors import Done, Lost, Where, execute
 
 
 class Square:
@@ -56,9 +56,9 @@ class Square:
 def run(tmp_path):
     said, units = [], []
 
-    def runner(items, workers=2, **trouble):
+    def runner(items, workers=2, executor="local", **trouble):
         load = Square(tmp_path, **trouble)
-        return list(execute(load, items, units.append, workers=workers, say=said.append))
+        return list(execute(load, items, units.append, Where(executor, workers), said.append))
 
     runner.said, runner.units, runner.marks = said, units, tmp_path
     return runner
@@ -125,7 +125,7 @@ def test_a_bug_in_a_worker_is_shown_with_its_traceback(run):
 
 
 def test_leaving_early_ends_the_workers(tmp_path):
-    outcomes = execute(Square(tmp_path), [1, 2, 3, 4], lambda _: None, workers=2, say=lambda _: None)
+    outcomes = execute(Square(tmp_path), [1, 2, 3, 4], lambda _: None, Where(workers=2))
     process = next(outcomes).result[1]
     outcomes.close()
     deadline = time.monotonic() + 10
@@ -135,3 +135,34 @@ def test_leaving_early_ends_the_workers(tmp_path):
         except ProcessLookupError:
             return
     pytest.fail("the worker is still there")
+
+
+# Ray leaves processes and sockets of its own to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+class TestRay:
+    """The same promises on a cluster that is started here."""
+
+    @pytest.fixture(autouse=True)
+    def _ray(self):
+        pytest.importorskip("ray")
+
+    def test_every_item_is_done_once(self, run):
+        assert squares(run([1, 2, 3], 2, "ray")) == {1: 1, 2: 4, 3: 9}
+        assert sum(run.units) == 3
+
+    def test_an_item_that_ends_three_workers_is_set_aside_and_the_rest_done(self, run):
+        outcomes = run([1, 2, 3], 2, "ray", always=2)
+        assert squares(outcomes) == {1: 1, 3: 9}
+        assert [outcome.item for outcome in outcomes if isinstance(outcome, Lost)] == [2]
+        assert len(run.said) == 3
+
+    def test_errors_meant_for_people_and_bugs(self, run):
+        with pytest.raises(InputError, match=r"^2 is refused$"):
+            run([1, 2, 3], 2, "ray", refused=2)
+        with pytest.raises(WorkerError, match=r"(?s)a fault of pairsmith.*ZeroDivisionError"):
+            run([1, 2, 3], 2, "ray", bug=2)
+
+    def test_no_cluster_at_the_address(self, tmp_path):
+        work = execute(Square(tmp_path), [1], print, Where("ray", 1, "127.0.0.1:1"))
+        with pytest.raises(SettingsError, match="127.0.0.1:1: nothing answers there"):
+            list(work)

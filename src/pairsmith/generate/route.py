@@ -16,7 +16,7 @@ from pairsmith.generate.writing import rows_needed
 from pairsmith.lm.loading import load_model
 from pairsmith.modelnames import model_revision
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
-from pairsmith.runs.executors import Lost, execute
+from pairsmith.runs.executors import Lost, Where, execute
 from pairsmith.tasks import Decoding, TaskSpec, load_task
 
 
@@ -60,10 +60,11 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     items = sum(len(piece.items) for piece in pieces)
     todo = [_todo(piece, writer) for piece in pieces if not writer.is_done(piece.number, piece.share)]
     lost: list[Lost[Todo]] = []
+    where = Where(settings.executor, settings.workers, settings.ray_address)
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(each.piece.items) for each in todo)) * labels)
         load, say = ShardLoader(task, settings, decoding), partial(run.tell, "worker")
-        for outcome in execute(load, todo, bar.advance, workers=settings.workers, say=say):
+        for outcome in execute(load, todo, bar.advance, where, say):
             if isinstance(outcome, Lost):
                 lost.append(outcome)
                 continue

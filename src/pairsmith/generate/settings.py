@@ -62,10 +62,17 @@ class GenerateSettings(Settings):
     rows: int = Field(
         default=256, ge=1, description="Rows that the model computes at once; lower it if memory runs out."
     )
+    executor: Literal["local", "ray"] = Field(
+        default="local", description="Where shards are made: on this machine, or on a Ray cluster."
+    )
     workers: int = Field(
         default=1,
         ge=1,
-        description="Processes that make shards, each with the model loaded; the rows are the same.",
+        description="Processes, or actors of Ray, that make shards, each with the model loaded; the rows "
+        "are the same.",
+    )
+    ray_address: str | None = Field(
+        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
     )
     shard_size: int = Field(
         default=200, ge=1, description="Inputs (in a text task, texts) that are made and saved together."

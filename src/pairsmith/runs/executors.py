@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pairsmith.errors import PairsmithError, WorkerError
 
@@ -49,10 +49,24 @@ class Lost(Generic[W]):
     how: str
 
 
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where work is done: ``local`` or ``ray``, on how many workers, on which cluster."""
+
+    executor: Literal["local", "ray"] = "local"
+    workers: int = 1
+    ray_address: str | None = None
+
+
 def execute(
-    load: Load[W, R], items: Sequence[W], advance: Advance, *, workers: int, say: Say
+    load: Load[W, R], items: Sequence[W], advance: Advance, where: Where, say: Say = lambda _: None
 ) -> Iterator[Done[W, R] | Lost[W]]:
-    """Do the items, in this process or in ``workers`` others; see ``run_here`` and ``run_processes``."""
+    """Do the items; see ``run_here``, ``run_processes`` and ``ray_executor.run_ray``."""
+    workers = where.workers
+    if where.executor == "ray":
+        from pairsmith.runs.ray_executor import run_ray
+
+        return run_ray(load, items, advance, workers=workers, say=say, address=where.ray_address)
     if workers == 1:
         return run_here(load, items, advance)
     return run_processes(load, items, advance, workers=workers, say=say)

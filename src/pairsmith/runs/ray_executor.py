@@ -1,0 +1,147 @@
+"""Pieces of work on a Ray cluster: actors hold the loaded models, items go to whichever is free.
+
+Every node needs pairsmith installed and the model at hand. Items travel to the actors and results
+back through Ray; only the process that iterates writes.
+"""
+
+import logging
+import os
+import re
+import signal
+import socket
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from pairsmith.errors import MissingExtra, PairsmithError, SettingsError, WorkerError, first_line
+from pairsmith.runs.executors import DEATHS, Advance, Done, Load, Lost, R, Say, W, Work
+
+_WAIT_SECONDS = 5.0
+_HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
+
+
+class Actor:
+    """What an actor runs: loads once, with its first item, then does items and counts their units."""
+
+    def __init__(self, load: Load[Any, Any], index: int) -> None:
+        self._load = load
+        self._index = index
+        self._work: Work[Any, Any] | None = None
+
+    def do(self, item: Any) -> tuple[Any, int]:
+        """The item's result, and how many units of the work it was."""
+        # Not when the actor is made: Ray would hide an error meant for people in its own.
+        self._work = self._work or self._load(self._index)
+        units = 0
+
+        def count(amount: int) -> None:
+            nonlocal units
+            units += amount
+
+        return self._work(item, count), units
+
+
+def run_ray(
+    load: Load[W, R],
+    items: Sequence[W],
+    advance: Advance,
+    *,
+    workers: int,
+    say: Say = lambda _: None,
+    address: str | None = None,
+) -> Iterator[Done[W, R] | Lost[W]]:
+    """Do the items in ``workers`` actors of the cluster at ``address``, or of one started here.
+
+    An actor takes a core, and a GPU where the cluster has any. One that is lost, with its node or
+    without, is replaced and its item done again; ``say`` hears of it.
+
+    Raises:
+        MissingExtra: Ray is not installed.
+        SettingsError: there is no cluster at ``address``.
+        PairsmithError: what the work raised in an actor.
+        WorkerError: the work raised something else.
+    """
+    if not items:
+        return
+    ray = _connect(address)
+    from ray.exceptions import RayActorError, RayTaskError
+
+    remote = ray.remote(Actor).options(num_cpus=1, num_gpus=1 if ray.cluster_resources().get("GPU") else 0)
+    waiting = deque(range(len(items)))
+    deaths: Counter[int] = Counter()
+    size = min(workers, len(items))
+    actors = [remote.remote(load, index) for index in range(size)]
+    running: dict[Any, tuple[int, int]] = {}  # from the promise to (actor's index, item's number)
+    try:
+        free = list(range(size))
+        while waiting or running:
+            while free and waiting:
+                index, number = free.pop(), waiting.popleft()
+                running[actors[index].do.remote(items[number])] = index, number
+            ready, _ = ray.wait(list(running), num_returns=1, timeout=_WAIT_SECONDS)
+            for promise in ready:
+                index, number = running.pop(promise)
+                free.append(index)
+                try:
+                    result, units = ray.get(promise)
+                except RayActorError as error:
+                    how = first_line(error)
+                    deaths[number] += 1
+                    say(f"worker {index} was lost ({how}); another one takes its place")
+                    actors[index] = remote.remote(load, index)
+                    if deaths[number] < DEATHS:
+                        waiting.appendleft(number)
+                    else:
+                        yield Lost(items[number], how)
+                except RayTaskError as error:
+                    if isinstance(error.cause, PairsmithError):
+                        raise error.cause from None
+                    raise WorkerError(f"a worker failed; this is a fault of pairsmith:\n{error}") from None
+                else:
+                    advance(units)
+                    yield Done(items[number], result)
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+        ray.shutdown()
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether anything listens there; Ray itself would try for minutes."""
+    try:
+        socket.create_connection((host, port), _WAIT_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _connect(address: str | None) -> Any:
+    """Ray, connected to the cluster at ``address`` or to a new one of this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtra("ray", "ray") from None
+    host_and_port = _HOST_AND_PORT.fullmatch(address or "")
+    if host_and_port and not _answers(host_and_port[1], int(host_and_port[2])):
+        raise SettingsError(
+            f"--ray-address {address}: nothing answers there; leave it out to start a cluster on this machine"
+        )
+    ours = signal.getsignal(signal.SIGTERM)
+    try:
+        new = address is None
+        ray.init(
+            address=address or "local",
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            include_dashboard=False if new else None,
+        )
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise SettingsError(
+            f"--ray-address {address}: no Ray cluster answers there ({first_line(error)}); "
+            "leave it out to start one on this machine"
+        ) from None
+    finally:
+        signal.signal(signal.SIGTERM, ours)  # Ray puts in its own
+    return cast(Any, ray)
