@@ -135,6 +135,60 @@ def test_another_training_in_its_folder_is_refused(trained, tiny_gpt2, data):
         train_encoder(settings(tiny_gpt2, data, epochs=6, seed=2), Run(trained, Silent()))
 
 
+class Stopped(Exception):  # noqa: N818 - it is no error
+    pass
+
+
+def stop_at(monkeypatch, step, *, while_saving=False):
+    """Have the next training end after ``step`` steps, or while the checkpoint of that step is written."""
+    real = module._Watch.on_save if while_saving else module._Watch.on_step_end
+
+    def stopping(self, args, state, control, **kwargs):
+        if state.global_step == step:
+            raise Stopped
+        real(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(module._Watch, "on_save" if while_saving else "on_step_end", stopping)
+
+
+@pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_bert"])
+@pytest.mark.parametrize(("step", "while_saving"), [(2, False), (8, False), (11, False), (8, True)])
+def test_a_stopped_training_goes_on_to_the_same_weights(
+    model, step, while_saving, data, tmp_path, monkeypatch, request, capsys
+):
+    # 18 steps, a look at the validation pairs every 4, a checkpoint every 4; the tiny models have dropout.
+    given = settings(request.getfixturevalue(model), data, epochs=3, checkpoint_steps=4)
+    train_encoder(given, Run(tmp_path / "whole", Silent()))
+    with monkeypatch.context() as patch:
+        stop_at(patch, step, while_saving=while_saving)
+        with pytest.raises(Stopped):
+            train_encoder(given, Run(tmp_path / "stopped", Silent()))
+    train_encoder(given, Run(tmp_path / "stopped", Progress()))
+    said = capsys.readouterr().err
+    begun = {2: None, 8: 4, 11: 8}[step]
+    assert ("going on from checkpoint-" in said) == (begun is not None)
+    assert f"checkpoint-{begun}" in said or begun is None
+    whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+    records = [json.loads((tmp_path / name / "training.json").read_text()) for name in ("whole", "stopped")]
+    assert records[0]["validation"] == records[1]["validation"]
+    assert records[0]["best_step"] == records[1]["best_step"]
+    assert not list((tmp_path / "stopped").glob(".pairsmith*"))
+
+
+def test_checkpoints_of_another_training_are_not_gone_on_from(tiny_gpt2, data, tmp_path, monkeypatch):
+    given = settings(tiny_gpt2, data, epochs=2, checkpoint_steps=4)
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6)
+        with pytest.raises(Stopped):
+            train_encoder(given, Run(tmp_path / "out", Silent()))
+    other = given.model_copy(update={"seed": 2})
+    train_encoder(other, Run(tmp_path / "out", Silent(), fresh=True))
+    train_encoder(other, Run(tmp_path / "whole", Silent()))
+    whole, out = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "out"))
+    assert all(torch.equal(whole[name], out[name]) for name in whole)
+
+
 def train_on(model, *, seed=1, validation=None, progress=None, **rest):
     encoder = load_sentence_encoder(str(model), device="cpu")
     training = train_encoder_on(

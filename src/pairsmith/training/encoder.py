@@ -27,13 +27,14 @@ from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress, Silent, Task
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
 from pairsmith.training.card import encoder_card
+from pairsmith.training.checkpoints import Found, latest, seal
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.settings import TrainEncoderSettings
 
 STEP = "train-encoder"
 _COLUMNS = ("sentence1", "sentence2", "score")
 # The data count by their content. The rest says where and how fast, not what.
-_NOT_IN_WEIGHTS = {"data", "device", "eval_batch_size"}
+_NOT_IN_WEIGHTS = {"data", "device", "eval_batch_size", "checkpoint_steps"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,9 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Path:
     encoder = load_sentence_encoder(
         settings.base, pooling=settings.pooling, device=settings.device, max_length=settings.max_length
     )
-    training = train_encoder_on(encoder, train, validation, settings, progress=run.progress)
+    training = train_encoder_on(
+        encoder, train, validation, settings, progress=run.progress, checkpoints=folder.checkpoints
+    )
     card = encoder_card(settings, data, training.to_json())
     folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
@@ -122,6 +125,7 @@ def train_encoder_on(
     settings: TrainEncoderSettings,
     *,
     progress: Progress | None = None,
+    checkpoints: Path | None = None,
 ) -> EncoderTraining:
     """Train ``encoder`` in place on scored pairs, and leave it with the weights of its best step (D10).
 
@@ -136,10 +140,13 @@ def train_encoder_on(
         validation: the same columns; without it, or with scores that are all equal, the last step is kept.
         settings: ``base`` and ``data`` are not looked at here.
         progress: where to show it; nowhere if not given.
+        checkpoints: folder for a checkpoint every ``checkpoint_steps``; the training goes on from the last
+            one there, to the same weights. Without it there are none.
 
     Raises:
         InputError: a table is not of that kind.
         ModelError: the training diverged.
+        StorageError: a checkpoint cannot be written.
     """
     shown = progress or Silent()
     _check_pairs(train, "the training pairs")
@@ -149,9 +156,19 @@ def train_encoder_on(
     with shown.task("train", total, "steps") as bar:
         watch = _Watch(encoder, validation if choosable else None, settings, bar)
         with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
-            trainer = _trainer(encoder, train, settings, total, Path(scratch), watch)
-            watch.look(0)
-            trainer.train()
+            start = latest(checkpoints) if checkpoints else None
+            trainer = _trainer(encoder, train, settings, total, checkpoints or Path(scratch), watch)
+            if checkpoints is None:
+                trainer.args.save_strategy = "no"
+            if start:
+                path, found = start
+                watch.restore(found)
+                bar.skip(int(path.name.partition("-")[2]))
+                shown.say(f"going on from {path.name}")
+            else:
+                watch.look(0)
+            with quiet_loading():
+                trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
         watch.close(total)
     _check_finite(encoder)
     encoder.eval()
@@ -223,6 +240,18 @@ class _Watch(TrainerCallback):
         if state.global_step % self._settings.eval_steps == 0:
             self.look(state.global_step)
 
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
+        """After a checkpoint was written: add what was found so far."""
+        best = None if math.isinf(self._best) else self._best
+        found = Found(self.curve, self.best_step, best, self._best_weights)
+        seal(Path(args.output_dir) / f"checkpoint-{state.global_step}", found)
+
+    def restore(self, found: Found) -> None:
+        """Know again what had been found by a checkpoint."""
+        self.curve, self.best_step = dict(found.curve), found.best_step
+        self._best = float("-inf") if found.best is None else found.best
+        self._best_weights = dict(found.best_weights)
+
     def look(self, step: int) -> None:
         """Measure the weights as they are after ``step``, once; keep a copy of the best."""
         if self._validation is None or step in self.curve:
@@ -285,7 +314,9 @@ def _trainer(
         bf16=settings.dtype == "bfloat16",
         # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
         dataloader_pin_memory=encoder.device.type == "cuda",
-        save_strategy="no",
+        save_strategy="steps",
+        save_steps=settings.checkpoint_steps,
+        save_total_limit=2,
         eval_strategy="no",
         logging_strategy="no",
         report_to="none",

@@ -20,6 +20,7 @@ from pairsmith.runs.storage import storage_errors
 
 RECORD = "training.json"
 _SCRATCH = ".pairsmith-model.tmp"
+_CHECKPOINTS = ".pairsmith-checkpoints.tmp"
 
 
 class Record(Manifest):
@@ -78,9 +79,15 @@ class ModelFolder:
                 return cls(run.out, identity, finished=True)
             run.progress.say(f"{run.out} is not as it was written; it is trained again")
         folder = cls(run.out, identity, finished=False)
-        folder._clear(record)
+        same = record is not None and record.fingerprint == identity.fingerprint and not record.complete
+        folder._clear(record, keep_checkpoints=same and not run.fresh)
         folder._save({"complete": False})
         return folder
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the training keeps its checkpoints until it is finished."""
+        return self._out / _CHECKPOINTS
 
     def finish(self, save: Callable[[Path], None], training: Mapping[str, Any]) -> None:
         """Have ``save`` write the model into an empty folder, move it into place, and mark it complete.
@@ -103,14 +110,17 @@ class ModelFolder:
                 (scratch / name).replace(target)
             shutil.rmtree(scratch)
         self._save({"complete": True, **training, "files": files})
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
         lock.release(self._out)
 
     def _save(self, rest: Mapping[str, Any]) -> None:
         write_json(self._out / RECORD, {**self._identity.as_record(), **rest})
 
-    def _clear(self, record: Record | None) -> None:
+    def _clear(self, record: Record | None, *, keep_checkpoints: bool) -> None:
         """Remove what an earlier run of ours left: the files it lists, and its scratch folder."""
         with storage_errors(self._out):
+            if not keep_checkpoints:
+                shutil.rmtree(self.checkpoints, ignore_errors=True)
             shutil.rmtree(self._out / _SCRATCH, ignore_errors=True)
             for name in record.files if record else ():
                 (self._out / name).unlink(missing_ok=True)

@@ -39,6 +39,9 @@ class TrainEncoderSettings(Settings):
         ge=1,
         description="Steps between two looks at the validation pairs; the best step is kept.",
     )
+    checkpoint_steps: int = Field(
+        default=200, ge=1, description="Steps between two checkpoints, from which a stopped training goes on."
+    )
     eval_batch_size: int = Field(default=64, ge=1, description="Sentences encoded at once in validation.")
     pooling: PoolingName = Field(
         default="default",
