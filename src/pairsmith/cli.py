@@ -44,6 +44,7 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
             parent = groups[group]
         parent.command(last, help=step.help)(step_command(step))
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
+    app.command("plan", help="Say what a recipe will make and cost, after trying a part of each step.")(_plan)
     app.command("status", help="Say how far a run is: done, left, rate, rejects by reason.")(_status)
     tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
     tasks.callback(invoke_without_command=True)(_list_tasks)
@@ -171,6 +172,35 @@ def _run(
         plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
         progress = _progress(quiet)
         progress.result(results_table(run_recipe(plan, out, progress, fresh=fresh)))
+
+
+def _plan(
+    recipe: Annotated[
+        str, typer.Argument(help="A YAML file, or the name of a recipe that ships.", show_default=False)
+    ],
+    *,
+    workers: Annotated[
+        int,
+        typer.Option("--workers", help="Say what so many workers would take, too.", metavar="<whole number>"),
+    ] = 1,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Takes the place of what the recipe says. [may be given several times]",
+            metavar="<step.setting=value>",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: QuietFlag = False,
+) -> None:
+    from pairsmith.planning import plan_recipe, plan_table
+    from pairsmith.recipes import find_recipe, load_recipe
+
+    with _spoken_errors():
+        plan = load_recipe(find_recipe(recipe), overrides=changes or ())
+        progress = _progress(quiet)
+        progress.result(plan_table(plan_recipe(plan, progress), workers))
 
 
 def _status(

@@ -95,7 +95,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
         results = json.loads((run.out / RESULTS).read_bytes())
     else:
-        encode = _encoder(settings, run.progress)
+        encode = encoder_of(settings, run.progress)
         scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
         results = {name: score.to_json() for name, score in scores.items()}
         rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
@@ -121,7 +121,7 @@ def sts_scores(
         ModelError: a vector is not finite, or the cosines are all equal.
         InputError: a subset's human scores are all equal, so there is no order to compare with.
     """
-    texts = sorted({text for suite in suites for pairs in suite.subsets.values() for text in _texts(pairs)})
+    texts = sorted({text for suite in suites for pairs in suite.subsets.values() for text in texts_of(pairs)})
     vectors = np.asarray(encode(texts))
     _check_finite(vectors, texts)
     rows = {text: row for row, text in enumerate(texts)}
@@ -181,7 +181,8 @@ def _check_finite(vectors: NDArray[np.floating], texts: Sequence[str]) -> None:
         )
 
 
-def _encoder(settings: EvaluateStsSettings, progress: Progress) -> Encode:
+def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
+    """What turns texts into vectors of shape (n, d), as the settings say."""
     if settings.model.startswith(GLOVE):
         from pairsmith.encoders.glove import encode_with_glove
 
@@ -199,7 +200,8 @@ def _encoder(settings: EvaluateStsSettings, progress: Progress) -> Encode:
     return lambda texts: encode_texts(encoder, texts, batch_size=settings.batch_size, progress=progress)
 
 
-def _texts(pairs: Sequence[GradedPair]) -> list[str]:
+def texts_of(pairs: Sequence[GradedPair]) -> list[str]:
+    """Both texts of each pair."""
     return [text for pair in pairs for text in (pair.sentence1, pair.sentence2)]
 
 

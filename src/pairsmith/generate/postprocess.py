@@ -6,7 +6,7 @@ rows -> clean and cap (D6) -> smooth (D7) -> add sampled negatives (D8) -> split
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import fmean
 from typing import Any
@@ -48,7 +48,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     """
     refuse_source(run, data=settings.data)
     source = DatasetFolder.open(settings.data)
-    schema, rows = _read(source)
+    schema, rows = all_rows(source)
     writer = FolderWriter.start(
         run,
         step="postprocess",
@@ -64,7 +64,33 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
 
-    task = _task(source)
+    done = processed(rows, settings, task_of(source))
+    tables = {"train": to_table(done.train, schema)}
+    if done.validation:  # an empty split would not open in other tools
+        tables["validation"] = to_table(done.validation, schema)
+    writer.commit(0, tables, to_table(done.rejects, REJECT))
+    counts = {"rows read": len(rows), "rows kept": len(rows) - len(done.rejects)}
+    if schema != LABELLED_TEXT:
+        counts["near-copies dropped"] = sum(reject.filter == "near-copy" for reject in done.rejects)
+    if schema == SCORED_PAIR and counts["rows kept"]:
+        counts["sampled negatives added"] = done.negatives
+    folder = writer.finish(_card(settings, source, counts))
+    run.progress.say(summary(folder))
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """Rows as they go into the splits, what was dropped, and how many sampled negatives are among them."""
+
+    train: list[Row]
+    validation: list[Row]
+    rejects: list[Reject]
+    negatives: int
+
+
+def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec | None) -> Processed:
+    """Clean (D6), smooth (D7), add sampled negatives (D8) and split (D9); ``task`` is the rows' own."""
     kept, rejects = clean(rows, _filters(settings, task), settings.per_input)
     scored = [row for row in kept if isinstance(row, ScoredPair)]
     negatives: list[ScoredPair] = []
@@ -73,18 +99,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         negatives = sampled_negatives(scored, settings.augment, settings.seed)
         kept = [replace(row, score=smooth(row.score, scores, settings.smoothing)) for row in scored]
     train, validation = split([*kept, *negatives], settings.validation, settings.seed)
-    tables = {"train": to_table(train, schema)}
-    if validation:  # an empty split would not open in other tools
-        tables["validation"] = to_table(validation, schema)
-    writer.commit(0, tables, to_table(rejects, REJECT))
-    counts = {"rows read": len(rows), "rows kept": len(kept)}
-    if schema != LABELLED_TEXT:
-        counts["near-copies dropped"] = sum(reject.filter == "near-copy" for reject in rejects)
-    if scored:
-        counts["sampled negatives added"] = len(negatives)
-    folder = writer.finish(_card(settings, source, counts))
-    run.progress.say(summary(folder))
-    return folder
+    return Processed(train, validation, rejects, len(negatives))
 
 
 def folded(text: str) -> str:
@@ -230,8 +245,17 @@ def _text(row: Row) -> str:
     return row.text if isinstance(row, LabelledText) else row.sentence2
 
 
-def _read(source: DatasetFolder) -> tuple[pa.Schema, list[Row]]:
-    table = pa.concat_tables([source.table(name) for name in source.splits])
+def all_rows(source: DatasetFolder) -> tuple[pa.Schema, list[Row]]:
+    """The rows of all splits, and their columns.
+
+    Raises:
+        InputError: they are of no kind that ``generate`` writes.
+    """
+    return rows_of(pa.concat_tables([source.table(name) for name in source.splits]), str(source.path))
+
+
+def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:
+    """The rows of a table, and their columns; ``where`` it is goes into the error of ``all_rows``."""
     columns = table.column_names
     if columns == SCORED_PAIR.names:
         return SCORED_PAIR, list(from_table(table, ScoredPair))
@@ -240,12 +264,12 @@ def _read(source: DatasetFolder) -> tuple[pa.Schema, list[Row]]:
     if columns == LABELLED_TEXT.names:
         return LABELLED_TEXT, list(from_table(table, LabelledText))
     raise InputError(
-        f"{source.path} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
+        f"{where} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
         "sentence2, score), labelled pairs or labelled texts, as `pairsmith generate` writes them"
     )
 
 
-def _task(source: DatasetFolder) -> TaskSpec | None:
+def task_of(source: DatasetFolder) -> TaskSpec | None:
     """The task that the rows were written for, if ``generate`` wrote the folder."""
     described = source.manifest.settings.get("task")
     return TaskSpec.model_validate(described) if isinstance(described, dict) else None

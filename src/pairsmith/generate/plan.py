@@ -1,0 +1,130 @@
+"""What ``generate`` and ``postprocess`` will cost: some seconds of the real work, carried over to all."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from pairsmith.generate.pieces import Piece, pieces_of
+from pairsmith.generate.postprocess import all_rows, processed, rows_of, task_of
+from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.generate.shard import SCHEMAS
+from pairsmith.generate.wanted import Wanted
+from pairsmith.generate.writing import write
+from pairsmith.lm.loading import load_model
+from pairsmith.records import REJECT, to_table
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.storage import encode_table
+from pairsmith.tasks import Decoding, TaskSpec, load_task
+
+CALIBRATION_SECONDS = 15.0
+"""How long a language model writes to see how fast it is."""
+
+
+def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
+    """Have the model write a part of the first shard, and carry that over.
+
+    Inputs that an earlier step will make are stood for by the sample of its estimate.
+
+    Raises:
+        UserError: as for ``generate``.
+    """
+    started = time.monotonic()
+    task = load_task(settings.task)
+    decoding = settings.decoding(task.decoding)
+    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    loading = time.monotonic() - started
+    items, texts = _inputs(settings, decoding, before)
+    asked = items * len(task.labels)
+    piece = Piece(0, texts, (), (), "")
+    # A first few wake the libraries up; they are no measure.
+    write(task, model, _until(piece, task, decoding, 0.0), decoding, settings.seed, settings.rows)
+    ends: list[float] = []
+    begun = time.monotonic()
+    written = write(
+        task,
+        model,
+        _until(piece, task, decoding, CALIBRATION_SECONDS),
+        decoding,
+        settings.seed,
+        settings.rows,
+        lambda _: ends.append(time.monotonic()),
+    )
+    seconds = (ends[-1] - begun) / written.asked
+    sample = to_table(written.rows, SCHEMAS[task.schema_kind])
+    rejects = to_table(written.rejects, REJECT)
+    share = asked / written.asked
+    text = sample["sentence2" if "sentence2" in sample.column_names else "text"].to_pylist()
+    per_text = sum(len(model.encode(each)) + 1 for each in text) / max(len(text), 1)
+    tokens = (len(text) * per_text + rejects.num_rows * decoding.max_tokens) * share
+    size = len(encode_table(sample)) + len(encode_table(rejects))
+    return Estimate(
+        seconds=loading + asked * seconds,
+        memory=peak_memory(),
+        disk=round(size * share),
+        rows={"train": round(sample.num_rows * share)},
+        tokens=round(tokens),
+        shared=asked * seconds,
+        pieces=-(-items // settings.shard_size),
+        sample=sample,
+    )
+
+
+def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
+    """Process the sample of the step before, or the folder that is there, and carry that over."""
+    earlier = before.get(settings.data)
+    if earlier is None or earlier.sample is None:
+        source = DatasetFolder.open(settings.data)
+        schema, rows = all_rows(source)
+        task, total = task_of(source), len(rows)
+    else:
+        schema, rows = rows_of(earlier.sample, settings.data)
+        task = None  # only says what becomes of near-copies
+        total = sum(earlier.rows.values())
+    begun = time.monotonic()
+    done = processed(rows, settings, task)
+    train, validation = to_table(done.train, schema), to_table(done.validation, schema)
+    size = len(encode_table(train)) + len(encode_table(validation))
+    seconds = time.monotonic() - begun
+    share = total / max(len(rows), 1)
+    return Estimate(
+        seconds=seconds * share,
+        memory=peak_memory(),
+        disk=round(size * share),
+        rows={"train": round(train.num_rows * share), "validation": round(validation.num_rows * share)},
+        sample=pa.concat_tables([train, validation]),
+    )
+
+
+def _inputs(
+    settings: GenerateSettings, decoding: Decoding, before: Before
+) -> tuple[int, Sequence[str] | range]:
+    """How many items there will be, and some of them to calibrate on."""
+    planned = [before[source] for source in settings.inputs if source in before]
+    here = [source for source in settings.inputs if source not in before]
+    if not settings.inputs:
+        return decoding.per_input, range(decoding.per_input)
+    count = sum(sum(each.rows.values()) for each in planned)
+    texts: list[str] = []
+    if here:
+        pieces = pieces_of(settings.model_copy(update={"inputs": here}), decoding)
+        count += sum(len(piece.items) for piece in pieces)
+        texts = [text for piece in pieces for text in piece.items if isinstance(text, str)]
+    for each in planned:
+        if each.sample is not None:
+            texts += each.sample["text"].to_pylist()
+    if settings.limit is not None:
+        count = min(count, settings.limit)
+    # Spread over all of them: a file may begin with its shortest lines.
+    step = max(1, len(texts) // settings.shard_size)
+    return count, texts[::step][: settings.shard_size]
+
+
+def _until(piece: Piece, task: TaskSpec, decoding: Decoding, seconds: float) -> Iterator[Wanted]:
+    """What the piece wants, until the time is over; at least one of each label."""
+    end = time.monotonic() + seconds
+    for number, wanted in enumerate(piece.wanted(task, decoding)):
+        if number >= len(task.labels) and time.monotonic() >= end:
+            return
+        yield wanted

@@ -1,0 +1,124 @@
+"""``pairsmith plan``: what a recipe will make and cost, before it runs.
+
+Each step is calibrated in a process of its own, so that its memory is its own and not that of the
+steps before it.
+"""
+
+import multiprocessing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pairsmith.errors import PairsmithError, SettingsError, WorkerError
+from pairsmith.progress import Progress, clock
+from pairsmith.recipes import Recipe, texts_in
+from pairsmith.runs.estimate import Estimate
+
+
+def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
+    """The estimate of each step, by its name; takes some seconds a step.
+
+    Raises:
+        UserError: as the steps themselves.
+    """
+    found: dict[str, Estimate] = {}
+    bases: dict[str, str] = {}
+    for number, planned in enumerate(recipe.steps, start=1):
+        progress.say(f"step {number}/{len(recipe.steps)} · {planned.name}: trying a part of it")
+        settings = planned.step.settings.model_validate(planned.values)
+        before = {f"@{name}": estimate for name, estimate in found.items()}
+        for text in (text for value in planned.values.values() for text in texts_in(value)):
+            if text.startswith("@") and text not in before:
+                raise SettingsError(f"{planned.name}: {text} is a part of a step; a plan looks at whole ones")
+        found[planned.name] = _apart(_estimate, planned.kind, settings, before, bases)
+        if isinstance(base := planned.values.get("base"), str):
+            bases[f"@{planned.name}"] = base
+    return found
+
+
+def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
+    """The estimates as a plain table with a total, and what ``workers`` would make of the time."""
+    header = ("step", "rows", "tokens written", "time", "memory", "disk")
+    lines = [header]
+    for name, each in estimates.items():
+        rows = f"{sum(each.rows.values()):,}" if each.rows else ""
+        tokens = f"{each.tokens:,}" if each.tokens else ""
+        lines.append((name, rows, tokens, clock(each.seconds), _bytes(each.memory), _bytes(each.disk)))
+    values = estimates.values()
+    lines.append(
+        (
+            "all",
+            "",
+            f"{sum(each.tokens for each in values):,}",
+            clock(sum(each.seconds for each in values)),
+            _bytes(max((each.memory for each in values), default=0)),
+            _bytes(sum(each.disk for each in values)),
+        )
+    )
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    rows_of_text = [
+        "  ".join(
+            text.ljust(width) if column == 0 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    if workers > 1:
+        seconds = sum(each.seconds_with(workers) for each in values)
+        rows_of_text.append(
+            f"with {workers} workers, each with the computing power of this machine: {clock(seconds)}"
+        )
+    return "\n".join(rows_of_text)
+
+
+def _estimate(kind: str, settings: Any, before: Mapping[str, Estimate], bases: Mapping[str, str]) -> Estimate:
+    if kind == "generate":
+        from pairsmith.generate.plan import plan_generate
+
+        return plan_generate(settings, before)
+    if kind == "postprocess":
+        from pairsmith.generate.plan import plan_postprocess
+
+        return plan_postprocess(settings, before)
+    if kind == "train-encoder":
+        from pairsmith.training.plan import plan_train_encoder
+
+        return plan_train_encoder(settings, before)
+    from pairsmith.evaluate.plan import plan_evaluate_sts
+
+    base = bases.get(settings.model)
+    return plan_evaluate_sts(settings, before, base) if base else plan_evaluate_sts(settings, before)
+
+
+def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
+    """Call ``work`` in a new process."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_answer, args=(theirs, work, arguments), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        answer = ours.recv()
+    except EOFError:
+        process.join()
+        raise WorkerError(f"the trial ended with exit code {process.exitcode}; out of memory?") from None
+    finally:
+        ours.close()
+    process.join()
+    if isinstance(answer, PairsmithError):
+        raise answer
+    assert isinstance(answer, Estimate)
+    return answer
+
+
+def _answer(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any, ...]) -> None:
+    try:
+        pipe.send(work(*arguments))
+    except PairsmithError as error:
+        pipe.send(error)
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}"
+    return f"{number} B"

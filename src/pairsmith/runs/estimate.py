@@ -1,0 +1,48 @@
+"""What a step will make and cost, told before it runs."""
+
+import resource
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is expected of one step on this machine.
+
+    Attributes:
+        seconds: with one worker, from start to end.
+        memory: bytes that the process needs at most.
+        disk: bytes that it leaves on the disk.
+        rows: rows that it makes, by split.
+        tokens: tokens that a language model writes.
+        shared: seconds of the work that several workers share out among them.
+        pieces: into how many pieces that work can be cut.
+        sample: some of the rows that it would make.
+    """
+
+    seconds: float
+    memory: int
+    disk: int
+    rows: Mapping[str, int]
+    tokens: int = 0
+    shared: float = 0.0
+    pieces: int = 1
+    sample: pa.Table | None = None
+
+    def seconds_with(self, workers: int) -> float:
+        """The time with so many workers, each with as much computing power as one has now."""
+        used = min(workers, self.pieces)
+        return self.seconds - self.shared + self.shared / used
+
+
+Before = Mapping[str, Estimate]
+"""The estimates of earlier steps, by what refers to them: ``@name``."""
+
+
+def peak_memory() -> int:
+    """Bytes that this process has needed at most so far, models and libraries included."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else peak * 1024)

@@ -1,0 +1,59 @@
+"""What ``train-encoder`` will cost: some steps and one look at validation pairs, carried over to all."""
+
+import time
+
+import pyarrow as pa
+
+from pairsmith.encoders.sentence import load_sentence_encoder
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.training.encoder import scored_pairs, total_steps, train_encoder_on, validation_spearman
+from pairsmith.training.settings import TrainEncoderSettings
+
+CALIBRATION_STEPS = 12
+_WAKING = 3
+_COPIES = 8
+"""So many times the weights at most: the model, and two checkpoints with moments and best weights."""
+
+
+def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estimate:
+    """Train for some steps on the sample of the step before, or on the folder that is there.
+
+    Raises:
+        UserError: as for ``train_encoder``.
+    """
+    started = time.monotonic()
+    encoder = load_sentence_encoder(
+        settings.base, pooling=settings.pooling, device=settings.device, max_length=settings.max_length
+    )
+    loading = time.monotonic() - started
+    pairs, rows = _pairs(settings, before)
+    steps = total_steps(rows["train"], settings)
+
+    def timed(count: int) -> float:
+        begun = time.monotonic()
+        few = settings.model_copy(update={"max_steps": count, "epochs": float(count)})
+        train_encoder_on(encoder, pairs, None, few)
+        return time.monotonic() - begun
+
+    short = timed(_WAKING)
+    step = max(timed(_WAKING + CALIBRATION_STEPS) - timed(_WAKING), 0.0) / CALIBRATION_STEPS
+    looks = 2 + steps // settings.eval_steps if rows.get("validation") else 0
+    seconds = loading + short + steps * step
+    if looks:
+        sample = pairs.slice(0, min(rows["validation"], pairs.num_rows))
+        begun = time.monotonic()
+        validation_spearman(encoder, sample, settings.eval_batch_size)
+        seconds += looks * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
+    weights = sum(each.numel() * each.element_size() for each in encoder.state_dict().values())
+    copies = _COPIES if steps >= settings.checkpoint_steps else 1
+    return Estimate(seconds=seconds, memory=peak_memory(), disk=weights * copies, rows={})
+
+
+def _pairs(settings: TrainEncoderSettings, before: Before) -> tuple[pa.Table, dict[str, int]]:
+    """Pairs to try on, and how many there will be by split."""
+    earlier = before.get(settings.data)
+    if earlier is not None and earlier.sample is not None:
+        return earlier.sample.select(["sentence1", "sentence2", "score"]), dict(earlier.rows)
+    data = DatasetFolder.open(settings.data)
+    return scored_pairs(data, "train"), dict(data.split_rows)
