@@ -165,7 +165,7 @@ def test_results_that_are_there_are_not_computed_again(
 ):
     (tmp_path / "elsewhere").mkdir()
     moved = graded.rename(tmp_path / "elsewhere" / graded.name)
-    monkeypatch.setattr(module, "_encoder", None)
+    monkeypatch.setattr(module, "encoder_of", None)
     again = evaluate_sts(settings(tiny_bert, moved, batch_size=7), Run(evaluated, Progress()))
     assert again == json.loads((evaluated / "results.json").read_text())
     said = capsys.readouterr()

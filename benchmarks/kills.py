@@ -1,0 +1,121 @@
+"""Kill runs at random instants and compare what comes out with a run that was left alone.
+
+    python benchmarks/kills.py --kills 200 --recipe-kills 20 --work DIR --json FILE
+
+``generate`` and ``postprocess`` first, then a whole recipe with a training. Each killed run is
+started again until it ends; its files must be those of the uninterrupted run, byte for byte.
+"""
+
+import argparse
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from common import write
+from pairsmith.generate.postprocess import postprocess
+from pairsmith.generate.route import generate
+from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.progress import Silent
+from pairsmith.recipes import load_recipe
+from pairsmith.running import run_recipe
+from pairsmith.runs import Run
+
+RECIPE = """
+name: kills
+steps:
+  - {name: pairs, step: generate, settings: {inputs: ./in.txt, per_input: 1, shard_size: 10}}
+  - {name: clean, step: postprocess, settings: {data: "@pairs"}}
+  - name: encoder
+    step: train-encoder
+    settings: {base: "pairsmith:tiny", data: "@clean", batch_size: 8, checkpoint_steps: 5, eval_steps: 10}
+"""
+COMPARED = (".parquet", ".safetensors")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--recipe-kills", type=int, default=20)
+    parser.add_argument("--inputs", type=int, default=80)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--json", type=Path, required=True)
+    args = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    args.work.mkdir(parents=True, exist_ok=True)
+    lines = [f"The {number} dogs ran down the street to the river.\n" for number in range(args.inputs)]
+    (args.work / "in.txt").write_text("".join(lines), encoding="utf-8")
+    (args.work / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+    results = {
+        "generate and postprocess": trial(two_steps, args.work, "steps", args.kills),
+        "recipe with training": trial(recipe, args.work, "recipe", args.recipe_kills),
+    }
+    write(args.json, {"results": results})
+    print(results)
+
+
+def two_steps(work: Path, out: Path) -> None:
+    settings = GenerateSettings(inputs=[str(work / "in.txt")], shard_size=4, per_input=1)
+    generate(settings, Run(out / "pairs", Silent()))
+    postprocess(PostprocessSettings(data=str(out / "pairs")), Run(out / "clean", Silent()))
+
+
+def recipe(work: Path, out: Path) -> None:
+    run_recipe(load_recipe(work / "recipe.yaml"), out, Silent())
+
+
+def trial(work_on: Callable[[Path, Path], None], work: Path, name: str, kills: int) -> dict[str, Any]:
+    """Kill ``kills`` times; a run that gets to its end is compared, and the next one begun."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pairsmith.generate.route", "pairsmith.training.encoder"])
+
+    def start(out: Path) -> multiprocessing.process.BaseProcess:
+        process = context.Process(target=work_on, args=(work, out))
+        process.start()
+        return process
+
+    begun = time.monotonic()
+    whole = start(work / name / "whole")
+    whole.join()
+    seconds = time.monotonic() - begun
+    assert whole.exitcode == 0
+    expected = files(work / name / "whole")
+    chance, done, runs, same = random.Random(1), 0, 0, 0
+    while True:
+        out = work / name / f"killed-{runs}"
+        process = start(out)
+        process.join(chance.uniform(0.0, 0.7) * seconds if done < kills else None)
+        if process.is_alive():
+            os.kill(process.pid or 0, signal.SIGKILL)
+        process.join()
+        done += process.exitcode == -signal.SIGKILL
+        if process.exitcode == 0:
+            runs += 1
+            same += files(out) == expected
+            shutil.rmtree(out)
+            if done >= kills:
+                return {
+                    "kills": done,
+                    "runs": runs,
+                    "same bytes": same,
+                    "seconds uninterrupted": round(seconds, 1),
+                }
+        elif process.exitcode != -signal.SIGKILL:
+            raise SystemExit(f"{out}: exit code {process.exitcode}")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in COMPARED
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""What keeping runs safe costs, and what workers bring.
+
+    python benchmarks/runs.py --work DIR --json FILE
+
+The cost of committing 1,000 shards beside the time a shard takes to make; ``status`` on a folder of
+100,000 shards; rows per second of one worker on one core and of two workers on two, in turns.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from common import write
+from pairsmith.generate.route import generate
+from pairsmith.generate.settings import GenerateSettings
+from pairsmith.progress import Silent
+from pairsmith.records import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
+from pairsmith.runs import FolderWriter, Run
+from pairsmith.runs.folder import FileEntry, ShardEntry
+from pairsmith.runs.journal import rewrite
+from pairsmith.runs.status import status_lines
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    results = {
+        "commits": commits(args.work / "commits", 1000),
+        "status": status(args.work / "status", 100_000),
+        "workers": workers(args.work / "workers", args.rounds),
+    }
+    write(args.json, {"results": results})
+    print(results)
+
+
+def start(out: Path, planned: int) -> FolderWriter:
+    return FolderWriter.start(
+        Run(out, Silent()),
+        step="generate",
+        schema=SCORED_PAIR,
+        settings={},
+        inputs={},
+        models={},
+        planned=planned,
+    )
+
+
+def commits(out: Path, shards: int) -> dict[str, float]:
+    """Seconds a commit takes, the first hundred and the last; and a shard of 600 texts beside it."""
+    shutil.rmtree(out, ignore_errors=True)
+    rows = [
+        ScoredPair(f"{n:016x}-1-0", f"The {n} dogs ran.", f"Dogs, {n}, were running.", 0.5)
+        for n in range(1200)
+    ]
+    table = to_table(rows, SCORED_PAIR)
+    rejects = to_table([Reject.of(f"r{n}", "no end", "no mark", {"n": n}) for n in range(60)], REJECT)
+    writer = start(out, shards)
+    times = []
+    for number in range(shards):
+        begun = time.monotonic()
+        writer.commit(number, {"train": table}, rejects)
+        times.append(time.monotonic() - begun)
+    first, last = sum(times[:100]) / 100, sum(times[-100:]) / 100
+    return {"shards": shards, "first hundred": round(first, 5), "last hundred": round(last, 5)}
+
+
+def status(out: Path, shards: int) -> dict[str, float]:
+    shutil.rmtree(out, ignore_errors=True)
+    start(out, shards)
+    part = FileEntry(path="data/train-00000.parquet", split="train", rows=1200, sha256="0" * 64, bytes=30_000)
+    rejected = part.model_copy(update={"split": "rejects", "path": "rejects/part-00000.parquet", "rows": 60})
+    rewrite(
+        out,
+        (
+            ShardEntry(
+                shard=n, files=(part, rejected), reasons={"no end: no mark": 60}, items=200, content="0" * 64
+            )
+            for n in range(shards)
+        ),
+    )
+    begun = time.monotonic()
+    lines = status_lines(out)
+    return {"shards": shards, "seconds": round(time.monotonic() - begun, 2), "lines": len(lines)}
+
+
+def workers(out: Path, rounds: int) -> dict[str, Any]:
+    """Texts per second, the loading of models left out by taking the difference of two sizes."""
+    found: dict[str, list[float]] = {"one worker, one core": [], "two workers, two cores": []}
+    for number in range(rounds):
+        for name, count in (("one worker, one core", 1), ("two workers, two cores", 2)):
+            small, large = (timed(out / f"{number}-{count}-{size}", count, size) for size in (100, 700))
+            found[name].append((large[0] - small[0]) / (large[1] - small[1]))
+    ratio = sum(found["two workers, two cores"]) / sum(found["one worker, one core"])
+    return {**{name: [round(x, 1) for x in rates] for name, rates in found.items()}, "ratio": round(ratio, 2)}
+
+
+def timed(out: Path, count: int, inputs: int) -> tuple[int, float]:
+    """Texts and seconds of one run, in a process that starts anew."""
+    shutil.rmtree(out, ignore_errors=True)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; import runs;"
+        "runs.one(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))"
+    )
+    here = str(Path(__file__).parent)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    begun = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-c", code, here, str(out), str(count), str(inputs)], check=True, env=environment
+    )
+    seconds = time.monotonic() - begun
+    from pairsmith.runs import DatasetFolder
+
+    return DatasetFolder.open(out).rows, seconds
+
+
+def one(out: Path, count: int, inputs: int) -> None:
+    settings = GenerateSettings(
+        inputs=[str(EXAMPLES / "sentences.txt")], limit=inputs, workers=count, shard_size=25
+    )
+    generate(settings, Run(out, Silent()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What ``pairsmith plan`` says, against what then happens."""
+
+import os
+
+import pytest
+
+from pairsmith import planning
+from pairsmith.errors import SettingsError
+from pairsmith.generate import plan as generate_plan
+from pairsmith.planning import plan_recipe, plan_table
+from pairsmith.progress import Silent
+from pairsmith.recipes import load_recipe
+from pairsmith.running import run_recipe
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.estimate import Estimate
+
+RECIPE = """
+name: small
+steps:
+  - name: own
+    step: generate
+    settings: {task: sts-x1, model: "pairsmith:tiny", per_input: 5, max_tokens: 25}
+  - name: pairs
+    step: generate
+    settings: {task: sts, model: "pairsmith:tiny", inputs: [./in.txt, "@own"], max_tokens: 25, shard_size: 15}
+  - name: clean
+    step: postprocess
+    settings: {data: "@pairs"}
+  - name: encoder
+    step: train-encoder
+    settings: {base: "pairsmith:tiny", data: "@clean"}
+  - name: after
+    step: evaluate-sts
+    settings: {model: "@encoder", data: ./graded.tsv, bootstrap: 10}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"The man saw {i} dogs in the street.\n" for i in range(12)))
+    graded = "".join(f"text {i}\tword {i}\t{i % 5}\n" for i in range(20))
+    (tmp_path / "graded.tsv").write_text("sentence1\tsentence2\tscore\n" + graded)
+    path = tmp_path / "small.yaml"
+    path.write_text(RECIPE)
+    return load_recipe(path)
+
+
+def here(work, *arguments):
+    """In this process, which is quicker."""
+    return work(*arguments)
+
+
+def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(planning, "_apart", here)
+    monkeypatch.setattr(generate_plan, "CALIBRATION_SECONDS", 2.0)
+    found = plan_recipe(recipe, Silent())
+    assert not (tmp_path / "run").exists()
+    run_recipe(recipe, tmp_path / "run", Silent())
+    for name in ("own", "pairs", "clean"):
+        made = DatasetFolder.open(tmp_path / "run" / name).split_rows
+        assert found[name].rows.keys() == made.keys()
+        for split, rows in made.items():
+            assert found[name].rows[split] == pytest.approx(rows, rel=0.25, abs=4), (name, split)
+    assert found["pairs"].tokens > found["own"].tokens > 0
+    assert found["pairs"].pieces > 1
+    assert all(each.seconds > 0 and each.memory > 10**7 and each.disk > 0 for each in found.values())
+
+
+def test_a_trial_runs_in_a_process_of_its_own():
+    assert planning._apart(_process).memory != os.getpid()
+    with pytest.raises(SettingsError, match="told across"):
+        planning._apart(_refuse)
+
+
+def _process():
+    return Estimate(seconds=1.0, memory=os.getpid(), disk=0, rows={})
+
+
+def _refuse():
+    raise SettingsError("told across")
+
+
+def test_the_table_sums_up_and_shares_work_among_workers():
+    steps = {
+        "pairs": Estimate(100.0, 2 * 10**9, 3 * 10**6, {"train": 1200}, 56000, shared=90.0, pieces=3),
+        "after": Estimate(20.0, 10**9, 4096, {}),
+    }
+    lines = plan_table(steps, 1).splitlines()
+    assert lines[0].split() == ["step", "rows", "tokens", "written", "time", "memory", "disk"]
+    assert lines[1].split() == ["pairs", "1,200", "56,000", "1", "min", "40", "s", "2.0", "GB", "3.0", "MB"]
+    assert lines[3].split() == ["all", "56,000", "2", "min", "00", "s", "2.0", "GB", "3.0", "MB"]
+    assert len(lines) == 4
+    # 10 s that cannot be shared, 90 s among at most three, and 20 s.
+    assert plan_table(steps, 8).splitlines()[-1].endswith(": 1 min 00 s")
+
+
+def test_a_part_of_a_step_cannot_be_looked_into(recipe, monkeypatch, tmp_path):
+    text = (tmp_path / "small.yaml").read_text().replace('data: "@pairs"', 'data: "@pairs/data"')
+    (tmp_path / "small.yaml").write_text(text)
+    monkeypatch.setattr(planning, "_apart", lambda *_: Estimate(1.0, 1, 1, {}))
+    with pytest.raises(SettingsError, match="clean: @pairs/data is a part of a step"):
+        plan_recipe(load_recipe(tmp_path / "small.yaml"), Silent())
