@@ -44,8 +44,8 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
             parent = groups[group]
         parent.command(last, help=step.help)(step_command(step))
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
-    app.command("plan", help="Say what a recipe will make and cost, after trying a part of each step.")(_plan)
-    app.command("status", help="Say how far a run is: done, left, rate, rejects by reason.")(_status)
+    app.command("plan", help="Say what a recipe will make and cost before it runs.")(_plan)
+    app.command("status", help="Say how far a run is, and what is left of it.")(_status)
     tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
     tasks.callback(invoke_without_command=True)(_list_tasks)
     tasks.command("show", help="Print a built-in task's YAML, to copy and change.")(_show_task)
