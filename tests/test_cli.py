@@ -201,7 +201,10 @@ def test_stopping_says_how_to_go_on(invoke, demo):
     demo.error = KeyboardInterrupt()
     result = invoke("demo", "--source", "x", "--out", "o")
     assert result.exit_code == 130
-    assert result.stderr == "stopped; finished work is kept; run the same command again to go on\n"
+    assert (
+        result.stderr
+        == "stopped; finished work is kept; run the same command again, without --fresh, to go on\n"
+    )
 
 
 def test_a_bug_keeps_its_traceback(invoke, demo):
@@ -352,7 +355,10 @@ def test_main_stopped_before_a_command_began(monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main([])
     assert caught.value.code == 130
-    assert capsys.readouterr().err == "stopped; finished work is kept; run the same command again to go on\n"
+    assert (
+        capsys.readouterr().err
+        == "stopped; finished work is kept; run the same command again, without --fresh, to go on\n"
+    )
 
 
 def test_help_is_fast_because_nothing_heavy_is_imported():

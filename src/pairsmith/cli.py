@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from pairsmith.progress import Progress, Quiet
 from pairsmith.steps import STEPS, Step, Steps
 
 _HELP = "Labelled training data from instructions, and small models trained on it."
-_STOPPED = "stopped; finished work is kept; run the same command again to go on"
+_STOPPED = "stopped; finished work is kept; run the same command again, without --fresh, to go on"
 _START = "Start with: pairsmith run quickstart --out runs/quickstart"
 
 Out = Annotated[Path, typer.Option("--out", help="Folder to write to.", show_default=False)]
@@ -59,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Ends the process with 0, 2 for a fault of the input, 1 where a worker failed, 130 when stopped (143 by
     SIGTERM), or 141 when nobody reads what it prints any more.
     """
-    signal.signal(signal.SIGTERM, _stop)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _stop)
     with _spoken_errors():
         try:
             make_app()(args=arguments, prog_name="pairsmith")

@@ -16,13 +16,14 @@ Anything else that reaches the user as a traceback is a bug of ours.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 _SECRETS = re.compile(
     r"""(?x)
-    (?<=://)[^\s/@"']+(?=@)                                    # user:password in a URL
+    (?<=://)(?:[^\s/"'@]*:[^\s"']*|[^\s/"'@]+)(?=@)             # user:password in a URL
     | (?<=[?&])((?i:[\w-]*(?:token|key|secret|sig|signature|password|credential))=)[^&\s"']+
     | \b(?:hf_|sk-|ghp_|AKIA)[\w-]{8,}                         # keys by their beginnings
     """
@@ -32,6 +33,15 @@ _SECRETS = re.compile(
 def redacted(text: str) -> str:
     """``text`` with passwords, tokens and keys replaced by ``***``, for files, logs and messages."""
     return _SECRETS.sub(lambda found: (found[1] or "") + "***", text)
+
+
+def redacted_values(value: Any) -> Any:
+    """``value``, as JSON has them, with every text in it ``redacted``."""
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, Mapping):
+        return {key: redacted_values(inner) for key, inner in value.items()}
+    return [redacted_values(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 class PairsmithError(Exception):

@@ -5,6 +5,7 @@ steps before it.
 """
 
 import multiprocessing
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,9 +30,12 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
         for text in (text for value in planned.values.values() for text in texts_in(value)):
             if text.startswith("@") and text not in before:
                 raise SettingsError(f"{planned.name}: {text} is a part of a step; a plan looks at whole ones")
+        base = planned.values.get("base")
+        if base in bases:
+            settings = settings.model_copy(update={"base": bases[base]})
         found[planned.name] = _apart(_estimate, planned.kind, settings, before, bases)
-        if isinstance(base := planned.values.get("base"), str):
-            bases[f"@{planned.name}"] = base
+        if isinstance(base, str):
+            bases[f"@{planned.name}"] = bases.get(base, base)
     return found
 
 
@@ -115,6 +119,8 @@ def _answer(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any, ...]
         pipe.send(work(*arguments))
     except PairsmithError as error:
         pipe.send(error)
+    except Exception:
+        pipe.send(WorkerError(f"a trial failed; this is a fault of pairsmith:\n{traceback.format_exc()}"))
 
 
 def _bytes(number: int) -> str:

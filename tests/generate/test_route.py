@@ -238,7 +238,9 @@ def test_memory_for_not_even_one_group_says_what_to_do(world, monkeypatch):
     from pairsmith.generate import shard
 
     def exhausted(*arguments):
-        raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
+        raise RuntimeError(
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
+        )
 
     monkeypatch.setattr(shard, "write", exhausted)
     with pytest.raises(ModelError, match="even 2 rows at once do not fit the memory"):

@@ -48,6 +48,9 @@ class Square:
     def extra(self, item):
         raise MissingExtra("ray", "ray")
 
+    def ending(self, item):
+        raise EOFError("a file ended")
+
     def bug(self, item):
         raise ZeroDivisionError("a bug")
 
@@ -106,6 +109,11 @@ def test_an_item_that_ends_three_workers_is_set_aside_and_the_rest_done(run):
     assert (run.marks / "deaths").read_text() == "xxx"
 
 
+def test_what_a_dead_worker_had_done_of_its_item_is_not_counted_twice(run):
+    run([1, 2, 3, 4], once=3)
+    assert sum(run.units) == 4
+
+
 def test_workers_that_cannot_even_start_end_the_run(run):
     with pytest.raises(WorkerError, match=r"workers end before they are ready \(signal 9"):
         run([1, 2], loading=True)
@@ -122,6 +130,11 @@ def test_an_error_meant_for_people_reaches_them_as_it_is(run, workers):
 def test_a_bug_in_a_worker_is_shown_with_its_traceback(run):
     with pytest.raises(WorkerError, match=r"(?s)a fault of pairsmith.*in bug.*ZeroDivisionError: a bug"):
         run([1, 2, 3], bug=2)
+
+
+def test_the_end_of_a_file_is_not_taken_for_the_end_of_the_main_process(run):
+    with pytest.raises(WorkerError, match="EOFError: a file ended"):
+        run([1, 2, 3], ending=2)
 
 
 def test_leaving_early_ends_the_workers(tmp_path):
@@ -161,6 +174,9 @@ class TestRay:
             run([1, 2, 3], 2, "ray", refused=2)
         with pytest.raises(WorkerError, match=r"(?s)a fault of pairsmith.*ZeroDivisionError"):
             run([1, 2, 3], 2, "ray", bug=2)
+
+    def test_more_workers_than_cores_hang_nothing(self, run):
+        assert squares(run(list(range(12)), 12, "ray")) == {n: n * n for n in range(12)}
 
     def test_no_cluster_at_the_address(self, tmp_path):
         work = execute(Square(tmp_path), [1], print, Where("ray", 1, "127.0.0.1:1"))

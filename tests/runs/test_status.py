@@ -5,6 +5,7 @@ import json
 import pytest
 
 from pairsmith.errors import FolderError, redacted
+from pairsmith.runs import Card
 from pairsmith.runs import log as logs
 from pairsmith.runs.log import log, recent
 from pairsmith.runs.status import status_lines, status_of
@@ -90,6 +91,9 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path, monkeypatch):
     ("text", "shown"),
     [
         ("s3://user:pa55@bucket/x", "s3://***@bucket/x"),
+        ("s3://user:p@ss/word@bucket/x", "s3://***@bucket/x"),
+        ("one\nhf_abcdefghijkl", "one\n***"),
+        ('say "x?token=abc" twice', 'say "x?token=***" twice'),
         ("https://h/x?a=1&access_token=abc&b=2", "https://h/x?a=1&access_token=***&b=2"),
         ("https://h/x?X-Amz-Signature=abc", "https://h/x?X-Amz-Signature=***"),
         ("token hf_abcdefghijkl is wrong", "token *** is wrong"),
@@ -102,6 +106,12 @@ def test_secrets_are_no_part_of_what_is_written(tmp_path, text, shown):
     assert next(recent(tmp_path))["text"] == shown
 
 
-def test_secrets_are_no_part_of_an_identity(work, out):
-    work.start(out, settings={"model": "https://me:word@host/m"})
-    assert "word" not in (out / "manifest.json").read_text()
+def test_secrets_are_in_no_file_and_still_tell_runs_apart(work, out):
+    writer = work.start(out, settings={"model": "https://me:word@host/m", "column": "hf_sentence1"})
+    work.commit(writer, 0)
+    with pytest.raises(FolderError, match="with other settings"):
+        work.start(out, settings={"model": "https://me:word@host/m", "column": "hf_sentence2"})
+    writer.finish(Card("by https://me:word@host/m", "Rows."))
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert len(files) > 3
+    assert not [path for path in files if b"word@" in path.read_bytes()]

@@ -21,7 +21,7 @@ class TestWhatIsWritten:
     def test_the_manifest(self, done):
         manifest = json.loads((done / "manifest.json").read_text())
         assert list(manifest) == [
-            *("format", "step", "settings", "seed", "inputs", "models", "fingerprint"),
+            *("format", "step", "settings", "seed", "inputs", "models", "fingerprint", "base"),
             *("complete", "planned", "shards", "counts", "pairsmith", "created"),
         ]
         assert manifest["format"] == 1
@@ -175,7 +175,7 @@ class TestRefusing:
         )
 
     def test_other_inputs_and_models(self, refusal, work, out):
-        work.start(out)
+        work.commit(work.start(out), 0)
         message = refusal(out, inputs={"sentences.txt": "a" * 64}, models={"gpt2-xl": "main"})
         assert "holds an unfinished run of generate" in message
         assert "input sentences.txt: 000000000000… there, aaaaaaaaaaaa… here" in message
@@ -188,7 +188,7 @@ class TestRefusing:
         assert "step: generate there, postprocess here" in refusal(done, step="postprocess")
 
     def test_long_values_and_long_lists_are_cut(self, refusal, work, out):
-        work.start(out, settings={f"k{n}": "word " * 50 for n in range(10)})
+        work.commit(work.start(out, settings={f"k{n}": "word " * 50 for n in range(10)}), 0)
         message = refusal(out, settings={})
         assert f"k0: {('word ' * 50)[:59]}… there, absent here; " in message
         assert "; and 2 more\n" in message
@@ -237,6 +237,20 @@ class TestRefusing:
         lock.acquire(done)
         lock.release(done)
         assert done.resolve() not in lock._held
+
+
+class TestFreshAndForeign:
+    def test_fresh_does_not_take_another_steps_folder(self, work, done):
+        before = work.contents(done)
+        with pytest.raises(FolderError, match="holds the work of generate, not of postprocess"):
+            work.start(done, fresh=True, step="postprocess")
+        assert work.contents(done) == before
+
+    def test_a_run_without_a_finished_shard_is_taken_over_by_other_settings(self, work, out):
+        work.start(out)
+        writer = work.start(out, settings={"decay": 0.0})
+        assert json.loads((out / "manifest.json").read_text())["settings"] == {"decay": 0.0}
+        assert writer.done == ()
 
 
 class TestFresh:

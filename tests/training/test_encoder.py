@@ -152,12 +152,14 @@ def stop_at(monkeypatch, step, *, while_saving=False):
 
 
 @pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_bert"])
-@pytest.mark.parametrize(("step", "while_saving"), [(2, False), (8, False), (11, False), (8, True)])
+@pytest.mark.parametrize(
+    ("step", "while_saving"), [(2, False), (8, False), (11, False), (8, True), (17, True)]
+)
 def test_a_stopped_training_goes_on_to_the_same_weights(
     model, step, while_saving, data, tmp_path, monkeypatch, request, capsys
 ):
-    # 18 steps, a look at the validation pairs every 4, a checkpoint every 4; the tiny models have dropout.
-    given = settings(request.getfixturevalue(model), data, epochs=3, checkpoint_steps=4)
+    # 17 steps, a look at the validation pairs every 4, a checkpoint every 4; the tiny models have dropout.
+    given = settings(request.getfixturevalue(model), data, epochs=3, max_steps=17, checkpoint_steps=4)
     train_encoder(given, Run(tmp_path / "whole", Silent()))
     with monkeypatch.context() as patch:
         stop_at(patch, step, while_saving=while_saving)
@@ -165,7 +167,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
             train_encoder(given, Run(tmp_path / "stopped", Silent()))
     train_encoder(given, Run(tmp_path / "stopped", Progress()))
     said = capsys.readouterr().err
-    begun = {2: None, 8: 4, 11: 8}[step]
+    begun = {2: None, 8: 4, 11: 8, 17: 16}[step]
     assert ("going on from checkpoint-" in said) == (begun is not None)
     assert f"checkpoint-{begun}" in said or begun is None
     whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))

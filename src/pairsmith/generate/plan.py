@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from pairsmith.generate.checks import check
 from pairsmith.generate.pieces import Piece, pieces_of
 from pairsmith.generate.postprocess import all_rows, processed, rows_of, task_of
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
@@ -33,9 +34,12 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     started = time.monotonic()
     task = load_task(settings.task)
     decoding = settings.decoding(task.decoding)
+    check(task, settings)
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
     loading = time.monotonic() - started
     items, texts = _inputs(settings, decoding, before)
+    if not texts:
+        return Estimate(loading, peak_memory(), 0, {"train": 0})
     asked = items * len(task.labels)
     piece = Piece(0, texts, (), (), "")
     # A first few wake the libraries up; they are no measure.
@@ -113,12 +117,19 @@ def _inputs(
         texts = [text for piece in pieces for text in piece.items if isinstance(text, str)]
     for each in planned:
         if each.sample is not None:
-            texts += each.sample["text"].to_pylist()
+            texts += each.sample[_text_column(each.sample, settings)].to_pylist()
     if settings.limit is not None:
         count = min(count, settings.limit)
+    texts = list(dict.fromkeys(texts))
     # Spread over all of them: a file may begin with its shortest lines.
     step = max(1, len(texts) // settings.shard_size)
     return count, texts[::step][: settings.shard_size]
+
+
+def _text_column(sample: pa.Table, settings: GenerateSettings) -> str:
+    """The column that inputs are read from."""
+    names = [settings.column] if settings.column else ["sentence1", "text"]
+    return next((name for name in names if name in sample.column_names), sample.column_names[0])
 
 
 def _until(piece: Piece, task: TaskSpec, decoding: Decoding, seconds: float) -> Iterator[Wanted]:

@@ -3,16 +3,18 @@
 inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and rejects, shard by shard
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 from pairsmith.citations import CITATION
-from pairsmith.errors import SettingsError, WorkerError
+from pairsmith.errors import WorkerError
+from pairsmith.generate.checks import check
 from pairsmith.generate.pieces import Piece, first_items, growth, pieces_of
 from pairsmith.generate.preview import preview
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.generate.shard import SCHEMAS, ShardLoader, Todo
-from pairsmith.generate.writing import rows_needed
 from pairsmith.lm.loading import load_model
 from pairsmith.modelnames import model_revision
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
@@ -33,22 +35,25 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     """
     task = load_task(settings.task)
     decoding = settings.decoding(task.decoding)
-    _check(task, settings)
+    check(task, settings)
     for source in settings.inputs:
         refuse_source(run, model=settings.model, inputs=source)
+    # Hashed before they are read: lines added in between are more work for the next run, not lost.
+    inputs = {f"inputs {i}": hash_source(source) for i, source in enumerate(settings.inputs, start=1)}
     pieces = pieces_of(settings, decoding)
     if settings.preview:
         model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
         examples = first_items(pieces, settings.preview)
         run.progress.result(preview(task, model, examples, decoding, settings.seed))
         return None
+    revision = model_revision(settings.model)
     writer = FolderWriter.start(
         run,
         step="generate",
         schema=SCHEMAS[task.schema_kind],
         settings=_row_settings(task, decoding, settings),
-        inputs={f"inputs {i}": hash_source(source) for i, source in enumerate(settings.inputs, start=1)},
-        models={"model": model_revision(settings.model)},
+        inputs=inputs,
+        models={"model": revision},
         growth=growth(pieces),
         planned=len(pieces),
     )
@@ -58,12 +63,12 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
     labels = len(task.labels)
     items = sum(len(piece.items) for piece in pieces)
-    todo = [_todo(piece, writer) for piece in pieces if not writer.is_done(piece.number, piece.share)]
+    todo = Todos([piece for piece in pieces if not writer.is_done(piece.number, piece.share)], writer)
     lost: list[Lost[Todo]] = []
     where = Where(settings.executor, settings.workers, settings.ray_address)
     with run.progress.task("generate", items * labels, "prompts") as bar:
-        bar.skip((items - sum(len(each.piece.items) for each in todo)) * labels)
-        load, say = ShardLoader(task, settings, decoding), partial(run.tell, "worker")
+        bar.skip((items - sum(len(piece.items) for piece in todo.pieces)) * labels)
+        load, say = ShardLoader(task, settings, decoding, revision), partial(run.tell, "worker")
         for outcome in execute(load, todo, bar.advance, where, say):
             if isinstance(outcome, Lost):
                 lost.append(outcome)
@@ -79,10 +84,26 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     return folder
 
 
-def _todo(piece: Piece, writer: FolderWriter) -> Todo:
-    """The piece, with what an earlier run made for a part of it."""
-    made = writer.made(piece.number)
-    return Todo(piece) if made is None else Todo(piece, made[0]["train"], made[1])
+@dataclass(frozen=True)
+class Todos(Sequence[Todo]):
+    """The pieces to be made; what an earlier run made for a part of one is read when it is its turn."""
+
+    pieces: Sequence[Piece]
+    writer: FolderWriter
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @overload
+    def __getitem__(self, place: int) -> Todo: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Todo]: ...
+    def __getitem__(self, place: int | slice) -> Todo | Sequence[Todo]:
+        if isinstance(place, slice):
+            return Todos(self.pieces[place], self.writer)
+        piece = self.pieces[place]
+        made = self.writer.made(piece.number)
+        return Todo(piece) if made is None else Todo(piece, made[0]["train"], made[1])
 
 
 def _lost(lost: list[Lost[Todo]], run: Run) -> str:
@@ -93,29 +114,6 @@ def _lost(lost: list[Lost[Todo]], run: Run) -> str:
         f"{run.out}\nrun the same command again to try once more, with fewer --workers or --rows if memory "
         "ran out"
     )
-
-
-def _check(task: TaskSpec, settings: GenerateSettings) -> None:
-    """Refuse settings that do not go with the task, before anything is spent."""
-    if settings.rows < rows_needed(task):
-        raise SettingsError(
-            f"--rows {settings.rows} is too few: the task {task.name} needs at least {rows_needed(task)}"
-        )
-    decoding = settings.decoding(task.decoding)
-    if task.kind == "pair" and decoding.tries < decoding.per_input:
-        raise SettingsError(
-            f"{decoding.tries} tries cannot give {decoding.per_input} texts per input; "
-            f"give --tries {decoding.per_input + 3} or more"
-        )
-    if task.kind == "pair" and not settings.inputs:
-        raise SettingsError(f"the task {task.name} writes second texts for given ones; give --inputs FILE")
-    if task.kind == "text":
-        for name in ("inputs", "column", "limit"):
-            if getattr(settings, name):
-                raise SettingsError(
-                    f"the task {task.name} writes single texts and takes no --{name}; "
-                    "--per-input says how many texts each label gets"
-                )
 
 
 def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:

@@ -30,6 +30,8 @@ SCHEMAS: dict[str, pa.Schema] = {
     "labelled_pair": LABELLED_PAIR,
     "labelled_text": LABELLED_TEXT,
 }
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+"""What torch says on Linux, on Windows and of other devices when memory runs out."""
 _TRY = re.compile(r"(.+)-try-(\d+)")
 
 
@@ -57,6 +59,7 @@ class ShardLoader:
     task: TaskSpec
     settings: GenerateSettings
     decoding: Decoding
+    revision: str
 
     def __call__(self, worker: int) -> Work[Todo, Tables]:
         """The work of the ``worker``-th worker; several share the GPUs out among them.
@@ -70,6 +73,11 @@ class ShardLoader:
         if settings.workers > 1 and device in ("auto", "cuda") and torch.cuda.device_count() > 1:
             device = f"cuda:{worker % torch.cuda.device_count()}"
         model = load_model(settings.model, device=device, dtype=settings.dtype)
+        if model.revision != self.revision:
+            raise ModelError(
+                f"model {settings.model}: worker {worker} finds other weights under this name than the "
+                "process that started it"
+            )
         if decoding.max_tokens >= model.context:
             limit = decoding.max_tokens
             raise SettingsError(
@@ -93,7 +101,7 @@ class ShardLoader:
                     written = write(
                         self.task, model, wanted, decoding, settings.seed, budget, on_done, earlier
                     )
-                except RuntimeError as error:  # torch's out-of-memory errors, of every device
+                except (RuntimeError, MemoryError) as error:
                     advance(-ended)
                     budget = _halved(budget, rows_needed(self.task), error)
                     continue
@@ -104,14 +112,15 @@ class ShardLoader:
         return make
 
 
-def _halved(budget: int, fewest: int, error: RuntimeError) -> int:
+def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
     """Half the row budget after memory ran out: the rows come out the same, only slower.
 
     Raises:
-        RuntimeError: ``error``, where it is another one.
+        RuntimeError: ``error``, where it is about something else.
         ModelError: there is nothing to halve.
     """
-    if not isinstance(error, torch.OutOfMemoryError) and "not enough memory" not in str(error):
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    if not known and not any(words in str(error) for words in _NO_MEMORY):
         raise error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -60,6 +60,11 @@ def claim(
     lock.acquire(run.out)
     try:
         there = _read(run.out, record, read)
+        if there is not None and run.fresh and there.step != identity.step:
+            raise FolderError(
+                f"{run.out} holds the work of {there.step}, not of {identity.step}; "
+                "give another folder as --out"
+            )
         if there is not None and not run.fresh:
             found = differences(there, identity)
             if found and not extends(there):

@@ -1,6 +1,5 @@
 """What a step will make and cost, told before it runs."""
 
-import resource
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ class Estimate:
     Attributes:
         seconds: with one worker, from start to end.
         memory: bytes that the process needs at most.
-        disk: bytes that it leaves on the disk.
+        disk: bytes that it needs on the disk at most.
         rows: rows that it makes, by split.
         tokens: tokens that a language model writes.
         shared: seconds of the work that several workers share out among them.
@@ -34,7 +33,7 @@ class Estimate:
 
     def seconds_with(self, workers: int) -> float:
         """The time with so many workers, each with as much computing power as one has now."""
-        used = min(workers, self.pieces)
+        used = max(1, min(workers, self.pieces))
         return self.seconds - self.shared + self.shared / used
 
 
@@ -43,6 +42,10 @@ Before = Mapping[str, Estimate]
 
 
 def peak_memory() -> int:
-    """Bytes that this process has needed at most so far, models and libraries included."""
+    """Bytes that this process has needed at most so far, models and libraries included; 0 where unknown."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak if sys.platform == "darwin" else peak * 1024)

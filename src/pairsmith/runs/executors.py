@@ -7,6 +7,8 @@ many there are, cannot change what is written.
 
 import multiprocessing
 import os
+import signal
+import threading
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -91,51 +93,59 @@ def run_processes(
         PairsmithError: what the work raised in a worker.
         WorkerError: workers end before they are ready, or the work raised something else.
     """
+    if not items:
+        return
     pool = _Pool(load, min(workers, len(items)))
     waiting = deque(range(len(items)))
-    deaths: Counter[int | None] = Counter()
+    deaths: Counter[int] = Counter()
     try:
         while waiting or pool.busy:
             for worker in pool.idle():
                 if waiting:
-                    pool.give(worker, waiting.popleft(), items)
-            for worker, message in pool.messages():
-                kind, value = message
+                    number = waiting.popleft()
+                    pool.give(worker, number, items[number])
+            for worker, (kind, value) in pool.messages():
                 if kind == "advance":
+                    worker.units += value
                     advance(value)
                 elif kind == "done":
-                    number, worker.number = worker.number, None
-                    assert number is not None  # only a worker with an item is done with one
-                    deaths.pop(None, None)
-                    yield Done(items[number], value)
+                    item = worker.item
+                    worker.number, worker.item, worker.units = None, None, 0
+                    yield Done(item, value)
                 elif kind == "error":
                     raise value
                 elif kind == "crash":
                     raise WorkerError(f"a worker failed; this is a fault of pairsmith:\n{value}")
-                else:
-                    deaths[worker.number] += 1
-                    say(f"worker {worker.index} ended ({value}); another one takes its place")
-                    if deaths[worker.number] < DEATHS:
-                        if worker.number is not None:
-                            waiting.appendleft(worker.number)
-                    elif worker.number is None:
+                elif worker.number is None and not worker.ready:
+                    pool.remove(worker)
+                    if not pool.size:
                         raise WorkerError(f"workers end before they are ready ({value}); see --workers")
-                    else:
-                        yield Lost(items[worker.number], value)
+                    say(f"worker {worker.index} ended while loading ({value}); {pool.size} are left")
+                else:
+                    advance(-worker.units)  # what it had done of its item is done again
+                    say(f"worker {worker.index} ended ({value}); another one takes its place")
                     pool.replace(worker)
+                    if worker.number is not None:
+                        deaths[worker.number] += 1
+                        if deaths[worker.number] < DEATHS:
+                            waiting.appendleft(worker.number)
+                        else:
+                            yield Lost(worker.item, value)
     finally:
         pool.close()
 
 
 @dataclass
 class _Worker:
-    """A process, our end of its pipe, and the number of the item it works on."""
+    """A process, our end of its pipe, and the item it works on with its number and the units done of it."""
 
     index: int
     process: BaseProcess
     pipe: Connection
     ready: bool = False
     number: int | None = None
+    item: Any = None
+    units: int = 0
 
 
 class _Pool:
@@ -144,8 +154,13 @@ class _Pool:
     def __init__(self, load: Load[Any, Any], size: int) -> None:
         self._load = load
         self._context = multiprocessing.get_context("spawn")
-        self._size = size
+        self._threads = max(1, _cores() // size)
         self._workers = [self._start(index) for index in range(size)]
+
+    @property
+    def size(self) -> int:
+        """How many workers there are."""
+        return len(self._workers)
 
     @property
     def busy(self) -> bool:
@@ -156,11 +171,11 @@ class _Pool:
         """The workers that wait for an item."""
         return [worker for worker in self._workers if worker.ready and worker.number is None]
 
-    def give(self, worker: _Worker, number: int, items: Sequence[Any]) -> None:
+    def give(self, worker: _Worker, number: int, item: Any) -> None:
         """Send an item; a worker that has just ended is found out by ``messages``."""
-        worker.number = number
+        worker.number, worker.item, worker.units = number, item, 0
         with suppress(OSError):
-            worker.pipe.send(items[number])
+            worker.pipe.send(item)
 
     def messages(self) -> Iterator[tuple[_Worker, tuple[str, Any]]]:
         """Wait, then what the workers have said; ``("ended", how)`` for one whose process is gone."""
@@ -170,55 +185,61 @@ class _Pool:
             try:
                 message = worker.pipe.recv()
             except (EOFError, OSError):
-                worker.process.join(_JOIN_SECONDS)
-                message = ("ended", _how(worker.process.exitcode))
+                message = ("ended", _how(_ended(worker.process)))
             if message[0] == "ready":
                 worker.ready = True
             else:
                 yield worker, message
 
+    def remove(self, worker: _Worker) -> None:
+        """Do without one that ended."""
+        worker.pipe.close()
+        self._workers = [other for other in self._workers if other is not worker]
+
     def replace(self, worker: _Worker) -> None:
         """Start another process in the place of one that ended."""
-        worker.pipe.close()
-        self._workers[self._workers.index(worker)] = self._start(worker.index)
+        self.remove(worker)
+        self._workers.append(self._start(worker.index))
 
     def close(self) -> None:
         """End every process."""
         for worker in self._workers:
             worker.process.terminate()
         for worker in self._workers:
-            worker.process.join(_JOIN_SECONDS)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+            _ended(worker.process)
             worker.pipe.close()
 
     def _start(self, index: int) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(self._load, index, theirs), daemon=True)
-        with _threads(max(1, _cores() // self._size)):
+        with _threads(self._threads), _deaf():
             process.start()
         theirs.close()
         return _Worker(index, process, ours)
 
 
 def _serve(load: Load[Any, Any], index: int, pipe: Connection) -> None:
-    """A worker: loads, then works on items until the pipe closes."""
-    import signal
+    """A worker: loads, then works on items until the main process closes the pipe, or is gone."""
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the main process ends us
+    def send(kind: str, value: Any = None) -> None:
+        try:
+            pipe.send((kind, value))
+        except BrokenPipeError:
+            raise SystemExit from None
+
     try:
         work = load(index)
-        pipe.send(("ready", None))
+        send("ready")
         while True:
-            item = pipe.recv()
-            pipe.send(("done", work(item, lambda amount: pipe.send(("advance", amount)))))
-    except (EOFError, BrokenPipeError):
-        return  # the main process is gone
+            try:
+                item = pipe.recv()
+            except EOFError:
+                return
+            send("done", work(item, lambda amount: send("advance", amount)))
     except PairsmithError as error:
-        pipe.send(("error", error))
+        send("error", error)
     except Exception:
-        pipe.send(("crash", traceback.format_exc()))
+        send("crash", traceback.format_exc())
 
 
 def _how(exit_code: int | None) -> str:
@@ -226,6 +247,28 @@ def _how(exit_code: int | None) -> str:
         killed = " (out of memory?)" if exit_code == -9 else ""
         return f"signal {-exit_code}{killed}"
     return f"exit code {exit_code}"
+
+
+def _ended(process: BaseProcess) -> int | None:
+    """The exit code of a process that should have ended; one that has not is killed."""
+    process.join(_JOIN_SECONDS)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    return process.exitcode
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Let processes that start now ignore Ctrl-C, which reaches them too: the main process ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _cores() -> int:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, overload
@@ -64,15 +64,27 @@ class Counts(_Model):
 
     def plus(self, *entries: ShardEntry) -> Self:
         """The totals with these shards added."""
+        return self._with(entries, 1)
+
+    def minus(self, *entries: ShardEntry) -> Self:
+        """The totals without these shards."""
+        return self._with(entries, -1)
+
+    def _with(self, entries: Iterable[ShardEntry], sign: int) -> Self:
         rows, rejects, reasons = self.rows, self.rejects, Counter(self.rejects_by_reason)
         for entry in entries:
             for file in entry.files:
                 if file.split == REJECTS:
-                    rejects += file.rows
+                    rejects += sign * file.rows
                 else:
-                    rows += file.rows
-            reasons.update(entry.reasons)
-        return type(self)(rows=rows, rejects=rejects, rejects_by_reason=dict(sorted(reasons.items())))
+                    rows += sign * file.rows
+            for reason, number in entry.reasons.items():
+                reasons[reason] += sign * number
+        return type(self)(
+            rows=rows,
+            rejects=rejects,
+            rejects_by_reason={k: reasons[k] for k in sorted(reasons) if reasons[k]},
+        )
 
 
 class Manifest(_Model):
@@ -88,6 +100,7 @@ class Manifest(_Model):
     inputs: dict[str, str]
     models: dict[str, str]
     fingerprint: str
+    base: str = ""
     complete: bool = False
     planned: int | None = None
     shards: tuple[ShardEntry, ...] = ()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from pairsmith import __version__
-from pairsmith.errors import redacted
+from pairsmith.errors import redacted_values
 from pairsmith.runs.folder import FORMAT, Manifest
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 
@@ -26,16 +26,13 @@ class Identity:
     def of(
         cls, step: str, settings: Mapping[str, JSON], inputs: Mapping[str, str], models: Mapping[str, str]
     ) -> Self:
-        """An identity as it comes back from JSON, so that a tuple equals the list it was stored as.
-
-        Passwords and tokens, say in a URL, are no part of it: it is written into files.
-        """
+        """An identity as it comes back from JSON, so that a tuple equals the list it was stored as."""
         parts = {"settings": settings, "inputs": inputs, "models": models}
-        plain = json.loads(redacted(json.dumps(parts, allow_nan=False)))
+        plain = json.loads(json.dumps(parts, allow_nan=False))
         return cls(step, plain["settings"], plain["inputs"], plain["models"])
 
     def as_dict(self) -> dict[str, Any]:
-        """The identity with the format version, as it stands in the manifest."""
+        """The identity with the format version; may hold passwords."""
         return {
             "format": FORMAT,
             "step": self.step,
@@ -45,8 +42,14 @@ class Identity:
         }
 
     def as_record(self) -> dict[str, Any]:
-        """``as_dict`` with the fingerprint and the version of pairsmith: what a ``Manifest`` starts from."""
-        return self.as_dict() | {"fingerprint": self.fingerprint, "pairsmith": __version__}
+        """What a ``Manifest`` starts from: ``as_dict`` without passwords and tokens, and the fingerprint."""
+        shown: dict[str, Any] = redacted_values(self.as_dict())
+        return shown | {"fingerprint": self.fingerprint, "pairsmith": __version__}
+
+    def base(self, growing: Collection[str]) -> str:
+        """SHA-256 of what stays the same when work only grows: all but ``growing`` settings and inputs."""
+        fixed = {key: value for key, value in self.settings.items() if key not in growing}
+        return hash_bytes(canonical_json([FORMAT, self.step, fixed, dict(self.models)]).encode("utf-8"))
 
     @property
     def fingerprint(self) -> str:
@@ -60,7 +63,7 @@ def differences(there: Manifest, here: Identity) -> list[str]:
         return []
     found = [f"step: {there.step} there, {here.step} here"] if there.step != here.step else []
     stored = {"settings": there.settings, "inputs": there.inputs, "models": there.models}
-    asked = {"settings": here.settings, "inputs": here.inputs, "models": here.models}
+    asked = redacted_values({"settings": here.settings, "inputs": here.inputs, "models": here.models})
     left, right = dict(_leaves(stored)), dict(_leaves(asked))
     for key in sorted(left.keys() | right.keys()):
         one, other = left.get(key, _ABSENT), right.get(key, _ABSENT)
@@ -75,15 +78,10 @@ def only_adds(there: Manifest, here: Identity, growing: Collection[str]) -> bool
     That is so where the two differ in ``growing`` settings alone, which have risen (None stands for
     no limit), and in the inputs. Whether the inputs only grew is for the step to find out.
     """
-    if there.step != here.step or there.models != here.models:
+    if there.base != here.base(growing):
         return False
-    if there.settings.keys() != here.settings.keys():
-        return False
-    for key, new in here.settings.items():
-        old = there.settings[key]
-        if canonical_json(old) != canonical_json(new) and not (key in growing and _rose(old, new)):
-            return False
-    return True
+    changed = [(there.settings.get(key), here.settings[key]) for key in growing if key in here.settings]
+    return all(old == new or _rose(old, new) for old, new in changed)
 
 
 def _rose(old: Any, new: Any) -> bool:

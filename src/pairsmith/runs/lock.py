@@ -6,6 +6,7 @@ systems) there is no protection, and none is claimed.
 """
 
 import os
+import time
 from pathlib import Path
 
 from pairsmith.errors import FolderError
@@ -14,6 +15,8 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # Windows has none
+
+_MOMENT = 0.2
 
 # Within one process a second start takes over the first one's lock: that is how a step that failed
 # is tried again in a notebook or a test.
@@ -31,7 +34,11 @@ def acquire(folder: Path) -> None:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_MOMENT)  # `taken` holds the lock for an instant
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
         raise FolderError(f"another run is writing to {folder}; wait for it, or give another --out") from None

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pairsmith.errors import redacted
+from pairsmith.errors import redacted_values
 
 LOG = "log.jsonl"
 _TAIL = 1 << 20
@@ -20,7 +20,7 @@ _TAIL = 1 << 20
 def log(folder: Path, event: str, **facts: Any) -> None:
     """Add a line: the time (UTC), the event, and its facts, without secrets."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    line = redacted(json.dumps({"time": now, "event": event, **facts}, ensure_ascii=False))
+    line = json.dumps(redacted_values({"time": now, "event": event, **facts}), ensure_ascii=False)
     with suppress(OSError), (folder / LOG).open("a", encoding="utf-8") as file:
         file.write(line + "\n")
 

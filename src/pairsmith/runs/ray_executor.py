@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -28,10 +29,13 @@ class Actor:
         self._index = index
         self._work: Work[Any, Any] | None = None
 
+    def ready(self) -> None:
+        """Load. Not when the actor is made: Ray would hide an error meant for people in its own."""
+        self._work = self._load(self._index)
+
     def do(self, item: Any) -> tuple[Any, int]:
         """The item's result, and how many units of the work it was."""
-        # Not when the actor is made: Ray would hide an error meant for people in its own.
-        self._work = self._work or self._load(self._index)
+        assert self._work is not None  # items are given to actors that are ready
         units = 0
 
         def count(amount: int) -> None:
@@ -64,45 +68,58 @@ def run_ray(
     if not items:
         return
     ray = _connect(address)
-    from ray.exceptions import RayActorError, RayTaskError
+    from ray.exceptions import RayError, RayTaskError
 
-    remote = ray.remote(Actor).options(num_cpus=1, num_gpus=1 if ray.cluster_resources().get("GPU") else 0)
-    waiting = deque(range(len(items)))
-    deaths: Counter[int] = Counter()
-    size = min(workers, len(items))
-    actors = [remote.remote(load, index) for index in range(size)]
-    running: dict[Any, tuple[int, int]] = {}  # from the promise to (actor's index, item's number)
     try:
-        free = list(range(size))
-        while waiting or running:
+        remote = ray.remote(Actor).options(
+            num_cpus=1, num_gpus=1 if ray.cluster_resources().get("GPU") else 0
+        )
+        size = min(workers, len(items))
+        actors = [remote.remote(load, index) for index in range(size)]
+        # From a promise to its actor and the item's number; None while the actor waits for a core and loads.
+        promises: dict[Any, tuple[int, int | None]] = {
+            actor.ready.remote(): (index, None) for index, actor in enumerate(actors)
+        }
+        waiting, given = deque(range(len(items))), dict[int, W]()
+        deaths: Counter[int | None] = Counter()
+        free: list[int] = []
+        while waiting or given:
             while free and waiting:
-                index, number = free.pop(), waiting.popleft()
-                running[actors[index].do.remote(items[number])] = index, number
-            ready, _ = ray.wait(list(running), num_returns=1, timeout=_WAIT_SECONDS)
+                index, place = free.pop(), waiting.popleft()
+                given[place] = items[place]
+                promises[actors[index].do.remote(given[place])] = index, place
+            ready, _ = ray.wait(list(promises), num_returns=1, timeout=_WAIT_SECONDS)
             for promise in ready:
-                index, number = running.pop(promise)
-                free.append(index)
+                index, number = promises.pop(promise)
                 try:
-                    result, units = ray.get(promise)
-                except RayActorError as error:
-                    how = first_line(error)
-                    deaths[number] += 1
-                    say(f"worker {index} was lost ({how}); another one takes its place")
-                    actors[index] = remote.remote(load, index)
-                    if deaths[number] < DEATHS:
-                        waiting.appendleft(number)
-                    else:
-                        yield Lost(items[number], how)
+                    answer = ray.get(promise)
                 except RayTaskError as error:
                     if isinstance(error.cause, PairsmithError):
                         raise error.cause from None
                     raise WorkerError(f"a worker failed; this is a fault of pairsmith:\n{error}") from None
-                else:
+                except RayError as error:  # the actor, its node or its result is lost
+                    how = first_line(error)
+                    deaths[number] += 1
+                    ray.kill(actors[index])  # it may live where only its answer was lost
+                    actors[index] = remote.remote(load, index)
+                    promises[actors[index].ready.remote()] = index, None
+                    say(f"worker {index} was lost ({how}); another one takes its place")
+                    if number is None and deaths[None] >= DEATHS * size:
+                        raise WorkerError(f"workers end before they are ready: {how}") from None
+                    if number is not None and deaths[number] < DEATHS:
+                        del given[number]
+                        waiting.appendleft(number)
+                    elif number is not None:
+                        yield Lost(given.pop(number), how)
+                    continue
+                free.append(index)
+                if number is not None:
+                    result, units = answer
                     advance(units)
-                    yield Done(items[number], result)
-    finally:
+                    yield Done(given.pop(number), result)
         for actor in actors:
             ray.kill(actor)
+    finally:
         ray.shutdown()
 
 
@@ -128,6 +145,8 @@ def _connect(address: str | None) -> Any:
         raise SettingsError(
             f"--ray-address {address}: nothing answers there; leave it out to start a cluster on this machine"
         )
+    if ray.is_initialized():
+        raise SettingsError("Ray is in use in this process already; call ray.shutdown() first")
     ours = signal.getsignal(signal.SIGTERM)
     try:
         new = address is None
@@ -138,10 +157,9 @@ def _connect(address: str | None) -> Any:
             include_dashboard=False if new else None,
         )
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise SettingsError(
-            f"--ray-address {address}: no Ray cluster answers there ({first_line(error)}); "
-            "leave it out to start one on this machine"
-        ) from None
+        where = f"--ray-address {address}: no Ray cluster answers there" if address else "Ray does not start"
+        raise SettingsError(f"{where} ({first_line(error)})") from None
     finally:
-        signal.signal(signal.SIGTERM, ours)  # Ray puts in its own
+        if threading.current_thread() is threading.main_thread() and ours is not None:
+            signal.signal(signal.SIGTERM, ours)  # Ray puts in its own
     return cast(Any, ray)

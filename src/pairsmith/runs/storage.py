@@ -123,6 +123,7 @@ def append_synced(path: Path, data: bytes) -> None:
     Raises:
         StorageError: it cannot be written; what was written of it is cut off again, if that can be.
     """
+    new = not path.exists()
     with storage_errors(path), path.open("ab") as stream:
         size = stream.tell()
         try:
@@ -133,6 +134,8 @@ def append_synced(path: Path, data: bytes) -> None:
             with suppress(OSError):
                 stream.truncate(size)
             raise
+        if new:
+            _sync_folder(path.parent)
 
 
 def write_json(path: Path, value: JSON) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
+from pairsmith.errors import redacted
 from pairsmith.modelfiles import hash_file
 from pairsmith.records.schemas import REJECT
 from pairsmith.runs import journal, lock
@@ -123,21 +124,26 @@ class FolderWriter:
         identity = Identity.of(step, settings, inputs, models)
 
         def extends(there: Manifest) -> bool:
+            entries = _entries(run, there).values()
+            if there.step == step and not there.complete and not entries:
+                return True  # nothing would be lost
             if growth is None or not only_adds(there, identity, growth.settings):
                 return False
-            return all(map(growth.holds, _entries(run, there).values()))
+            return all(map(growth.holds, entries))
+
+        base = identity.base(growth.settings if growth else ())
 
         there = claim(run, identity, MANIFEST, read_manifest, extends)
         if there is None or run.fresh:
             journal.remove(run.out)
-            writer = cls(run, schema, _new_manifest(identity, planned), {})
+            writer = cls(run, schema, _new_manifest(identity, base, planned), {})
             # First the new manifest: from here on the old files are strays, whatever happens.
             writer._save(writer._manifest)
             with storage_errors(run.out):
                 (run.out / "README.md").unlink(missing_ok=True)
         else:
             writer = cls(run, schema, there, _entries(run, there))
-            writer._continue(_new_manifest(identity, planned, created=there.created))
+            writer._continue(_new_manifest(identity, base, planned, created=there.created))
         writer._clear_strays()
         if writer.finished:
             lock.release(run.out)
@@ -203,7 +209,7 @@ class FolderWriter:
         )
         journal.append(self._out, entry)
         replaced, self._entries[shard] = self._entries.get(shard), entry
-        self._counts = Counts().plus(*self._entries.values()) if replaced else self._counts.plus(entry)
+        self._counts = (self._counts.minus(replaced) if replaced else self._counts).plus(entry)
         rows = sum(table.num_rows for table in tables.values())
         log(self._out, "shard", shard=shard, rows=rows, rejects=rejects.num_rows)
 
@@ -224,7 +230,7 @@ class FolderWriter:
         if not folder.splits:
             raise ValueError("a data set needs a table, if an empty one; commit it before finishing")
         text = render(card, folder, self._schema)
-        write_atomic(self._out / "README.md", text.encode("utf-8"))
+        write_atomic(self._out / "README.md", redacted(text).encode("utf-8"))
         self._save(complete)
         journal.remove(self._out)
         log(self._out, "finish", rows=self._counts.rows, rejects=self._counts.rejects)
@@ -313,11 +319,12 @@ def _share(entry: ShardEntry) -> Share:
     return Share(entry.items, entry.content, entry.asked)
 
 
-def _new_manifest(identity: Identity, planned: int | None, created: str = "") -> Manifest:
+def _new_manifest(identity: Identity, base: str, planned: int | None, created: str = "") -> Manifest:
     seed: Any = identity.settings.get("seed")
     return Manifest(
         **identity.as_record(),
         seed=seed if isinstance(seed, int) else None,
+        base=base,
         planned=planned,
         created=created or datetime.now(UTC).isoformat(timespec="seconds"),
     )

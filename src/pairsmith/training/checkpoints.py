@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from pairsmith.runs import write_json
 from pairsmith.runs.storage import JSON, storage_errors
@@ -39,24 +39,45 @@ def seal(checkpoint: Path, found: Found) -> None:
     """
     with storage_errors(checkpoint):
         if found.best_weights:
-            save_file(dict(found.best_weights), checkpoint / _BEST)
+            (checkpoint / _BEST).write_bytes(save(dict(found.best_weights)))
     curve: dict[str, JSON] = {str(step): figure for step, figure in found.curve.items()}
     record: dict[str, JSON] = {"curve": curve, "best_step": found.best_step, "best": found.best}
     write_json(checkpoint / _RECORD, record)
 
 
-def latest(folder: Path) -> tuple[Path, Found] | None:
-    """The last whole checkpoint in ``folder``, or None; those that are not whole are removed."""
+def remove_all(folder: Path) -> None:
+    """Remove the checkpoints in ``folder``: first what makes them count, so that a kill leaves no half one.
+
+    Raises:
+        StorageError: they cannot be removed.
+    """
+    with storage_errors(folder):
+        for record in folder.glob(f"checkpoint-*/{_RECORD}"):
+            record.unlink()
+        if folder.exists():
+            shutil.rmtree(folder)
+
+
+def latest(folder: Path, total: int) -> tuple[Path, Found] | None:
+    """The last whole checkpoint in ``folder`` before step ``total``, or None.
+
+    Those that are not whole are removed. One of the last step leaves the trainer no step to make, which
+    it does not bear.
+    """
     whole = []
     for path in folder.glob("checkpoint-*"):
         if (path / _RECORD).is_file():
-            whole.append(path)
+            whole += [path] if _step(path) < total else []
         else:
             shutil.rmtree(path, ignore_errors=True)
     if not whole:
         return None
-    path = max(whole, key=lambda path: int(path.name.partition("-")[2]))
+    path = max(whole, key=_step)
     record = json.loads((path / _RECORD).read_bytes())
     curve = {int(step): figure for step, figure in record["curve"].items()}
     weights = load_file(path / _BEST) if (path / _BEST).is_file() else {}
     return path, Found(curve, record["best_step"], record["best"], weights)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.partition("-")[2])

@@ -3,6 +3,8 @@
 import math
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+from safetensors import SafetensorError
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -21,7 +24,7 @@ from transformers import PrinterCallback, TrainerCallback
 from pairsmith.encoders.correlation import spearman
 from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
 from pairsmith.encoders.similarity import cosine_similarity_rows
-from pairsmith.errors import InputError, ModelError
+from pairsmith.errors import InputError, ModelError, StorageError, first_line
 from pairsmith.modelfiles import pick_device, quiet_loading
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress, Silent, Task
@@ -156,7 +159,7 @@ def train_encoder_on(
     with shown.task("train", total, "steps") as bar:
         watch = _Watch(encoder, validation if choosable else None, settings, bar)
         with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
-            start = latest(checkpoints) if checkpoints else None
+            start = latest(checkpoints, total) if checkpoints else None
             trainer = _trainer(encoder, train, settings, total, checkpoints or Path(scratch), watch)
             if checkpoints is None:
                 trainer.args.save_strategy = "no"
@@ -167,12 +170,27 @@ def train_encoder_on(
                 shown.say(f"going on from {path.name}")
             else:
                 watch.look(0)
-            with quiet_loading():
+            with quiet_loading(), _checkpoint_errors(checkpoints):
                 trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
         watch.close(total)
     _check_finite(encoder)
     encoder.eval()
     return EncoderTraining(total, watch.best_step, watch.curve, time.monotonic() - started)
+
+
+@contextmanager
+def _checkpoint_errors(checkpoints: Path | None) -> Iterator[None]:
+    """Turn what the trainer raises where a checkpoint cannot be written into a ``StorageError``."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        writing = isinstance(error, OSError | SafetensorError) or "PytorchStreamWriter" in str(error)
+        if checkpoints is None or not writing:
+            raise
+        raise StorageError(
+            f"cannot write a checkpoint to {checkpoints}: {first_line(error)}; put that right and run the "
+            "same command again, it goes on from the last one"
+        ) from error
 
 
 def total_steps(rows: int, settings: TrainEncoderSettings) -> int:

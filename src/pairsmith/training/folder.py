@@ -17,6 +17,7 @@ from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors
+from pairsmith.training.checkpoints import remove_all
 
 RECORD = "training.json"
 _SCRATCH = ".pairsmith-model.tmp"
@@ -75,6 +76,7 @@ class ModelFolder:
         record = claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Record))
         if record is not None and record.complete and not run.fresh:
             if _is_whole(run.out, record):
+                remove_all(run.out / _CHECKPOINTS)  # left by a kill at the very end
                 lock.release(run.out)
                 return cls(run.out, identity, finished=True)
             run.progress.say(f"{run.out} is not as it was written; it is trained again")
@@ -110,7 +112,7 @@ class ModelFolder:
                 (scratch / name).replace(target)
             shutil.rmtree(scratch)
         self._save({"complete": True, **training, "files": files})
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        remove_all(self.checkpoints)
         lock.release(self._out)
 
     def _save(self, rest: Mapping[str, Any]) -> None:
@@ -120,7 +122,7 @@ class ModelFolder:
         """Remove what an earlier run of ours left: the files it lists, and its scratch folder."""
         with storage_errors(self._out):
             if not keep_checkpoints:
-                shutil.rmtree(self.checkpoints, ignore_errors=True)
+                remove_all(self.checkpoints)
             shutil.rmtree(self._out / _SCRATCH, ignore_errors=True)
             for name in record.files if record else ():
                 (self._out / name).unlink(missing_ok=True)
