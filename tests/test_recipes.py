@@ -297,6 +297,47 @@ def test_generate_in_a_recipe_is_checked_for_its_task_and_model(recipe, settings
     assert [fault.startswith(expected) for fault in found] == [True], found
 
 
+GROWING = """\
+name: growing
+steps:
+  - {name: pairs, step: generate, settings: {inputs: ./in.txt, per_input: 1, max_tokens: 25}}
+  - {name: clean, step: postprocess, settings: {data: "@pairs"}}
+results: {rows: "clean:rows"}
+"""
+
+
+def growing(folder, lines, change=""):
+    folder.joinpath("in.txt").write_text(
+        "".join(f"The man saw {n} dogs in the street.\n" for n in range(lines))
+    )
+    folder.joinpath("growing.yaml").write_text(GROWING.replace('"@pairs"', f'"@pairs"{change}'))
+    return load_recipe(folder / "growing.yaml")
+
+
+def test_when_a_step_has_grown_what_follows_is_made_anew(tmp_path):
+    few = run_recipe(growing(tmp_path, 6), tmp_path / "run", Silent())
+    more = run_recipe(growing(tmp_path, 9), tmp_path / "run", Silent())
+    whole = run_recipe(growing(tmp_path, 9), tmp_path / "whole", Silent())
+    assert few["rows"] < more["rows"] == whole["rows"]
+    with pytest.raises(FolderError, match="augment: 2 there, 1 here"):
+        run_recipe(growing(tmp_path, 9, ", augment: 1"), tmp_path / "run", Silent())
+
+
+def test_a_fresh_start_that_was_stopped_is_still_fresh_for_the_steps_to_come(recipe, steps, calls, tmp_path):
+    plan = load_recipe(recipe(), steps)
+    run_recipe(plan, tmp_path / "run", Silent())
+    calls.clear()
+    calls.failing = "rows"
+    with pytest.raises(InputError):
+        run_recipe(plan, tmp_path / "run", Silent(), fresh=True)
+    calls.failing = ""
+    run_recipe(plan, tmp_path / "run", Silent())
+    assert [(name, fresh) for _, name, _, fresh in calls] == [
+        *[("rows", True)],  # stopped
+        *[("rows", False), ("other", True), ("after", True)],
+    ]
+
+
 def test_all_faults_are_reported_at_once(recipe, steps):
     text = RECIPE.replace("./texts.txt}", "no.txt, top_p: 2, x: 1}").replace("step: measure", "step: mesure")
     assert [line.split(": ")[:2] for line in faults(recipe(text), steps)] == [

@@ -6,7 +6,7 @@
     │   ├── TaskError      a task description
     │   ├── SettingsError  an option, or a recipe
     │   ├── ModelError     a model folder or id
-    │   ├── FolderError    an output folder that holds something else
+    │   ├── FolderError    an output folder that holds something else (OtherWorkError: of the same step)
     │   └── MissingExtra   an optional dependency that is not installed
     ├── StorageError       the disk is full, read-only or gone; exit code 2
     └── WorkerError        a worker process failed; exit code 1
@@ -72,6 +72,10 @@ class ModelError(UserError):
 
 class FolderError(UserError):
     """An output folder holds something other than this run's work."""
+
+
+class OtherWorkError(FolderError):
+    """An output folder holds this step's work with other settings or inputs."""
 
 
 class MissingExtra(UserError):  # noqa: N818 - named for what is missing, as people say it

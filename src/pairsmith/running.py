@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pairsmith import __version__
-from pairsmith.errors import FolderError, SettingsError, UserError, choices
+from pairsmith.errors import FolderError, OtherWorkError, SettingsError, UserError, choices
 from pairsmith.faults import shown
 from pairsmith.progress import Progress
 from pairsmith.recipes import RESULT, PlannedStep, Recipe, exists, texts_in
@@ -20,18 +20,26 @@ RESULTS = "results.json"
 
 
 class Done(Settings):
-    """A step that was finished: what decided its outcome, what it wrote, and how long it took."""
+    """A step that was finished: what decided its outcome, what it wrote, and how long it took.
+
+    ``own`` is what the recipe itself says of it: the fingerprint without the content of its inputs.
+    """
 
     fingerprint: str
+    own: str = ""
     content: str | None
     seconds: float
 
 
 class Record(Settings):
-    """What ``run.json`` holds: the recipe's name, its steps' names, and the finished steps by name."""
+    """What ``run.json`` holds: the recipe's name, its steps' names, and the finished steps by name.
+
+    ``afresh`` are steps that an earlier call with ``--fresh`` was to start over and has not come to.
+    """
 
     recipe: str
     planned: tuple[str, ...] = ()
+    afresh: tuple[str, ...] = ()
     steps: dict[str, Done]
 
 
@@ -39,7 +47,8 @@ def run_recipe(recipe: Recipe, out: Path, progress: Progress, *, fresh: bool = F
     """Run the steps in order, each in its folder ``out/name``, and write ``out/results.json``.
 
     A step that an earlier call finished with the same settings and inputs, and whose folder still holds
-    what it wrote, is not run again. One that was stopped is continued, as far as the step itself can.
+    what it wrote, is not run again. One that was stopped is continued, as far as the step itself can. One
+    whose settings are the same, but whose earlier steps have made other data since, is done anew.
 
     Returns:
         The figures under the recipe's ``results``, and ``seconds``, the time that the steps took together,
@@ -53,25 +62,49 @@ def run_recipe(recipe: Recipe, out: Path, progress: Progress, *, fresh: bool = F
     from pairsmith.runs import Run, write_json
 
     names = tuple(planned.name for planned in recipe.steps)
-    record = Record(recipe=recipe.name, planned=names, steps=_finished(out, fresh))
-    write_json(out / RECORD, record.model_dump())
+    steps, owed = _finished(out, fresh)
+    afresh = set(names) if fresh else set(owed)
+
+    def remember() -> None:
+        kept = {name: done for name, done in steps.items() if name not in afresh}
+        record = Record(recipe=recipe.name, planned=names, afresh=tuple(sorted(afresh)), steps=kept)
+        write_json(out / RECORD, record.model_dump())
+
+    remember()
     for number, planned in enumerate(recipe.steps, start=1):
         folder = out / planned.name
         header = f"step {number}/{len(recipe.steps)} · {planned.kind} → {folder}"
         settings = planned.settings(out)
         fingerprint = _fingerprint(planned, settings)
-        done = record.steps.get(planned.name)
-        if done and folder.is_dir() and (done.fingerprint, done.content) == (fingerprint, _content(folder)):
+        done = steps.get(planned.name)
+        start_over = planned.name in afresh
+        if (
+            done
+            and not start_over
+            and folder.is_dir()
+            and (done.fingerprint, done.content) == (fingerprint, _content(folder))
+        ):
             progress.say(f"{header} · done before")
             continue
         progress.say(header)
         started = time.monotonic()
-        planned.step.run(settings, Run(folder, progress, fresh))
+        afresh.discard(planned.name)
+        remember()
+        own = _fingerprint(planned, settings, with_content=False)
+        try:
+            planned.step.run(settings, Run(folder, progress, start_over))
+        except OtherWorkError:
+            if done is None or done.own != own or not _refers(planned):
+                raise
+            progress.say(f"{folder}: made from what earlier steps had written before; made anew")
+            planned.step.run(settings, Run(folder, progress, fresh=True))
         seconds = round(time.monotonic() - started, 3)
-        record.steps[planned.name] = Done(fingerprint=fingerprint, content=_content(folder), seconds=seconds)
-        write_json(out / RECORD, record.model_dump())
+        steps[planned.name] = Done(
+            fingerprint=fingerprint, own=own, content=_content(folder), seconds=seconds
+        )
+        remember()
     figures = {name: _figure(source, out, name) for name, source in recipe.results.items()}
-    figures["seconds"] = round(sum(record.steps[planned.name].seconds for planned in recipe.steps), 1)
+    figures["seconds"] = round(sum(steps[planned.name].seconds for planned in recipe.steps), 1)
     write_json(out / RESULTS, figures)
     return figures
 
@@ -91,24 +124,30 @@ def _foreign(file: Path) -> bool:
     return not is_temporary(file) and file.name != ".DS_Store"
 
 
-def _finished(out: Path, fresh: bool) -> dict[str, Done]:
-    """The steps that earlier calls finished in ``out``, by name."""
+def _finished(out: Path, fresh: bool) -> tuple[dict[str, Done], tuple[str, ...]]:
+    """The steps that earlier calls finished in ``out``, by name, and those still to be started over."""
     record = out / RECORD
     if not record.is_file():
         if out.is_file() or (out.is_dir() and any(_foreign(file) for file in out.iterdir())):
             raise FolderError(f"{out} holds something else than a recipe's run; give another --out")
-        return {}
+        return {}, ()
     if fresh:
-        return {}
+        return {}, ()
     try:
-        return Record.model_validate_json(record.read_bytes()).steps
+        found = Record.model_validate_json(record.read_bytes())
+        return dict(found.steps), found.afresh
     except ValidationError:
         raise FolderError(
             f"{record} is not as pairsmith wrote it; give --fresh to start over, or another --out"
         ) from None
 
 
-def _fingerprint(planned: PlannedStep, settings: Settings) -> str:
+def _refers(planned: PlannedStep) -> bool:
+    """Whether a step reads what earlier steps wrote."""
+    return any(text.startswith("@") for value in planned.values.values() for text in texts_in(value))
+
+
+def _fingerprint(planned: PlannedStep, settings: Settings, *, with_content: bool = True) -> str:
     """What decides a step's outcome: its settings as the recipe gives them, and the content they lead to.
 
     References stand in for their folders, so a run that is moved stays finished.
@@ -120,7 +159,7 @@ def _fingerprint(planned: PlannedStep, settings: Settings) -> str:
     for key, value in values.items():
         for text in texts_in(value):
             path = Path(text).expanduser()
-            if text and exists(path):
+            if with_content and text and exists(path):
                 content[f"{key}: {path.name}"] = _content(path)
     values |= {key: value for key, value in planned.values.items() if texts_in(value)}
     return hash_bytes(canonical_json([__version__, planned.kind, values, content]).encode())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pairsmith.errors import FolderError
+from pairsmith.errors import FolderError, OtherWorkError
 from pairsmith.progress import Progress
 from pairsmith.runs import lock
 from pairsmith.runs.folder import M, Manifest
@@ -68,7 +68,7 @@ def claim(
         if there is not None and not run.fresh:
             found = differences(there, identity)
             if found and not extends(there):
-                raise FolderError(_other_work(run.out, there, found))
+                raise OtherWorkError(_other_work(run.out, there, found))
     except FolderError:
         lock.release(run.out)
         raise
