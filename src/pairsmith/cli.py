@@ -26,6 +26,15 @@ OptionalOut = Annotated[
     Path | None, typer.Option("--out", help="Folder to write to. [required]", show_default=False)
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what an earlier run left in the folder.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Takes the place of what the recipe says. [may be given several times]",
+        metavar="<step.setting=value>",
+        show_default=False,
+    ),
+]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show results only, no progress.")]
 
 
@@ -155,15 +164,7 @@ def _run(
             show_default=False,
         ),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Takes the place of what the recipe says. [may be given several times]",
-            metavar="<step.setting=value>",
-            show_default=False,
-        ),
-    ] = None,
+    changes: Changes = None,
     fresh: Fresh = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -185,15 +186,7 @@ def _plan(
         int,
         typer.Option("--workers", help="Say what so many workers would take, too.", metavar="<whole number>"),
     ] = 1,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="Takes the place of what the recipe says. [may be given several times]",
-            metavar="<step.setting=value>",
-            show_default=False,
-        ),
-    ] = None,
+    changes: Changes = None,
     quiet: QuietFlag = False,
 ) -> None:
     from pairsmith.planning import plan_recipe, plan_table
