@@ -22,7 +22,7 @@ from pairsmith.progress import Silent
 from pairsmith.records import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.runs import FolderWriter, Run
 from pairsmith.runs.folder import FileEntry, ShardEntry
-from pairsmith.runs.journal import rewrite
+from pairsmith.runs.journal import Journal
 from pairsmith.runs.status import status_lines
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -80,14 +80,13 @@ def status(out: Path, shards: int) -> dict[str, float]:
     start(out, shards)
     part = FileEntry(path="data/train-00000.parquet", split="train", rows=1200, sha256="0" * 64, bytes=30_000)
     rejected = part.model_copy(update={"split": "rejects", "path": "rejects/part-00000.parquet", "rows": 60})
-    rewrite(
-        out,
-        (
-            ShardEntry(
+    Journal(out).complete(
+        {
+            n: ShardEntry(
                 shard=n, files=(part, rejected), reasons={"no end: no mark": 60}, items=200, content="0" * 64
             )
             for n in range(shards)
-        ),
+        }
     )
     begun = time.monotonic()
     lines = status_lines(out)

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,16 +13,19 @@ import typer
 from pairsmith import __version__
 from pairsmith.errors import PairsmithError, SettingsError, redacted
 from pairsmith.options import keyword, parameters, settings_from, with_parameters
+from pairsmith.places import place
 from pairsmith.progress import Progress, Quiet
 from pairsmith.steps import STEPS, Step, Steps
 
 _HELP = "Labelled training data from instructions, and small models trained on it."
 _STOPPED = "stopped; finished work is kept; run the same command again, without --fresh, to go on"
+_OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
 _START = "Start with: pairsmith run quickstart --out runs/quickstart"
 
-Out = Annotated[Path, typer.Option("--out", help="Folder to write to.", show_default=False)]
+Out = Annotated[str, typer.Option("--out", help=f"{_OUT}.", metavar="<folder>", show_default=False)]
 OptionalOut = Annotated[
-    Path | None, typer.Option("--out", help="Folder to write to. [required]", show_default=False)
+    str | None,
+    typer.Option("--out", help=f"{_OUT}. [required]", metavar="<folder>", show_default=False),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what an earlier run left in the folder.")]
 Changes = Annotated[
@@ -81,14 +83,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def step_command(step: Step[Any]) -> Callable[..., None]:
     """The command of one step: an option for every setting, and where to write."""
 
-    def body(out: Path | None, fresh: bool, quiet: bool, **values: Any) -> None:
+    def body(out: str | None, fresh: bool, quiet: bool, **values: Any) -> None:
         with _spoken_errors():
             settings = settings_from(step.settings, values)
             if out is None and not (step.dry and getattr(settings, step.dry)):
                 raise SettingsError("--out is missing; give the folder to write to")
             from pairsmith.runs import Run
 
-            step.run(settings, Run(out or Path(), _progress(quiet), fresh))
+            step.run(settings, Run(place(out or "."), _progress(quiet), fresh))
 
     common = [keyword("out", OptionalOut), keyword("fresh", Fresh, False), keyword("quiet", QuietFlag, False)]
     return with_parameters(body, step.help, [*parameters(step.settings), *common])
@@ -174,7 +176,7 @@ def _run(
     with _spoken_errors():
         plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
         progress = _progress(quiet)
-        progress.result(results_table(run_recipe(plan, out, progress, fresh=fresh)))
+        progress.result(results_table(run_recipe(plan, place(out), progress, fresh=fresh)))
 
 
 def _plan(
@@ -199,12 +201,12 @@ def _plan(
 
 
 def _status(
-    folder: Annotated[Path, typer.Argument(help="A step's folder, or a recipe's.", show_default=False)],
+    folder: Annotated[str, typer.Argument(help="A step's folder, or a recipe's.", show_default=False)],
 ) -> None:
     from pairsmith.runs.status import status_lines
 
     with _spoken_errors():
-        print("\n".join(status_lines(folder)))
+        print("\n".join(status_lines(place(folder))))
 
 
 def _list_tasks(context: typer.Context) -> None:

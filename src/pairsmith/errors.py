@@ -6,7 +6,8 @@
     │   ├── TaskError      a task description
     │   ├── SettingsError  an option, or a recipe
     │   ├── ModelError     a model folder or id
-    │   ├── FolderError    an output folder that holds something else (OtherWorkError: of the same step)
+    │   ├── FolderError    a folder that holds something else (OtherWorkError: of the same step;
+    │   │                  DamagedError: what pairsmith once wrote)
     │   └── MissingExtra   an optional dependency that is not installed
     ├── StorageError       the disk is full, read-only or gone; exit code 2
     └── WorkerError        a worker process failed; exit code 1
@@ -76,6 +77,10 @@ class FolderError(UserError):
 
 class OtherWorkError(FolderError):
     """An output folder holds this step's work with other settings or inputs."""
+
+
+class DamagedError(FolderError):
+    """A file in a folder is no longer what pairsmith wrote."""
 
 
 class MissingExtra(UserError):  # noqa: N818 - named for what is missing, as people say it

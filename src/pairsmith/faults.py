@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from pairsmith.errors import choices
 
-Place = tuple[str | int | float, ...]
+Keys = tuple[str | int | float, ...]
 
 _SHOWN = 60
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
@@ -24,13 +24,13 @@ _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 class Fault:
     """One thing that is wrong: where, as a path of keys from the root, and what."""
 
-    where: Place
+    where: Keys
     text: str
 
 
-def dotted(place: Place) -> str:
-    """``place`` in words: the keys that lead to it."""
-    return ".".join(map(str, place))
+def dotted(keys: Keys) -> str:
+    """``keys`` in words: the keys that lead to it."""
+    return ".".join(map(str, keys))
 
 
 def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
@@ -84,24 +84,24 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def _expected(model: type[BaseModel], place: tuple[Any, ...]) -> str:
-    """What the setting at ``place`` below ``model`` may be: the first sentence of its description."""
-    text = _model_at(model, place[:-1]).model_fields[place[-1]].description or ""
+def _expected(model: type[BaseModel], keys: tuple[Any, ...]) -> str:
+    """What the setting at ``keys`` below ``model`` may be: the first sentence of its description."""
+    text = _model_at(model, keys[:-1]).model_fields[keys[-1]].description or ""
     return text.split(". ")[0].removesuffix(".")
 
 
-def _keys_at(model: type[BaseModel], place: tuple[Any, ...]) -> list[str]:
-    """Keys that a mapping at ``place`` below ``model`` may have."""
+def _keys_at(model: type[BaseModel], keys: tuple[Any, ...]) -> list[str]:
+    """Keys that a mapping at ``keys`` below ``model`` may have."""
     return [
         name
-        for name, field in _model_at(model, place).model_fields.items()
+        for name, field in _model_at(model, keys).model_fields.items()
         if not (isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("from_key"))
     ]
 
 
-def _model_at(model: type[BaseModel], place: tuple[Any, ...]) -> type[BaseModel]:
-    """The settings model at ``place`` below ``model``."""
-    for part in place:
+def _model_at(model: type[BaseModel], keys: tuple[Any, ...]) -> type[BaseModel]:
+    """The settings model at ``keys`` below ``model``."""
+    for part in keys:
         if isinstance(part, str) and part in model.model_fields:
             model = _model_in(model.model_fields[part].annotation) or model
     return model

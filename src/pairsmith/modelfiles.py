@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 from pairsmith.errors import ModelError, SettingsError
+from pairsmith.places import Place
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 _TOKENIZERS = (
@@ -101,7 +103,7 @@ def weight_files(folder: Path) -> list[Path]:
     return []
 
 
-def hash_file(path: Path) -> str:
+def hash_file(path: Place) -> str:
     """SHA-256 of the file's bytes as 64 hexadecimal digits; the file is read in pieces."""
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()

@@ -1,7 +1,8 @@
 """What a user writes to choose an encoder: from its name to where it lies, and to a hash of its weights.
 
-Names: a folder, a Hub id (``org/name``), ``pairsmith:tiny``, ``embedded:all-minilm-l6-v2``
-or, for evaluation only, ``glove:PATH``. This module imports nothing heavy: settings use it.
+Names: a folder, also the URL of one, a Hub id (``org/name``), ``pairsmith:tiny``,
+``embedded:all-minilm-l6-v2`` or, for evaluation only, ``glove:PATH``. This module imports nothing heavy:
+settings use it.
 """
 
 import hashlib
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
+from upath import UPath
 
 from pairsmith.bundled import is_bundled, model_path
 from pairsmith.errors import MissingExtra, ModelError, choices, first_line, nearby
 from pairsmith.modelfiles import hash_file, weight_files
+from pairsmith.places import fetched, is_url, place, reaching
 
 PoolingName = Literal["default", "mean", "cls"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
@@ -30,7 +33,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def resolve_model(model: str) -> str:
-    """The folder of ``model``, or its Hub id unchanged.
+    """The folder of ``model``, on this machine, or its Hub id unchanged.
 
     Raises:
         ModelError: no such folder, a file instead of one, or an unknown bundled or embedded name.
@@ -40,7 +43,9 @@ def resolve_model(model: str) -> str:
         return str(_present(model_path(model), model))
     if model.startswith(EMBEDDED):
         return str(_embedded(model))
-    path = Path(model).expanduser()
+    path = place(model)
+    if not isinstance(path, Path):
+        return str(_fetched(path))
     if path.is_dir():
         return str(path)
     if path.is_file():
@@ -51,7 +56,7 @@ def resolve_model(model: str) -> str:
 
 
 def check_name(model: str) -> None:
-    """Find out whether ``model`` can be a model, as far as that shows without loading it or asking the Hub.
+    """Find out whether ``model`` can be a model, as far as that shows without loading or fetching it.
 
     Raises:
         ModelError: as ``resolve_model`` and ``glove_path``.
@@ -59,7 +64,7 @@ def check_name(model: str) -> None:
     """
     if model.startswith(GLOVE):
         glove_path(model)
-    else:
+    elif not is_url(model):
         resolve_model(model)
 
 
@@ -94,6 +99,13 @@ def glove_path(model: str) -> Path:
     if not path.is_file():
         raise ModelError(f"model {model}: no such file{nearby(path)}")
     return path
+
+
+def _fetched(folder: UPath) -> Path:
+    with reaching(folder, ModelError):
+        if not folder.is_dir():
+            raise ModelError(f"model {folder}: no such folder; check the name")
+        return fetched(folder)
 
 
 def _present(folder: Path, model: str) -> Path:

@@ -16,7 +16,8 @@ from pydantic import Field, ValidationError
 
 from pairsmith.bundled import recipe_path
 from pairsmith.errors import SettingsError, UserError, choices
-from pairsmith.faults import Fault, Place, dotted, faults_of, shown
+from pairsmith.faults import Fault, Keys, dotted, faults_of, shown
+from pairsmith.places import Place, is_url, place
 from pairsmith.settings import NothingIsEmpty, Settings
 from pairsmith.steps import STEPS, Step, Steps
 from pairsmith.yamlfile import YamlFile, read_yaml
@@ -59,7 +60,7 @@ class PlannedStep:
     step: Step[Any]
     values: Mapping[str, Any]
 
-    def settings(self, run: Path) -> Any:
+    def settings(self, run: Place) -> Any:
         """The settings, with references led to the folders in ``run``."""
         return self.step.settings.model_validate(
             {key: _led(value, run) for key, value in self.values.items()}
@@ -160,32 +161,32 @@ class _Reader:
             if isinstance(source, str) and (text := _result_fault(source, names)):
                 self.faults.append(Fault(("results", key), text))
 
-    def _entry(self, place: Place, entry: Mapping[str, Any], names: list[str], seed: Any) -> None:
+    def _entry(self, keys: Keys, entry: Mapping[str, Any], names: list[str], seed: Any) -> None:
         name, kind = entry["name"], entry.get("step")
         if not _NAME.fullmatch(name):
             text = f"is 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
-            self.faults.append(Fault((*place, "name"), text))
+            self.faults.append(Fault((*keys, "name"), text))
         if name in names:
             text = f"two steps are called {name}; rename one of them"
-            self.faults.append(Fault((*place, "name"), text))
+            self.faults.append(Fault((*keys, "name"), text))
         if not isinstance(kind, str):
             return
         if kind not in self.known:
             text = f"no step is called {kind!r}; {choices(kind, self.known)}"
-            self.faults.append(Fault((*place, "step"), text))
+            self.faults.append(Fault((*keys, "step"), text))
             return
         given = entry.get("settings") or {}
         if isinstance(given, Mapping):
             step = self.known[kind]
             self.planned.append(
-                PlannedStep(name, kind, step, self._values(place, name, step, given, names, seed))
+                PlannedStep(name, kind, step, self._values(keys, name, step, given, names, seed))
             )
 
     def _values(
-        self, place: Place, name: str, step: Step[Any], given: Mapping[str, Any], names: list[str], seed: Any
+        self, keys: Keys, name: str, step: Step[Any], given: Mapping[str, Any], names: list[str], seed: Any
     ) -> dict[str, Any]:
         """The step's settings with overrides, seed and paths put in; faults are noted on the way."""
-        inside = (*place, "settings")
+        inside = (*keys, "settings")
         values = {key: _map_text(value, self._beside) for key, value in given.items()}
         for key, value in values.items():
             if (name, key) not in self.overrides:
@@ -209,12 +210,12 @@ class _Reader:
                 self.faults.append(Fault((*inside, *fault.where), fault.text))
         return values
 
-    def called(self, place: Place) -> str:
-        """``place`` in words, a step by its name: ``pairs.top_k``, or ``step 2`` where it has none."""
+    def called(self, keys: Keys) -> str:
+        """``keys`` in words, a step by its name: ``pairs.top_k``, or ``step 2`` where it has none."""
         entries = self.file.data.get("steps")
-        if len(place) < 2 or place[0] != "steps" or not isinstance(entries, list):
-            return dotted(place)
-        position, inside = int(place[1]), place[2:]
+        if len(keys) < 2 or keys[0] != "steps" or not isinstance(entries, list):
+            return dotted(keys)
+        position, inside = int(keys[1]), keys[2:]
         entry = entries[position]
         name = entry.get("name") if isinstance(entry, Mapping) else None
         known = name if isinstance(name, str) else f"step {position + 1}"
@@ -235,7 +236,7 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
             if name not in earlier:
                 known = choices(name, earlier) if earlier else "this is the first step"
                 yield f"{text} refers to no earlier step; {known}"
-        elif _FILE.fullmatch(text) and not exists(Path(text).expanduser()):
+        elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):
             here = "" if text.startswith(("/", "~")) else " in the current folder"
             hint = " (one in the recipe's folder begins with ./)" if here and remedy else ""
             yield f"there is no {text}{here}{hint}{remedy}"
@@ -262,7 +263,7 @@ def _result_fault(source: str, names: Sequence[str]) -> str | None:
     return None
 
 
-def exists(path: Path) -> bool:
+def exists(path: Place) -> bool:
     """Whether something is at ``path``."""
     try:
         return path.exists()
@@ -284,6 +285,6 @@ def _map_text(value: Any, change: Any) -> Any:
     return [_map_text(item, change) for item in value] if isinstance(value, list) else value
 
 
-def _led(value: Any, run: Path) -> Any:
+def _led(value: Any, run: Place) -> Any:
     """``value`` with references led to folders in ``run``."""
     return _map_text(value, lambda text: str(run / text[1:]) if text.startswith("@") else text)

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from pairsmith import __version__
 from pairsmith.errors import FolderError, OtherWorkError, SettingsError, UserError, choices
 from pairsmith.faults import shown
+from pairsmith.places import Place, place, reaching
 from pairsmith.progress import Progress
 from pairsmith.recipes import RESULT, PlannedStep, Recipe, exists, texts_in
 from pairsmith.settings import Settings
@@ -43,7 +43,7 @@ class Record(Settings):
     steps: dict[str, Done]
 
 
-def run_recipe(recipe: Recipe, out: Path, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
+def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
     """Run the steps in order, each in its folder ``out/name``, and write ``out/results.json``.
 
     A step that an earlier call finished with the same settings and inputs, and whose folder still holds
@@ -117,24 +117,26 @@ def results_table(figures: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<{wide}}  {value:>{right}}" for name, value in shown_figures.items())
 
 
-def _foreign(file: Path) -> bool:
+def _foreign(file: Place) -> bool:
     """Whether a file is neither what a killed run left half-written nor the file manager's own."""
     from pairsmith.runs.storage import is_temporary
 
     return not is_temporary(file) and file.name != ".DS_Store"
 
 
-def _finished(out: Path, fresh: bool) -> tuple[dict[str, Done], tuple[str, ...]]:
+def _finished(out: Place, fresh: bool) -> tuple[dict[str, Done], tuple[str, ...]]:
     """The steps that earlier calls finished in ``out``, by name, and those still to be started over."""
     record = out / RECORD
-    if not record.is_file():
-        if out.is_file() or (out.is_dir() and any(_foreign(file) for file in out.iterdir())):
-            raise FolderError(f"{out} holds something else than a recipe's run; give another --out")
-        return {}, ()
+    with reaching(out, FolderError):
+        if not record.is_file():
+            if out.is_file() or (out.is_dir() and any(_foreign(file) for file in out.iterdir())):
+                raise FolderError(f"{out} holds something else than a recipe's run; give another --out")
+            return {}, ()
+        text = record.read_bytes()
     if fresh:
         return {}, ()
     try:
-        found = Record.model_validate_json(record.read_bytes())
+        found = Record.model_validate_json(text)
         return dict(found.steps), found.afresh
     except ValidationError:
         raise FolderError(
@@ -158,14 +160,14 @@ def _fingerprint(planned: PlannedStep, settings: Settings, *, with_content: bool
     content = {}
     for key, value in values.items():
         for text in texts_in(value):
-            path = Path(text).expanduser()
+            path = place(text)
             if with_content and text and exists(path):
                 content[f"{key}: {path.name}"] = _content(path)
     values |= {key: value for key, value in planned.values.items() if texts_in(value)}
     return hash_bytes(canonical_json([__version__, planned.kind, values, content]).encode())
 
 
-def _content(path: Path) -> str | None:
+def _content(path: Place) -> str | None:
     """A hash of what is at ``path``; None for a folder of rows that is unfinished, which the step reports."""
     from pairsmith.runs import hash_source
 
@@ -175,7 +177,7 @@ def _content(path: Path) -> str | None:
         return None
 
 
-def _figure(source: str, out: Path, name: str) -> Any:
+def _figure(source: str, out: Place, name: str) -> Any:
     """The figure that ``source`` (``step/key.key`` or ``step:rows``) names in the run ``out``."""
     found = RESULT.fullmatch(source)
     assert found is not None  # checked when the recipe was read

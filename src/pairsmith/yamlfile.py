@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from pairsmith.errors import UserError
-from pairsmith.faults import Fault, Place, dotted, shown
+from pairsmith.faults import Fault, Keys, dotted, shown
 
 MAX_BYTES = 1_000_000
 
@@ -26,18 +26,18 @@ class YamlFile:
     duplicates: tuple[Fault, ...]
     root: yaml.MappingNode
 
-    def line(self, place: Place) -> int:
-        """The line, from 1, of the key at ``place``, or of the nearest key above it that exists."""
+    def line(self, keys: Keys) -> int:
+        """The line, from 1, of the key at ``keys``, or of the nearest key above it that exists."""
         node: yaml.Node = self.root
         line = 1
-        for part in place:
+        for part in keys:
             found = _child(node, part)
             if found is None:
                 break
             line, node = found
         return line
 
-    def report(self, faults: Iterable[Fault], called: Callable[[Place], str] = dotted) -> str:
+    def report(self, faults: Iterable[Fault], called: Callable[[Keys], str] = dotted) -> str:
         """``faults`` and the duplicate keys as text, one ``file:line: key: what`` a line, in file order.
 
         ``called`` says what to call the key at a place.
@@ -137,7 +137,7 @@ def _child(node: yaml.Node, part: str | int | float) -> tuple[int, yaml.Node] | 
     return None
 
 
-def _duplicates(node: yaml.Node, place: Place, seen: set[int]) -> Iterator[Fault]:
+def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[Fault]:
     """Keys that stand twice in one mapping, anywhere below ``node``.
 
     ``seen`` keeps nodes that aliases share from being walked twice, or for ever.
@@ -147,16 +147,16 @@ def _duplicates(node: yaml.Node, place: Place, seen: set[int]) -> Iterator[Fault
     seen.add(id(node))
     if isinstance(node, yaml.SequenceNode):
         for position, item in enumerate(node.value):
-            yield from _duplicates(item, (*place, position), seen)
+            yield from _duplicates(item, (*keys, position), seen)
     elif isinstance(node, yaml.MappingNode):
         first: dict[object, int] = {}
         for key, value in node.value:
             name, line = _key(key), key.start_mark.line + 1
             if name in first:
                 text = f"{shown(name)} stands here twice (lines {first[name]} and {line}); keep one of them"
-                yield Fault((*place, name), text)
+                yield Fault((*keys, name), text)
             first.setdefault(name, line)
-            yield from _duplicates(value, (*place, name), seen)
+            yield from _duplicates(value, (*keys, name), seen)
 
 
 def _key(node: yaml.Node) -> str | int | float:

@@ -42,7 +42,9 @@ def commit(writer, *shards):
 def contents(out):
     files = {path.relative_to(out).as_posix(): path for path in Path(out).rglob("*") if path.is_file()}
     return {
-        name: path.read_bytes() for name, path in files.items() if name not in ("manifest.json", "log.jsonl")
+        name: path.read_bytes()
+        for name, path in files.items()
+        if name not in ("manifest.json", "log.jsonl") and not name.startswith("journal/")
     }
 
 

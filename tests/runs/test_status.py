@@ -39,7 +39,7 @@ def test_a_run_that_was_stopped(work, out):
 
     work.commit(work.start(out), 0)
     lock.release(out)
-    with (out / "shards.jsonl").open("a") as file:
+    with (out / "journal/00000.jsonl").open("a") as file:
         file.write('{"shard": 1, "fil')
     found = status_of(out)
     assert (found.running, found.shards, found.planned, found.left) == (False, 1, None, None)

@@ -280,11 +280,11 @@ class TestCommit:
             writer.commit(0, {"train": work.pairs(0)}, work.pairs(0))
         assert not list(out.rglob("*.parquet"))
 
-    @pytest.mark.parametrize("shard", [-1, 1_000_000, 0])
+    @pytest.mark.parametrize("shard", [-1, 100_000, 0])
     def test_a_shard_out_of_range_or_done(self, work, out, shard):
         writer = work.start(out)
         work.commit(writer, 0)
-        with pytest.raises(ValueError, match=f"shard {shard} is done already, or not in 0..999999"):
+        with pytest.raises(ValueError, match=f"shard {shard} is done already, or not in 0..99999"):
             writer.commit(shard, {}, work.rejects(0))
 
     @pytest.mark.parametrize("split", ["rejects", "../x", "", "a-b"])

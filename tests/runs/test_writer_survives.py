@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pairsmith.errors import FolderError, StorageError
-from pairsmith.runs import journal, lock, storage
+from pairsmith.runs import lock, storage
 
 
 class TestNoSpace:
@@ -46,21 +46,20 @@ class TestNoSpace:
     def test_a_line_of_the_journal_that_does_not_fit_leaves_no_trace(self, work, out, monkeypatch):
         writer = work.start(out)
         work.commit(writer, 0)
-        before = (out / "shards.jsonl").read_bytes()
+        before = (out / "journal/00000.jsonl").read_bytes()
+        real = storage._write_synced
 
-        def full(handle):
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        def append(path, data):
-            monkeypatch.setattr(storage.os, "fsync", full)
+        def full(path, data):
+            if path.name.endswith(".jsonl.tmp"):
+                path.write_bytes(data[:10])
+                raise OSError(errno.ENOSPC, "No space left on device")
             real(path, data)
 
-        real = storage.append_synced
-        monkeypatch.setattr(journal, "append_synced", append)
-        with pytest.raises(StorageError, match=r"shards\.jsonl: no space"):
+        monkeypatch.setattr(storage, "_write_synced", full)
+        with pytest.raises(StorageError, match=r"00000\.jsonl: no space"):
             work.commit(writer, 1)
         monkeypatch.undo()
-        assert (out / "shards.jsonl").read_bytes() == before
+        assert (out / "journal/00000.jsonl").read_bytes() == before
         writer = work.start(out)
         assert writer.done == (0,)
         work.commit(writer, 0, 1)
@@ -108,7 +107,7 @@ class TestKilled:
         sys.path.insert(0, sys.argv[1])
         import conftest as t
         from pathlib import Path
-        from pairsmith.runs import journal, storage
+        from pairsmith.runs import storage
 
         def die(*_):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -125,12 +124,10 @@ class TestKilled:
                 return real(*arguments)
             return wrapped
 
-        write, sync, append = storage._write_synced, storage._sync_folder, journal.append_synced
+        write, sync = storage._write_synced, storage._sync_folder
         where, count, out = sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
         if where == "write":
             storage._write_synced = at(count, write)
-        elif where == "append":
-            journal.append_synced = at(count, append)
         else:
             storage._sync_folder = at(count, sync)
         writer = t.start(out)
@@ -142,14 +139,15 @@ class TestKilled:
     @pytest.mark.parametrize(
         ("where", "count", "kept"),
         [
-            ("write", 1, 0),
-            ("write", 4, 0),
-            ("append", 1, 0),
-            ("write", 5, 1),
-            ("sync", 5, 1),
-            ("append", 2, 1),
-            ("write", 8, 2),
-            ("write", 9, 2),
+            ("write", 1, 0),  # manifest, journal/run.json, then three files and a line for each shard
+            ("write", 2, 0),
+            ("write", 5, 0),
+            ("write", 6, 0),
+            ("sync", 6, 1),
+            ("write", 7, 1),
+            ("write", 10, 1),
+            ("write", 11, 2),  # the card
+            ("write", 12, 2),
         ],
     )
     def test_it_continues_to_the_same_bytes(self, work, done, tmp_path, where, count, kept):

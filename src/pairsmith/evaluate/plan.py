@@ -1,7 +1,6 @@
 """What ``evaluate sts`` will cost: some sentences encoded and some resamples drawn, carried over to all."""
 
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -23,7 +22,7 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
     Raises:
         UserError: as for ``evaluate_sts``.
     """
-    suites = read_sts(Path(settings.data).expanduser(), settings.suites or None)
+    suites = read_sts(settings.data, settings.suites or None)
     known = settings.model_copy(update={"model": base}) if settings.model in before else settings
     texts = sorted({text for suite in suites for pairs in suite.subsets.values() for text in texts_of(pairs)})
     step = max(1, len(texts) // CALIBRATION_SENTENCES)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from pairsmith.errors import FolderError, InputError, ModelError
 from pairsmith.evaluate.bootstrap import interval, mean_draws, spearman_draws
 from pairsmith.evaluate.settings import EvaluateStsSettings
 from pairsmith.modelnames import GLOVE, glove_path, model_revision
+from pairsmith.places import Place
 from pairsmith.progress import Progress
 from pairsmith.records import GradedPair
 from pairsmith.records.sts import StsSuite, read_sts
@@ -82,7 +82,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
-    suites = read_sts(Path(settings.data).expanduser(), settings.suites or None)
+    suites = read_sts(settings.data, settings.suites or None)
     identity = Identity.of(
         STEP,
         settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
@@ -232,7 +232,7 @@ def _hash_pairs(suites: Sequence[StsSuite]) -> str:
     return hash_bytes(canonical_json(pairs).encode())
 
 
-def _about(out: Path) -> Manifest:
+def _about(out: Place) -> Manifest:
     """What the results in ``out`` were computed from."""
     try:
         return Manifest.model_validate(json.loads((out / RESULTS).read_bytes())["about"])

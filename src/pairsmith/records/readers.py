@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pairsmith.errors import InputError, choices
+from pairsmith.places import Place
 from pairsmith.records.schemas import GradedPair
 from pairsmith.records.sources import Columns, Source, open_source
 
@@ -22,7 +22,7 @@ class TextRecord:
 
 
 def read_texts(
-    source: str | Path, *, column: str | None = None, limit: int | None = None
+    source: str | Place, *, column: str | None = None, limit: int | None = None
 ) -> Iterator[TextRecord]:
     """Read texts one at a time, without holding the file in memory.
 
@@ -61,7 +61,7 @@ def _texts(source: Source, column: str | None, limit: int | None) -> Iterator[Te
 
 
 def read_pairs(
-    source: str | Path, *, columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
+    source: str | Place, *, columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
 ) -> Iterator[GradedPair]:
     """Read pairs graded by people; rows whose score is blank are no graded pairs and are left out.
 

@@ -19,12 +19,14 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
 from pairsmith.errors import InputError, first_line, nearby
 from pairsmith.modelnames import is_hub_id
+from pairsmith.places import Place, is_url, place, reaching
 
 Columns = Mapping[str, Any]
 _SUFFIXES = (".txt", ".jsonl", ".json", ".tsv", ".csv", ".parquet")
@@ -38,17 +40,18 @@ class Source:
     rows: Callable[[], Iterator[tuple[str, Columns]]]
 
 
-def open_source(source: str | Path) -> Source:
+def open_source(source: str | Place) -> Source:
     """Find what ``source`` names: a file, a dataset folder, or ``org/name`` or ``org/name:split`` on the Hub.
 
     Raises:
-        InputError: nothing of that name is there.
+        InputError: nothing of that name is there, or its store cannot be reached.
     """
-    path = Path(source).expanduser()
-    if path.is_dir():
-        return _folder(path)
-    if path.exists():
-        return _file(path)
+    path = place(source)
+    with reaching(path, InputError):
+        if path.is_dir():
+            return _folder(path)
+        if path.exists():
+            return _file(path)
     if isinstance(source, str) and is_hub_data(source):
         return Source(source, lambda: _hub_rows(source))
     raise missing(path)
@@ -57,46 +60,60 @@ def open_source(source: str | Path) -> Source:
 def is_hub_data(source: str) -> bool:
     """Whether ``source`` can only mean a Hub data set, ``org/name`` or ``org/name:split``."""
     name = source.partition(":")[0]
-    return "/" in name and is_hub_id(name) and data_suffix(Path(name)) not in _SUFFIXES
+    return not is_url(source) and "/" in name and is_hub_id(name) and data_suffix(Path(name)) not in _SUFFIXES
 
 
-def missing(path: Path) -> InputError:
+def missing(path: Place) -> InputError:
     """The error for a path that is not there, with the nearest name in its folder."""
+    if not isinstance(path, Path):
+        return InputError(f"{path} is not there; check the name")
     return InputError(f"{path} is not there{nearby(path) or '; check the path'}")
 
 
-def data_suffix(path: Path) -> str:
+def data_suffix(path: Place) -> str:
     """The suffix that tells the format, without ``.gz``, in lower case."""
     name = path.name.lower().removesuffix(".gz")
     return Path(name).suffix
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: Place) -> Iterator[tuple[int, str]]:
     """Each line of a UTF-8 file (also ``.gz``) with its number from 1, without line end and byte order mark.
 
     Raises:
         InputError: the file cannot be read, or is not UTF-8 text.
     """
     number = 0
-    try:
-        with _open(path) as stream:
-            for number, raw in enumerate(stream, start=1):
-                yield number, _decode(raw, path, number)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(
-            f"{path} is not a whole gzip file (after line {number}: {error}); fetch or compress it again"
-        ) from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    with reaching(path, InputError):
+        try:
+            with _open(path) as stream:
+                for number, raw in enumerate(stream, start=1):
+                    yield number, _decode(raw, path, number)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(
+                f"{path} is not a whole gzip file (after line {number}: {error}); fetch or compress it again"
+            ) from error
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _open(path: Path) -> IO[bytes]:
-    if path.name.lower().endswith(".gz"):
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    return path.open("rb")
+@contextmanager
+def _open(path: Place) -> Iterator[IO[bytes]]:
+    with path.open("rb") as stream:
+        if path.name.lower().endswith(".gz"):
+            with gzip.open(stream) as inner:
+                yield cast(IO[bytes], inner)
+        else:
+            yield cast(IO[bytes], stream)
 
 
-def _decode(raw: bytes, path: Path, number: int) -> str:
+def open_parquet(path: Place) -> Any:
+    """The Parquet file at ``path``, opened; what pyarrow and the store raise passes."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
+
+
+def _decode(raw: bytes, path: Place, number: int) -> str:
     if number == 1:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(
@@ -116,7 +133,7 @@ def _decode(raw: bytes, path: Path, number: int) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def _file(path: Path) -> Source:
+def _file(path: Place) -> Source:
     suffix = data_suffix(path)
     if suffix == ".parquet":
         return Source(str(path), lambda: _parquet_rows([path]))
@@ -130,12 +147,12 @@ def _file(path: Path) -> Source:
     return Source(str(path), lambda: _text_rows(path))
 
 
-def _text_rows(path: Path) -> Iterator[tuple[str, Columns]]:
+def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     for number, line in read_lines(path):
         yield f"{path.name}:{number}", {"text": line}
 
 
-def _json_rows(path: Path) -> Iterator[tuple[str, Columns]]:
+def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
@@ -156,7 +173,7 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Columns]]:
         yield where, value
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[str, Columns]]:
+def _csv_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     lines = read_lines(path)
     first = _header_line(lines)
     if first is None:
@@ -165,7 +182,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, Columns]]:
     yield from _table_rows(path, _chain(first, lines), delimiter=comma)
 
 
-def _tsv_rows(path: Path) -> Iterator[tuple[str, Columns]]:
+def _tsv_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     lines = read_lines(path)
     first = _header_line(lines)
     if first is None:
@@ -190,7 +207,7 @@ def _chain(first: tuple[int, str], rest: Iterator[tuple[int, str]]) -> Iterator[
 
 
 def _table_rows(
-    path: Path, lines: Iterable[tuple[int, str]], *, delimiter: str
+    path: Place, lines: Iterable[tuple[int, str]], *, delimiter: str
 ) -> Iterator[tuple[str, Columns]]:
     # A quoted field may run over lines, so the number of a row is that of the line it began on.
     at = [0]
@@ -244,30 +261,30 @@ def _named(header: list[str], fields: list[str], where: str) -> Columns:
     return dict(zip(header, fields, strict=True))
 
 
-def _parquet_rows(paths: list[Path]) -> Iterator[tuple[str, Columns]]:
+def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     for path in paths:
         number = 0
-        try:
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=1024):
-                    for row in batch.to_pylist():
-                        number += 1
-                        yield f"{path.name}:{number}", row
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(
-                f"{path} cannot be read as Parquet after row {number}: {first_line(error)}"
-            ) from error
+        with reaching(path, InputError):
+            try:
+                with open_parquet(path) as file:
+                    for batch in file.iter_batches(batch_size=1024):
+                        for row in batch.to_pylist():
+                            number += 1
+                            yield f"{path.name}:{number}", row
+            except (pa.ArrowException, OSError) as error:
+                raise InputError(
+                    f"{path} cannot be read as Parquet after row {number}: {first_line(error)}"
+                ) from error
 
 
-def _folder(path: Path) -> Source:
+def _folder(path: Place) -> Source:
     files = folder_files(path)
     return Source(str(path), lambda: _parquet_rows(files))
 
 
-def folder_files(path: Path) -> list[Path]:
+def folder_files(path: Place) -> list[Place]:
     """The Parquet files with the rows of a dataset folder, split by split, in order.
 
     Raises:
@@ -281,7 +298,9 @@ def folder_files(path: Path) -> list[Path]:
             raise InputError(f"{manifest} cannot be read; was it written by pairsmith?") from None
         if not complete:
             raise InputError(f"{path} is unfinished; run the command that writes it again, it continues")
-    files = sorted((path / "data").glob("*.parquet"))
+    data = path / "data"
+    found = [file for file in data.iterdir() if file.name.endswith(".parquet")] if data.is_dir() else []
+    files = sorted(found, key=lambda file: file.name)
     if not files:
         raise InputError(f"{path} is a folder without data/*.parquet; give a file or a dataset folder")
     return files

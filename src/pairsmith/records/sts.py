@@ -17,9 +17,9 @@ are no test pairs.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pairsmith.errors import InputError, choices
+from pairsmith.places import Place, place
 from pairsmith.records.readers import parse_score, read_pairs
 from pairsmith.records.schemas import GradedPair
 from pairsmith.records.sources import data_suffix, missing, read_lines
@@ -54,7 +54,7 @@ class StsSuite:
         return tuple(pair for pairs in self.subsets.values() for pair in pairs)
 
 
-def read_sts(data: Path, names: Sequence[str] | None = None) -> list[StsSuite]:
+def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsSuite]:
     """Read test sets of sentence similarity.
 
     Args:
@@ -69,7 +69,7 @@ def read_sts(data: Path, names: Sequence[str] | None = None) -> list[StsSuite]:
         InputError: ``data`` is not there or holds none, a named suite is unknown or not there, a SemEval
             year lacks a subset, or a line is not what the format says.
     """
-    data = Path(data).expanduser()
+    data = place(data)
     if not data.exists():
         raise missing(data)
     found = _find(data) if data.is_dir() else _single(data)
@@ -93,7 +93,7 @@ def read_sts(data: Path, names: Sequence[str] | None = None) -> list[StsSuite]:
 _Subsets = Mapping[str, tuple[GradedPair, ...]]
 
 
-def _single(file: Path) -> dict[str, Callable[[], _Subsets]]:
+def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
     """The one suite that ``file`` is, named by its stem."""
     stem = file.name[: file.name.index(".")] if "." in file.name.lstrip(".") else file.name
     if re.fullmatch(r"sts-(train|dev|test)\.(csv|tsv)(\.gz)?", file.name):
@@ -105,7 +105,7 @@ def _single(file: Path) -> dict[str, Callable[[], _Subsets]]:
     return {stem: lambda: {stem: tuple(read_pairs(file))}}
 
 
-def _find(data: Path) -> dict[str, Callable[[], _Subsets]]:
+def _find(data: Place) -> dict[str, Callable[[], _Subsets]]:
     """The suites in ``data``, in its folders and theirs; the first folder found for a name counts."""
     found: dict[str, Callable[[], _Subsets]] = {}
     folders = [data, *_folders(data), *(inner for folder in _folders(data) for inner in _folders(folder))]
@@ -115,19 +115,19 @@ def _find(data: Path) -> dict[str, Callable[[], _Subsets]]:
     return {name: found[name] for name in STS_SUITES if name in found}
 
 
-def _folders(folder: Path) -> list[Path]:
+def _folders(folder: Place) -> list[Place]:
     try:
         return sorted(entry for entry in folder.iterdir() if entry.is_dir())
     except OSError as error:
         raise InputError(f"{folder} cannot be read: {error.strerror or error}") from error
 
 
-def _in_folder(folder: Path) -> Iterator[tuple[str, Callable[[], _Subsets]]]:
+def _in_folder(folder: Place) -> Iterator[tuple[str, Callable[[], _Subsets]]]:
     """The suites whose files lie directly in ``folder``."""
     if stsb := _there(folder, _STSB_TEST):
         yield "stsb", lambda: {"stsb": tuple(_stsb(stsb))}
-    if sick := next(filter(None, (_there(folder, name) for name in _SICK_TEST)), None):
-        yield "sick", lambda: {"sick": tuple(_sick(sick))}
+    if sick := [file for name in _SICK_TEST if (file := _there(folder, name))]:
+        yield "sick", lambda: {"sick": tuple(_sick(sick[0]))}
     year = _YEAR.search(folder.resolve().name)
     if year is None:
         return
@@ -137,12 +137,12 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Callable[[], _Subsets]]]:
         yield name, lambda: _semeval(folder, name, loads)
 
 
-def _there(folder: Path, name: str) -> Path | None:
+def _there(folder: Place, name: str) -> Place | None:
     """The file ``name`` or ``name.gz`` in ``folder``, if it is there."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
-def _subset(folder: Path, subset: str) -> Callable[[], tuple[GradedPair, ...]] | None:
+def _subset(folder: Place, subset: str) -> Callable[[], tuple[GradedPair, ...]] | None:
     """How to read ``subset`` from ``folder``; None when it is not there."""
     if table := _there(folder, f"{subset}.test.tsv"):
         return lambda: tuple(_scored_lines(table))
@@ -153,7 +153,7 @@ def _subset(folder: Path, subset: str) -> Callable[[], tuple[GradedPair, ...]] |
 
 
 def _semeval(
-    folder: Path, name: str, loads: Mapping[str, Callable[[], tuple[GradedPair, ...]] | None]
+    folder: Place, name: str, loads: Mapping[str, Callable[[], tuple[GradedPair, ...]] | None]
 ) -> _Subsets:
     lacking = [subset for subset, load in loads.items() if load is None]
     if lacking:
@@ -165,7 +165,7 @@ def _semeval(
     return {subset: load() for subset, load in loads.items() if load}
 
 
-def _stsb(file: Path) -> Iterator[GradedPair]:
+def _stsb(file: Place) -> Iterator[GradedPair]:
     """STS benchmark lines; some have two more columns, which name the source."""
     for number, line in read_lines(file):
         fields = line.split("\t")
@@ -179,7 +179,7 @@ def _stsb(file: Path) -> Iterator[GradedPair]:
         yield from _pair(fields[4], fields[5], fields[6], where)
 
 
-def _scored_lines(file: Path) -> Iterator[GradedPair]:
+def _scored_lines(file: Place) -> Iterator[GradedPair]:
     for number, line in read_lines(file):
         if not line.strip():
             continue
@@ -190,7 +190,7 @@ def _scored_lines(file: Path) -> Iterator[GradedPair]:
         yield from _pair(fields[0], fields[1], fields[2], where)
 
 
-def _released(inputs: Path, gold: Path) -> Iterator[GradedPair]:
+def _released(inputs: Place, gold: Place) -> Iterator[GradedPair]:
     """A SemEval release: line n of ``gold`` is the score of line n of ``inputs``."""
     pairs = [line for _, line in read_lines(inputs)]
     scores = [line for _, line in read_lines(gold)]
@@ -210,7 +210,7 @@ def _released(inputs: Path, gold: Path) -> Iterator[GradedPair]:
         yield from _pair(score, fields[0], fields[1], where)
 
 
-def _sick(file: Path) -> Iterator[GradedPair]:
+def _sick(file: Place) -> Iterator[GradedPair]:
     header: list[str] = []
     for number, line in read_lines(file):
         if not line.strip():

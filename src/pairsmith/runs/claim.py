@@ -6,22 +6,23 @@ Every step leaves a record of its identity in its folder (``manifest.json``, ``t
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from pairsmith.errors import FolderError, OtherWorkError
+from pairsmith.places import Place, place, same_place
 from pairsmith.progress import Progress
 from pairsmith.runs import lock
 from pairsmith.runs.folder import M, Manifest
 from pairsmith.runs.identity import Identity, differences
+from pairsmith.runs.lease import LEASE
 from pairsmith.runs.log import log
-from pairsmith.runs.storage import is_temporary, storage_errors
+from pairsmith.runs.storage import is_temporary, make_folder, storage_errors
 
 
 @dataclass(frozen=True)
 class Run:
     """Where a step writes, how it tells its progress, and whether it starts over what is there."""
 
-    out: Path
+    out: Place
     progress: Progress
     fresh: bool = False
 
@@ -35,7 +36,7 @@ def claim(
     run: Run,
     identity: Identity,
     record: str,
-    read: Callable[[Path], M],
+    read: Callable[[Place], M],
     extends: Callable[[M], bool] = lambda _: False,
 ) -> M | None:
     """Make ``run.out``, lock it, and read the record that an earlier run of the same work left there.
@@ -56,8 +57,8 @@ def claim(
     """
     with storage_errors(run.out):
         _refuse_foreign(run.out, record)
-        run.out.mkdir(parents=True, exist_ok=True)
-    lock.acquire(run.out)
+        make_folder(run.out)
+    lock.acquire(run.out, run.progress.say)
     try:
         there = _read(run.out, record, read)
         if there is not None and run.fresh and there.step != identity.step:
@@ -82,15 +83,11 @@ def refuse_source(run: Run, **sources: str) -> None:
         FolderError: a source is the run's folder.
     """
     for option, source in sources.items():
-        try:
-            same = Path(source).expanduser().resolve() == run.out.resolve()
-        except (OSError, RuntimeError):  # no path: a name, or one too long to be a path
-            same = False
-        if same:
+        if same_place(place(source), run.out):
             raise FolderError(f"--out {run.out} is what --{option} reads; give another folder as --out")
 
 
-def _read(out: Path, record: str, read: Callable[[Path], M]) -> M | None:
+def _read(out: Place, record: str, read: Callable[[Place], M]) -> M | None:
     if not (out / record).exists():
         return None
     try:
@@ -99,13 +96,15 @@ def _read(out: Path, record: str, read: Callable[[Path], M]) -> M | None:
         raise FolderError(f"{error}; give another folder as --out") from error
 
 
-def _refuse_foreign(out: Path, record: str) -> None:
+def _refuse_foreign(out: Place, record: str) -> None:
     if out.exists() and not out.is_dir():
         raise FolderError(f"{out} is a file; --out needs a new or empty folder")
     if not out.is_dir() or (out / record).exists():
         return
     others = sorted(
-        file.name for file in out.iterdir() if not is_temporary(file) and file.name != ".DS_Store"
+        file.name
+        for file in out.iterdir()
+        if not is_temporary(file) and file.name not in (".DS_Store", LEASE)
     )
     if others:
         some = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
@@ -115,7 +114,7 @@ def _refuse_foreign(out: Path, record: str) -> None:
         )
 
 
-def _other_work(out: Path, there: Manifest, found: list[str]) -> str:
+def _other_work(out: Place, there: Manifest, found: list[str]) -> str:
     shown = "; ".join(found[:8]) + (f"; and {len(found) - 8} more" if len(found) > 8 else "")
     state = "a finished" if there.complete else "an unfinished"
     return (

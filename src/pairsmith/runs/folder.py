@@ -4,15 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, overload
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pairsmith.errors import FolderError, choices, first_line
-from pairsmith.records.sources import missing
+from pairsmith.errors import DamagedError, FolderError, choices, first_line
+from pairsmith.places import Place, place, reaching
+from pairsmith.records.sources import missing, open_parquet
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -90,7 +89,7 @@ class Counts(_Model):
 class Manifest(_Model):
     """``manifest.json``: where the rows came from, and proof that they are whole.
 
-    While a run goes on, ``shards`` and ``counts`` are empty and ``shards.jsonl`` has them.
+    While a run goes on, ``shards`` and ``counts`` are empty and the journal has them.
     """
 
     format: int
@@ -120,18 +119,20 @@ def file_name(split: str, shard: int) -> str:
 
 
 @overload
-def read_manifest(path: Path) -> Manifest: ...
+def read_manifest(path: Place) -> Manifest: ...
 @overload
-def read_manifest(path: Path, name: str, kind: type[M]) -> M: ...
-def read_manifest(path: Path, name: str = MANIFEST, kind: type[Manifest] = Manifest) -> Manifest:
+def read_manifest(path: Place, name: str, kind: type[M]) -> M: ...
+def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Manifest) -> Manifest:
     """The manifest ``name`` of the folder ``path``.
 
     Raises:
-        FolderError: there is none, or it was not written by pairsmith.
+        FolderError: there is none, or it was not written by pairsmith (DamagedError: it was cut short).
     """
     file = path / name
     try:
-        manifest = kind.model_validate_json(file.read_bytes())
+        with reaching(file, FolderError):
+            data = file.read_bytes()
+        manifest = kind.model_validate_json(data)
     except FileNotFoundError:
         raise FolderError(f"{path} is no dataset folder: it holds no {name}") from None
     except OSError as error:
@@ -139,7 +140,7 @@ def read_manifest(path: Path, name: str = MANIFEST, kind: type[Manifest] = Manif
     except ValidationError as error:
         first = error.errors()[0]
         fault = f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
-        raise FolderError(f"{file} is not as pairsmith writes it ({fault})") from None
+        raise DamagedError(f"{file} is not as pairsmith writes it ({fault})") from None
     if manifest.format != FORMAT:
         raise FolderError(
             f"{path} is of format {manifest.format}, this pairsmith reads format {FORMAT}; "
@@ -152,21 +153,22 @@ def read_manifest(path: Path, name: str = MANIFEST, kind: type[Manifest] = Manif
 class DatasetFolder:
     """A finished dataset folder, opened for reading."""
 
-    path: Path
+    path: Place
     manifest: Manifest
 
     @classmethod
-    def open(cls, path: str | Path) -> Self:
+    def open(cls, path: str | Place) -> Self:
         """Open the finished dataset folder ``path``.
 
         Raises:
             FolderError: there is no such folder, it is no dataset folder, or its step did not finish.
         """
-        path = Path(path).expanduser()
-        if not path.is_dir():
-            if path.exists():
-                raise FolderError(f"{path} is a file; a dataset folder is expected")
-            raise FolderError(str(missing(path)))
+        path = place(path)
+        with reaching(path, FolderError):
+            if not path.is_dir():
+                if path.exists():
+                    raise FolderError(f"{path} is a file; a dataset folder is expected")
+                raise FolderError(str(missing(path)))
         manifest = read_manifest(path)
         if not manifest.complete:
             raise FolderError(
@@ -241,17 +243,18 @@ def summary(folder: DatasetFolder) -> str:
     return f"{wrote} ({counts.rejects:,} not kept: {shown}{rest})"
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one Parquet file; only ``columns`` where they are given.
 
     Raises:
         FolderError: it is missing or damaged.
     """
-    try:
-        # Read as a plain file: a data set reader would make columns of "name=value" in the folder's path.
-        with pq.ParquetFile(path) as file:
-            return file.read(columns)
-    except (OSError, pa.ArrowException) as error:
-        raise FolderError(
-            f"{path} cannot be read: {first_line(error)}; run the command that wrote it again"
-        ) from error
+    with reaching(path, FolderError):
+        try:
+            # Read as a plain file: a data set reader would make columns of "name=value" in the folder's path.
+            with open_parquet(path) as file:
+                return file.read(columns)
+        except (OSError, pa.ArrowException) as error:
+            raise FolderError(
+                f"{path} cannot be read: {first_line(error)}; run the command that wrote it again"
+            ) from error

@@ -1,65 +1,146 @@
-"""``shards.jsonl``: a line for every finished shard, while a run goes on.
+"""``journal/``: what a run is, and a line for every finished shard.
 
-A line is appended when the shard's files are on the disk, and synced; rewriting the manifest
-instead would cost more with every shard. A later line of a shard takes the place of an earlier
-one. When the run is finished the lines move into ``manifest.json`` and the journal goes.
+    journal/run.json        the manifest as it was when the run was last begun
+    journal/00000.jsonl     the lines, 200 to a part, then 00001.jsonl, …
+
+A line is added, after the shard's files are safe, by writing the last part anew with it. That needs no
+more of the storage than to put one small file there whole or not at all: an object store cannot
+append, nor rename. Parts are small, so the last line of a long run costs what the first one did. A
+later line of a shard takes the place of an earlier one.
+
+The journal stays when the run is finished. ``manifest.json`` says the same then; if one of the two is
+damaged, the other has it.
 """
 
-from collections.abc import Iterable
-from pathlib import Path
+import re
+from collections.abc import Iterator, Mapping
+from typing import Self
 
 from pydantic import ValidationError
 
-from pairsmith.runs.folder import ShardEntry
-from pairsmith.runs.storage import append_synced, storage_errors, write_atomic
+from pairsmith.places import Place, each_read
+from pairsmith.runs.folder import Manifest, ShardEntry
+from pairsmith.runs.storage import storage_errors, write_atomic, write_json
 
-JOURNAL = "shards.jsonl"
+JOURNAL = "journal"
+RUN = "run.json"
+_PART_LINES = 200
+_PART = re.compile(r"\d{5,}\.jsonl")
 
 
-def read_journal(folder: Path) -> tuple[dict[int, ShardEntry], int]:
-    """The entries by shard, and how many lines are cut short or are not ours.
+class Journal:
+    """The journal of one folder, read once and then added to.
 
-    A kill while a line was written leaves it cut short; its shard counts as not made.
+    Attributes:
+        entries: the last line of each shard.
+        bad: how many lines are cut short or are not ours; their shards count as not made.
     """
-    path = folder / JOURNAL
-    entries: dict[int, ShardEntry] = {}
-    bad = 0
-    if path.is_file():
-        with storage_errors(path):
-            lines = path.read_bytes().splitlines()
-        for line in lines:
-            try:
-                entry = ShardEntry.model_validate_json(line)
-            except ValidationError:
-                bad += 1
-                continue
-            entries[entry.shard] = entry
-    return entries, bad
+
+    def __init__(self, out: Place) -> None:
+        self.entries: dict[int, ShardEntry] = {}
+        self.bad = 0
+        self._folder = out / JOURNAL
+        self._number = 0
+        self._lines: list[bytes] = []
+
+    @classmethod
+    def read(cls, out: Place) -> Self:
+        """The journal of the folder ``out``, empty where there is none.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        journal = cls(out)
+        with storage_errors(out / JOURNAL):
+            for number, lines in parts(out):
+                journal._begin(number)
+                for line in lines:
+                    try:
+                        entry = ShardEntry.model_validate_json(line)
+                    except ValidationError:
+                        journal.bad += 1
+                        continue
+                    journal.entries[entry.shard] = entry
+                    journal._lines.append(line)
+        return journal
+
+    def save_run(self, manifest: Manifest) -> None:
+        """Keep what the run is, so that a damaged manifest can be mended."""
+        write_json(self._folder / RUN, manifest.model_dump(mode="json"))
+
+    def add(self, entry: ShardEntry) -> None:
+        """Add a line.
+
+        Raises:
+            StorageError: it cannot be written; the journal is as it was.
+        """
+        self._room()
+        line = _line(entry)
+        write_atomic(self._part, b"\n".join([*self._lines, line, b""]))
+        self._lines.append(line)
+        self.entries[entry.shard] = entry
+
+    def complete(self, entries: Mapping[int, ShardEntry]) -> None:
+        """Add those of ``entries`` that the journal does not have, many lines at a time.
+
+        Raises:
+            StorageError: they cannot be written.
+        """
+        missing = [entry for number, entry in entries.items() if self.entries.get(number) != entry]
+        while missing:
+            self._room()
+            free = _PART_LINES - len(self._lines)
+            self._lines += map(_line, missing[:free])
+            write_atomic(self._part, b"\n".join([*self._lines, b""]))
+            missing = missing[free:]
+        self.entries.update(entries)
+
+    def clear(self) -> None:
+        """Remove every line.
+
+        Raises:
+            StorageError: a part cannot be removed.
+        """
+        with storage_errors(self._folder):
+            for part in _parts(self._folder):
+                part.unlink(missing_ok=True)
+        self.entries, self.bad = {}, 0
+        self._begin(0)
+
+    @property
+    def _part(self) -> Place:
+        return self._folder / f"{self._number:05d}.jsonl"
+
+    def _room(self) -> None:
+        if len(self._lines) >= _PART_LINES:
+            self._begin(self._number + 1)
+
+    def _begin(self, number: int) -> None:
+        self._number, self._lines = number, []
 
 
-def append(folder: Path, entry: ShardEntry) -> None:
-    """Add a line.
-
-    Raises:
-        StorageError: it cannot be written; the journal is as it was.
-    """
-    append_synced(folder / JOURNAL, _line(entry))
+def parts(out: Place) -> Iterator[tuple[int, list[bytes]]]:
+    """The parts of the journal of ``out`` in order: each one's number and lines, unchecked."""
+    found = _parts(out / JOURNAL)
+    for part, data in zip(found, each_read(found), strict=True):
+        yield int(part.stem), data.splitlines()
 
 
-def rewrite(folder: Path, entries: Iterable[ShardEntry]) -> None:
-    """Make the journal hold these lines and no others, atomically.
+def read_run(out: Place) -> Manifest | None:
+    """What the journal says the run is, or None where it does not."""
+    try:
+        return Manifest.model_validate_json((out / JOURNAL / RUN).read_bytes())
+    except (OSError, ValidationError):
+        return None
 
-    Raises:
-        StorageError: it cannot be written; the journal is as it was.
-    """
-    write_atomic(folder / JOURNAL, b"".join(map(_line, entries)))
 
-
-def remove(folder: Path) -> None:
-    """Remove the journal, if there is one."""
-    with storage_errors(folder / JOURNAL):
-        (folder / JOURNAL).unlink(missing_ok=True)
+def _parts(folder: Place) -> list[Place]:
+    if not folder.is_dir():
+        return []
+    return sorted(
+        (file for file in folder.iterdir() if _PART.fullmatch(file.name)), key=lambda p: int(p.stem)
+    )
 
 
 def _line(entry: ShardEntry) -> bytes:
-    return entry.model_dump_json(exclude_defaults=True).encode() + b"\n"
+    return entry.model_dump_json(exclude_defaults=True).encode()

@@ -1,15 +1,20 @@
 """One writer a folder: a second process that starts in the same folder is told so.
 
-The lock is held on the folder itself, so no lock file is left behind, and the system drops it when
-the process ends, however it ends. Where the system has no such locks (Windows, some network file
-systems) there is no protection, and none is claimed.
+On a disk the lock is held on the folder itself, so no lock file is left behind, and the system drops
+it when the process ends, however it ends. Where the system has no such locks (Windows, some network
+file systems) there is no protection, and none is claimed. In a store a lease takes its place.
 """
 
 import os
 import time
 from pathlib import Path
 
+from upath import UPath
+
 from pairsmith.errors import FolderError
+from pairsmith.places import Place
+from pairsmith.runs.lease import Lease, Say, live
+from pairsmith.runs.log import flush
 
 try:
     import fcntl
@@ -21,14 +26,22 @@ _MOMENT = 0.2
 # Within one process a second start takes over the first one's lock: that is how a step that failed
 # is tried again in a notebook or a test.
 _held: dict[Path, int] = {}
+_leases: dict[str, Lease] = {}
 
 
-def acquire(folder: Path) -> None:
-    """Lock ``folder`` for this process.
+def acquire(folder: Place, say: Say = lambda _: None) -> None:
+    """Lock ``folder`` for this process; ``say`` hears of it where that needs waiting.
 
     Raises:
         FolderError: another process has it.
+        StorageError: its store cannot be reached.
     """
+    if isinstance(folder, UPath):
+        if str(folder) not in _leases:
+            lease = Lease(folder)
+            lease.take(say)
+            _leases[str(folder)] = lease
+        return
     folder = folder.resolve()
     if fcntl is None or _holds(folder):
         return
@@ -58,8 +71,21 @@ def _holds(folder: Path) -> bool:
     return False
 
 
-def taken(folder: Path) -> bool:
+def check(folder: Place) -> None:
+    """Make sure that ``folder`` is still this process's; a lock on a disk always is.
+
+    Raises:
+        FolderError: another process has taken it.
+        StorageError: its store cannot be reached.
+    """
+    if str(folder) in _leases:
+        _leases[str(folder)].check()
+
+
+def taken(folder: Place) -> bool:
     """Whether a process, this one included, has ``folder``."""
+    if isinstance(folder, UPath):
+        return live(folder)
     if fcntl is None or not folder.is_dir():
         return False
     handle = os.open(folder, os.O_RDONLY)
@@ -73,8 +99,14 @@ def taken(folder: Path) -> bool:
         os.close(handle)
 
 
-def release(folder: Path) -> None:
+def release(folder: Place) -> None:
     """Unlock ``folder``, if this process has it."""
+    if isinstance(folder, UPath):
+        flush(folder)
+        lease = _leases.pop(str(folder), None)
+        if lease is not None:
+            lease.release()
+        return
     handle = _held.pop(folder.resolve(), None)
     if handle is not None:
         os.close(handle)

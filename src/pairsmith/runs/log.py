@@ -1,43 +1,98 @@
-"""``log.jsonl``: what happened in a run's folder, a line of JSON an event.
+"""What happened in a run's folder, a line of JSON an event: ``log.jsonl``, or in a store, parts in ``log/``.
 
-For people and their tools; nothing is decided by it, so it is not synced, and a disk that cannot
+For people and their tools; nothing is decided by it, so it is not synced, and storage that cannot
 take it does not end the run.
 """
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from upath import UPath
+
 from pairsmith.errors import redacted_values
+from pairsmith.places import Place
 
 LOG = "log.jsonl"
+PARTS = "log"
 _TAIL = 1 << 20
+_PART_BYTES = 1 << 20
+_FLUSH_SECONDS = 10.0
 
 
-def log(folder: Path, event: str, **facts: Any) -> None:
+def log(folder: Place, event: str, **facts: Any) -> None:
     """Add a line: the time (UTC), the event, and its facts, without secrets."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    line = json.dumps(redacted_values({"time": now, "event": event, **facts}), ensure_ascii=False)
+    line = json.dumps(redacted_values({"time": now, "event": event, **facts}), ensure_ascii=False) + "\n"
+    if isinstance(folder, UPath):
+        _parts.setdefault(str(folder), _Part(folder)).add(line, at_once=event != "shard")
+        return
     with suppress(OSError), (folder / LOG).open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+        file.write(line)
 
 
-def recent(folder: Path) -> Iterator[dict[str, Any]]:
+def flush(folder: Place) -> None:
+    """Bring what was logged to a store that cannot append."""
+    part = _parts.pop(str(folder), None)
+    if part is not None:
+        part.put()
+
+
+def recent(folder: Place) -> Iterator[dict[str, Any]]:
     """The events of the last megabyte, oldest first; lines that are not whole are left out."""
     try:
-        with (folder / LOG).open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL))
-            lines = file.read().splitlines()
-    except OSError:
+        data = _tail(folder)
+    except Exception:  # no log, or a store that is gone: nothing is decided by it
         return
-    for line in lines:
+    for line in data.splitlines():
         try:
             event = json.loads(line)
         except ValueError:
             continue
         if isinstance(event, dict) and isinstance(event.get("time"), str):
             yield event
+
+
+def _tail(folder: Place) -> bytes:
+    if isinstance(folder, Path):
+        with (folder / LOG).open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL))
+            return file.read()
+    parts = sorted((folder / PARTS).iterdir(), key=lambda path: path.name)
+    return b"".join(part.read_bytes() for part in parts[-2:])[-_TAIL:]
+
+
+class _Part:
+    """One object of the log of a folder in a store: written anew with what came in the last seconds."""
+
+    def __init__(self, folder: UPath) -> None:
+        self._folder = folder
+        self._begin()
+
+    def add(self, line: str, *, at_once: bool) -> None:
+        """Add a line; put the part into the store ``at_once``, or when that was not done lately."""
+        self._text += line
+        full = len(self._text) > _PART_BYTES
+        if at_once or full or time.monotonic() - self._put_at > _FLUSH_SECONDS:
+            self.put()
+        if full:
+            self._begin()
+
+    def put(self) -> None:
+        """Put the part as it is into the store."""
+        self._put_at = time.monotonic()
+        with suppress(Exception):  # see the module's text
+            self._file.fs.pipe_file(self._file.path, self._text.encode())
+
+    def _begin(self) -> None:
+        self._file = self._folder / PARTS / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.jsonl"
+        self._text = ""
+        self._put_at = time.monotonic()
+
+
+_parts: dict[str, _Part] = {}

@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from pairsmith.errors import FolderError
+from pairsmith.places import Place, reaching
 from pairsmith.progress import clock
 from pairsmith.runs import lock
 from pairsmith.runs.folder import MANIFEST, REJECTS
-from pairsmith.runs.journal import JOURNAL
+from pairsmith.runs.journal import parts
 from pairsmith.runs.log import recent
 
 _RECORDS = (MANIFEST, "training.json", "results.json")
@@ -62,7 +62,7 @@ class Status:
         return [" · ".join(parts), *([f"  {total:,} rejects"] if rejects else []), *rejects]
 
 
-def status_of(folder: Path) -> Status | None:
+def status_of(folder: Place) -> Status | None:
     """The status of the folder that a step writes, or None where there is none.
 
     Raises:
@@ -78,29 +78,34 @@ def status_of(folder: Path) -> Status | None:
     return None
 
 
-def status_lines(path: Path) -> list[str]:
+def status_lines(path: Place) -> list[str]:
     """The status of a step's folder, or of a recipe's run with the steps that have begun, in words.
 
     Raises:
         FolderError: there is no such folder, or nothing of pairsmith's in it.
     """
+    with reaching(path, FolderError):
+        return list(_lines(path))
+
+
+def _lines(path: Place) -> Iterator[str]:
     if not path.is_dir():
         raise FolderError(f"there is no folder {path}")
     if found := status_of(path):
-        return found.lines(str(path))
+        yield from found.lines(str(path))
+        return
     if not (path / "run.json").is_file():
         raise FolderError(f"{path} holds neither a step's work nor a recipe's run")
     record = _json(path / "run.json")
     done = record.get("steps", {})
     names = dict.fromkeys([*record.get("planned", []), *done])
-    lines = [f"{path}: recipe {record.get('recipe')}, {len(done)} of {len(names)} steps finished"]
+    yield f"{path}: recipe {record.get('recipe')}, {len(done)} of {len(names)} steps finished"
     for name in names:
         found = status_of(path / name)
-        lines += found.lines(name) if found else [f"{name}: not begun"]
-    return lines
+        yield from found.lines(name) if found else [f"{name}: not begun"]
 
 
-def _of_dataset(folder: Path, manifest: dict[str, Any]) -> Status:
+def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
     complete = bool(manifest.get("complete"))
     entries = manifest.get("shards", []) if complete else list(_journal(folder))
     rows, reasons = 0, Counter[str]()
@@ -123,28 +128,25 @@ def _of_dataset(folder: Path, manifest: dict[str, Any]) -> Status:
     )
 
 
-def _of_model(folder: Path, record: dict[str, Any]) -> Status:
+def _of_model(folder: Place, record: dict[str, Any]) -> Status:
     complete = bool(record.get("complete"))
     return Status(record["step"], complete, running=not complete and lock.taken(folder))
 
 
-def _journal(folder: Path) -> Iterator[dict[str, Any]]:
+def _journal(folder: Place) -> Iterator[dict[str, Any]]:
     """The journal's lines, the last of each shard; unchecked, for speed."""
-    try:
-        lines = (folder / JOURNAL).read_bytes().splitlines()
-    except OSError:
-        return
     entries = {}
-    for line in lines:
-        try:
-            entry = json.loads(line)
-            entries[entry["shard"]] = entry
-        except (ValueError, KeyError, TypeError):
-            continue
+    for _, lines in parts(folder):
+        for line in lines:
+            try:
+                entry = json.loads(line)
+                entries[entry["shard"]] = entry
+            except (ValueError, KeyError, TypeError):
+                continue
     yield from entries.values()
 
 
-def _pace(folder: Path) -> tuple[float | None, float | None]:
+def _pace(folder: Place) -> tuple[float | None, float | None]:
     """Rows per second and seconds per shard since the run was last started, up to its last shard."""
     begun: datetime | None = None
     shards = rows = 0
@@ -160,7 +162,7 @@ def _pace(folder: Path) -> tuple[float | None, float | None]:
     return (rows / seconds, seconds / shards) if shards and seconds > 0 else (None, None)
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Place) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:

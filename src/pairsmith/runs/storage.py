@@ -1,4 +1,9 @@
-"""Files that are there whole or not at all, and the hashes that prove it."""
+"""Files that are there whole or not at all, and the hashes that prove it.
+
+On a disk a file is written under a temporary name, brought to the disk, and renamed. In a store it is
+put in one request, which a store of objects does whole or not at all; where a store cannot promise
+that, a part is found out by its hash and made again.
+"""
 
 import errno
 import hashlib
@@ -6,14 +11,16 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from upath import UPath
 
-from pairsmith.errors import InputError, StorageError
+from pairsmith.errors import InputError, PairsmithError, StorageError
 from pairsmith.modelfiles import hash_file
+from pairsmith.places import Place, files_below, name_in, place, reaching, reason
 from pairsmith.records.sources import folder_files, is_hub_data, missing, open_source
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
@@ -21,6 +28,7 @@ JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Map
 # Temporary names begin like this and end in .tmp, so that a later run knows its own leftovers.
 _TEMPORARY = ".pairsmith-"
 _ROW_GROUP = 100_000
+_FOLDERLESS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2", "obs", "tos", "memory")
 
 
 def hash_bytes(data: bytes) -> str:
@@ -28,7 +36,7 @@ def hash_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def hash_source(source: str | Path) -> str:
+def hash_source(source: str | Place) -> str:
     """SHA-256 that stands for the content of an input.
 
     A file's hash is that of its bytes. A folder's covers the names and bytes of its files
@@ -38,12 +46,13 @@ def hash_source(source: str | Path) -> str:
     Raises:
         InputError: nothing of that name is there, or a dataset folder is unfinished.
     """
-    path = Path(source).expanduser()
+    path = place(source)
     try:
-        if path.is_dir():
-            return _hash_folder(path)
-        if path.exists():
-            return hash_file(path)
+        with reaching(path, InputError):
+            if path.is_dir():
+                return _hash_folder(path)
+            if path.exists():
+                return hash_file(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     if not (isinstance(source, str) and is_hub_data(source)):
@@ -54,10 +63,11 @@ def hash_source(source: str | Path) -> str:
     return digest.hexdigest()
 
 
-def _hash_folder(path: Path) -> str:
-    dataset = (path / "manifest.json").is_file()
-    files = folder_files(path) if dataset else [file for file in path.rglob("*") if file.is_file()]
-    names = {file.relative_to(path).as_posix(): file for file in files}
+def _hash_folder(path: Place) -> str:
+    if (path / "manifest.json").is_file():
+        names = {name_in(path, file): file for file in folder_files(path)}
+    else:
+        names = files_below(path)
     lines = [
         f"{name}\t{hash_file(file)}\n"
         for name, file in sorted(names.items())
@@ -97,18 +107,20 @@ def encode_table(table: pa.Table) -> bytes:
     return data
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Make ``path`` hold ``data``: under a temporary name, to the disk, then renamed.
+def write_atomic(path: Place, data: bytes) -> None:
+    """Make ``path`` hold ``data``: a kill at any moment leaves the old content or the new, never a part.
 
-    A kill at any moment leaves the old content or the new, never a part. The folder is made when
-    it is not there.
+    The folder is made when it is not there.
 
     Raises:
-        StorageError: it cannot be written; the temporary file is gone again.
+        StorageError: it cannot be written; no temporary file is left.
     """
-    temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}.tmp")
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
+        if isinstance(path, UPath):
+            path.fs.pipe_file(path.path, data)
+            return
+        temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}.tmp")
         try:
             _write_synced(temporary, data)
             temporary.replace(path)
@@ -117,52 +129,64 @@ def write_atomic(path: Path, data: bytes) -> None:
         _sync_folder(path.parent)
 
 
-def append_synced(path: Path, data: bytes) -> None:
-    """Put ``data`` at the end of ``path``, and to the disk.
+def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
+    """Copy all files below ``folder`` to ``to``, the one called ``last`` at the end.
+
+    Returns:
+        From each file's name, relative to the folder, to its SHA-256.
 
     Raises:
-        StorageError: it cannot be written; what was written of it is cut off again, if that can be.
+        StorageError: one cannot be written.
     """
-    new = not path.exists()
-    with storage_errors(path), path.open("ab") as stream:
-        size = stream.tell()
-        try:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        except OSError:
-            with suppress(OSError):
-                stream.truncate(size)
-            raise
-        if new:
-            _sync_folder(path.parent)
+    files = files_below(folder)
+    for name in sorted(files, key=lambda name: name == last):
+        with storage_errors(to / name):
+            make_folder((to / name).parent)
+            if isinstance(to, UPath):
+                to.fs.put_file(str(folder / name), (to / name).path)
+            else:
+                shutil.copyfile(folder / name, to / name)
+    return {name: hash_file(file) for name, file in files.items()}
 
 
-def write_json(path: Path, value: JSON) -> None:
+def make_folder(folder: Place) -> None:
+    """Make ``folder``, with those above it, where folders are anything: an object store has none."""
+    if isinstance(folder, Path) or folder.protocol not in _FOLDERLESS:
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_json(path: Place, value: JSON) -> None:
     """Make ``path`` hold ``value`` as indented JSON, atomically (see ``write_atomic``)."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomic(path, (text + "\n").encode("utf-8"))
 
 
 @contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Turn an ``OSError`` while writing ``path`` into a ``StorageError`` that says what to do."""
+def storage_errors(path: Place) -> Iterator[None]:
+    """Turn an ``OSError`` while writing ``path`` into a ``StorageError`` that says what to do.
+
+    In a store, whatever its client raises.
+    """
     try:
         yield
-    except OSError as error:
+    except PairsmithError:
+        raise
+    except Exception as error:
+        if isinstance(path, Path) and not isinstance(error, OSError):
+            raise
         raise StorageError(_explain(path, error)) from error
 
 
-def clear_temporary(folder: Path) -> None:
-    """Remove what killed runs left under temporary names in ``folder``."""
-    if folder.is_dir():
+def clear_temporary(folder: Place) -> None:
+    """Remove what killed runs left under temporary names in ``folder``; a store has none of them."""
+    if isinstance(folder, Path) and folder.is_dir():
         with storage_errors(folder):
             for file in folder.iterdir():
                 if is_temporary(file) and not file.is_dir():
                     file.unlink(missing_ok=True)
 
 
-def is_temporary(file: Path) -> bool:
+def is_temporary(file: Place) -> bool:
     """Whether ``file`` is a temporary file of ours, by its name."""
     return file.name.startswith(_TEMPORARY) and file.name.endswith(".tmp")
 
@@ -189,14 +213,16 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _explain(path: Path, error: OSError) -> str:
-    reason = {
+def _explain(path: Place, error: Exception) -> str:
+    why = {
         errno.ENOSPC: "no space left on the device",
         errno.EROFS: "the file system is read-only",
         errno.EACCES: "permission denied",
-    }.get(error.errno or 0, error.strerror or str(error))
+    }.get(getattr(error, "errno", None) or 0)
+    if isinstance(path, Path):
+        why = f"{why or getattr(error, 'strerror', None) or error} ({_free(path)})"
     return (
-        f"cannot write {path}: {reason} ({_free(path)}); what was finished before is kept: "
+        f"cannot write {path}: {why or reason(error)}; what was finished before is kept: "
         "put that right and run the same command again, it continues there"
     )
 

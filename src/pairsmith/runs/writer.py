@@ -1,14 +1,15 @@
 """Writing a dataset folder shard by shard, so that a run can be killed at any moment and continued.
 
 The order is what makes it safe: the files of a shard come first, each whole or not at all; the
-line that lists them with their hashes comes last. What no line lists does not exist, and is
-removed by the next run. A folder carries the fingerprint of everything that decides its rows; a
+line of the journal that lists them with their hashes comes last. What no line lists does not exist,
+and is removed by the next run. A folder carries the fingerprint of everything that decides its rows; a
 run with another fingerprint is refused, with the difference, unless it only adds to the work.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -16,10 +17,11 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.errors import redacted
+from pairsmith.errors import DamagedError, SettingsError, first_line, redacted
 from pairsmith.modelfiles import hash_file
+from pairsmith.places import Place, name_in
 from pairsmith.records.schemas import REJECT
-from pairsmith.runs import journal, lock
+from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
 from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.folder import (
@@ -36,6 +38,7 @@ from pairsmith.runs.folder import (
     read_parquet,
 )
 from pairsmith.runs.identity import Identity, only_adds
+from pairsmith.runs.journal import JOURNAL, Journal, read_run
 from pairsmith.runs.log import log
 from pairsmith.runs.storage import (
     JSON,
@@ -48,7 +51,10 @@ from pairsmith.runs.storage import (
 )
 
 _SPLIT = re.compile(r"\w+")
-_MAX_SHARD = 999_999
+MOST_SHARDS = 100_000
+"""So that the names of files stand in the order of the shards."""
+
+_HASHED_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +89,18 @@ class FolderWriter:
     """The one way into a dataset folder. Made by ``start``; ``finish`` ends it."""
 
     def __init__(
-        self, run: Run, schema: pa.Schema, manifest: Manifest, entries: Mapping[int, ShardEntry]
+        self,
+        run: Run,
+        schema: pa.Schema,
+        manifest: Manifest,
+        entries: Mapping[int, ShardEntry],
+        journal: Journal,
     ) -> None:
         self._run = run
         self._out = run.out
         self._schema = schema
         self._manifest = manifest
+        self._journal = journal
         self._entries = dict(entries)
         self._counts = Counts().plus(*self._entries.values())
 
@@ -119,12 +131,25 @@ class FolderWriter:
 
         Raises:
             FolderError: the folder holds something else, or another run is writing to it.
+            SettingsError: that would be too many shards.
             StorageError: it cannot be written.
         """
+        if planned is not None and planned > MOST_SHARDS:
+            raise SettingsError(
+                f"{planned:,} shards are more than the {MOST_SHARDS:,} that a folder can hold; "
+                "give a larger --shard-size"
+            )
         identity = Identity.of(step, settings, inputs, models)
+        journal = Journal(run.out)
+
+        def read(out: Place) -> Manifest:
+            """The manifest; the journal is read with it, once the folder is this process's."""
+            nonlocal journal
+            journal = Journal.read(out)
+            return _read_or_mend(run)
 
         def extends(there: Manifest) -> bool:
-            entries = _entries(run, there).values()
+            entries = _entries(there, journal).values()
             if there.step == step and not there.complete and not entries:
                 return True  # nothing would be lost
             if growth is None or not only_adds(there, identity, growth.settings):
@@ -133,16 +158,19 @@ class FolderWriter:
 
         base = identity.base(growth.settings if growth else ())
 
-        there = claim(run, identity, MANIFEST, read_manifest, extends)
+        there = claim(run, identity, MANIFEST, read, extends)
         if there is None or run.fresh:
-            journal.remove(run.out)
-            writer = cls(run, schema, _new_manifest(identity, base, planned), {})
+            journal.clear()
+            writer = cls(run, schema, _new_manifest(identity, base, planned), {}, journal)
             # First the new manifest: from here on the old files are strays, whatever happens.
-            writer._save(writer._manifest)
+            writer._begin(writer._manifest)
             with storage_errors(run.out):
                 (run.out / "README.md").unlink(missing_ok=True)
         else:
-            writer = cls(run, schema, there, _entries(run, there))
+            if journal.bad and not there.complete:
+                lines = "a line" if journal.bad == 1 else f"{journal.bad} lines"
+                run.tell("damaged", f"{run.out / JOURNAL}: {lines} cut short; what stood there is made again")
+            writer = cls(run, schema, there, _entries(there, journal), journal)
             writer._continue(_new_manifest(identity, base, planned, created=there.created))
         writer._clear_strays()
         if writer.finished:
@@ -193,10 +221,12 @@ class FolderWriter:
 
         Raises:
             StorageError: it cannot be written; earlier shards stay, this one is not there.
+            FolderError: another run has taken the folder over.
             ValueError: ``shard`` is out of range, done already, or a split's name is not usable.
             TypeError: a table has other columns than the folder.
         """
         self._check_commit(shard, tables, rejects, share)
+        lock.check(self._out)
         files = tuple(self._write(split, shard, table) for split, table in tables.items())
         share = share or Share()
         entry = ShardEntry(
@@ -207,7 +237,7 @@ class FolderWriter:
             content=share.content,
             asked=share.asked,
         )
-        journal.append(self._out, entry)
+        self._journal.add(entry)
         replaced, self._entries[shard] = self._entries.get(shard), entry
         self._counts = (self._counts.minus(replaced) if replaced else self._counts).plus(entry)
         rows = sum(table.num_rows for table in tables.values())
@@ -230,9 +260,9 @@ class FolderWriter:
         if not folder.splits:
             raise ValueError("a data set needs a table, if an empty one; commit it before finishing")
         text = render(card, folder, self._schema)
+        lock.check(self._out)
         write_atomic(self._out / "README.md", redacted(text).encode("utf-8"))
         self._save(complete)
-        journal.remove(self._out)
         log(self._out, "finish", rows=self._counts.rows, rejects=self._counts.rejects)
         lock.release(self._out)
         return self.folder()
@@ -250,8 +280,8 @@ class FolderWriter:
     ) -> None:
         if self.finished:
             raise ValueError(f"{self._out} is finished; nothing can be added")
-        if not 0 <= shard <= _MAX_SHARD or self.is_done(shard, share):
-            raise ValueError(f"shard {shard} is done already, or not in 0..{_MAX_SHARD}")
+        if not 0 <= shard < MOST_SHARDS or self.is_done(shard, share):
+            raise ValueError(f"shard {shard} is done already, or not in 0..{MOST_SHARDS - 1}")
         for split, table in tables.items():
             if not _SPLIT.fullmatch(split) or split == REJECTS:
                 raise ValueError(f"a split cannot be called {split!r}")
@@ -266,6 +296,11 @@ class FolderWriter:
             path=name, split=split, rows=table.num_rows, sha256=hash_bytes(data), bytes=len(data)
         )
 
+    def _begin(self, manifest: Manifest) -> None:
+        """Put down what the run is, twice: in the manifest, and in the journal beside the lines."""
+        self._save(manifest)
+        self._journal.save_run(manifest)
+
     def _save(self, manifest: Manifest) -> None:
         write_json(self._out / MANIFEST, manifest.model_dump(mode="json"))
         self._manifest = manifest
@@ -273,46 +308,70 @@ class FolderWriter:
     def _continue(self, manifest: Manifest) -> None:
         """Go on with what is there: whole shards are kept, the others made again."""
         there = self._manifest
-        whole = {number: entry for number, entry in self._entries.items() if self._is_whole(entry)}
+        whole = self._whole()
         card_missing = there.complete and not (self._out / "README.md").is_file()
         same = there.fingerprint == manifest.fingerprint and len(whole) == len(self._entries)
         if there.complete and same and not card_missing:
-            journal.remove(self._out)  # left by a kill at the very end
             return
         self._entries, self._counts = whole, Counts().plus(*whole.values())
         # First the journal: until the manifest is no longer complete, its own list counts.
-        journal.rewrite(self._out, [whole[number] for number in self.done])
-        self._save(manifest)
+        self._journal.complete(whole)
+        self._begin(manifest)
 
-    def _is_whole(self, entry: ShardEntry) -> bool:
-        for file in entry.files:
-            path = self._out / file.path
-            if not path.is_file() or path.stat().st_size != file.bytes or hash_file(path) != file.sha256:
-                self._run.progress.say(f"{path} is not as it was written; shard {entry.shard} is made again")
-                return False
-        return True
+    def _whole(self) -> dict[int, ShardEntry]:
+        """The finished shards whose files are as they were written, by their hashes."""
+
+        def damaged(entry: ShardEntry) -> Place | None:
+            for file in entry.files:
+                path = self._out / file.path
+                if not path.is_file() or path.stat().st_size != file.bytes or hash_file(path) != file.sha256:
+                    return path
+            return None
+
+        whole = {}
+        with storage_errors(self._out), ThreadPoolExecutor(_HASHED_AT_ONCE) as pool:
+            entries = self._entries
+            for (number, entry), path in zip(
+                entries.items(), pool.map(damaged, entries.values()), strict=True
+            ):
+                if path is None:
+                    whole[number] = entry
+                else:
+                    text = f"{path} is not as it was written; shard {number} is made again"
+                    self._run.tell("damaged", text)
+        return whole
 
     def _clear_strays(self) -> None:
         """Remove temporary files, and files of shards that no line lists."""
         listed = {file.path for entry in self._entries.values() for file in entry.files}
-        for folder in (self._out, self._out / "data", self._out / "rejects"):
+        for folder in (self._out, *(self._out / name for name in ("data", "rejects", JOURNAL))):
             clear_temporary(folder)
             with storage_errors(folder):
-                for path in folder.glob("*.parquet"):
-                    name = path.relative_to(self._out).as_posix()
+                for path in folder.glob("*.parquet") if folder.is_dir() else ():
+                    name = name_in(self._out, path)
                     if SHARD_FILE.fullmatch(name) and name not in listed:
                         path.unlink()
 
 
-def _entries(run: Run, manifest: Manifest) -> dict[int, ShardEntry]:
+def _read_or_mend(run: Run) -> Manifest:
+    """The manifest; where it is damaged, what the journal says of the run, whose shards are then looked at.
+
+    Raises:
+        FolderError: it cannot be read, and the journal does not say.
+    """
+    try:
+        return read_manifest(run.out)
+    except DamagedError as error:
+        kept = read_run(run.out)
+        if kept is None:
+            raise
+        run.tell("damaged", f"{first_line(error)}; put right from the journal")
+        return kept
+
+
+def _entries(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     """The finished shards of a folder: listed in its manifest when it is complete, else in its journal."""
-    if manifest.complete:
-        return {entry.shard: entry for entry in manifest.shards}
-    entries, bad = journal.read_journal(run.out)
-    if bad:
-        lines = "a line" if bad == 1 else f"{bad} lines"
-        run.progress.say(f"{run.out / journal.JOURNAL}: {lines} cut short; what stood there is made again")
-    return entries
+    return {entry.shard: entry for entry in manifest.shards} if manifest.complete else journal.entries
 
 
 def _share(entry: ShardEntry) -> Share:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from pairsmith.errors import TaskError, choices
-from pairsmith.faults import Fault, Place, faults_of
+from pairsmith.faults import Fault, Keys, faults_of
 from pairsmith.tasks.spec import Draft, TaskSpec, faults, parse_counter_labels, parse_label
 from pairsmith.yamlfile import YamlFile, read_yaml
 
@@ -109,7 +109,7 @@ def _key(key: object) -> str | int | float:
     return key if isinstance(key, str | int | float) else str(key)
 
 
-def _named(where: Place, labels: object) -> Place:
+def _named(where: Keys, labels: object) -> Keys:
     """``where`` with the label's key in place of its position, which is what pydantic gives."""
     if len(where) < 2 or not isinstance(where[1], int) or not isinstance(labels, Mapping):
         return where

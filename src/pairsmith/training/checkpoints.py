@@ -2,20 +2,28 @@
 
 The trainer saves weights, optimiser, schedule and random states into a folder of its own for each
 checkpoint; ours adds what was found on the validation pairs, and writes the file that makes the
-checkpoint count last. One that was being written at a kill lacks it and is removed.
+checkpoint count last, with the hashes of the others. One that was being written at a kill lacks it;
+one that was damaged since does not fit it; both are passed over for the one before.
 """
 
+import atexit
 import json
+import os
 import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save
+from upath import UPath
 
+from pairsmith.modelfiles import hash_file
+from pairsmith.places import Place, download, files_below
 from pairsmith.runs import write_json
-from pairsmith.runs.storage import JSON, storage_errors
+from pairsmith.runs.storage import JSON, storage_errors, upload
 
 _RECORD = "pairsmith.json"
 _BEST = "best.safetensors"
@@ -31,53 +39,110 @@ class Found:
     best_weights: Mapping[str, torch.Tensor]
 
 
-def seal(checkpoint: Path, found: Found) -> None:
-    """Add what validation found, and make the checkpoint count.
+class Checkpoints:
+    """The checkpoints in one place; the trainer's are always on this machine, a store gets copies.
 
-    Raises:
-        StorageError: it cannot be written.
+    Attributes:
+        folder: where the trainer puts them.
     """
-    with storage_errors(checkpoint):
-        if found.best_weights:
-            (checkpoint / _BEST).write_bytes(save(dict(found.best_weights)))
-    curve: dict[str, JSON] = {str(step): figure for step, figure in found.curve.items()}
-    record: dict[str, JSON] = {"curve": curve, "best_step": found.best_step, "best": found.best}
-    write_json(checkpoint / _RECORD, record)
 
-
-def remove_all(folder: Path) -> None:
-    """Remove the checkpoints in ``folder``: first what makes them count, so that a kill leaves no half one.
-
-    Raises:
-        StorageError: they cannot be removed.
-    """
-    with storage_errors(folder):
-        for record in folder.glob(f"checkpoint-*/{_RECORD}"):
-            record.unlink()
-        if folder.exists():
-            shutil.rmtree(folder)
-
-
-def latest(folder: Path, total: int) -> tuple[Path, Found] | None:
-    """The last whole checkpoint in ``folder`` before step ``total``, or None.
-
-    Those that are not whole are removed. One of the last step leaves the trainer no step to make, which
-    it does not bear.
-    """
-    whole = []
-    for path in folder.glob("checkpoint-*"):
-        if (path / _RECORD).is_file():
-            whole += [path] if _step(path) < total else []
+    def __init__(self, where: Place) -> None:
+        self._store = where if isinstance(where, UPath) else None
+        if isinstance(where, Path):
+            self.folder = where
         else:
-            shutil.rmtree(path, ignore_errors=True)
-    if not whole:
+            self.folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
+            atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def seal(self, step: int, found: Found) -> None:
+        """Add what validation found to the checkpoint of ``step``, and make it count.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        checkpoint = self.folder / f"checkpoint-{step}"
+        with storage_errors(checkpoint):
+            if found.best_weights:
+                (checkpoint / _BEST).write_bytes(save(dict(found.best_weights)))
+            files: dict[str, JSON] = {}
+            for name, file in files_below(checkpoint).items():
+                _sync(checkpoint / name)
+                files[name] = hash_file(file)
+        curve: dict[str, JSON] = {str(step): figure for step, figure in found.curve.items()}
+        record: dict[str, JSON] = {"curve": curve, "best_step": found.best_step, "best": found.best}
+        write_json(checkpoint / _RECORD, {**record, "files": files})
+        if self._store is not None:
+            upload(checkpoint, self._store / checkpoint.name, last=_RECORD)
+            with storage_errors(self._store):
+                for other in _records(self._store):
+                    if other.parent.name != checkpoint.name:
+                        _remove(other)
+
+    def latest(self, total: int) -> tuple[Path, Found] | None:
+        """The last whole checkpoint before step ``total``, or None.
+
+        One of the last step leaves the trainer no step to make, which it does not bear. Those that are
+        not whole are removed.
+
+        Raises:
+            StorageError: the store cannot be reached.
+        """
+        if self._store is not None:
+            with storage_errors(self._store):
+                download(self._store, self.folder)
+        for path in sorted(self.folder.glob("checkpoint-*"), key=_step, reverse=True):
+            record = _whole(path)
+            if record is None:
+                shutil.rmtree(path, ignore_errors=True)
+            elif _step(path) < total:
+                curve = {int(step): figure for step, figure in record["curve"].items()}
+                weights = load_file(path / _BEST) if _BEST in record["files"] else {}
+                return path, Found(curve, record["best_step"], record["best"], weights)
         return None
-    path = max(whole, key=_step)
-    record = json.loads((path / _RECORD).read_bytes())
-    curve = {int(step): figure for step, figure in record["curve"].items()}
-    weights = load_file(path / _BEST) if (path / _BEST).is_file() else {}
-    return path, Found(curve, record["best_step"], record["best"], weights)
+
+    def remove(self) -> None:
+        """Remove them all: first what makes them count, so that a kill leaves no half one.
+
+        Raises:
+            StorageError: they cannot be removed.
+        """
+        with storage_errors(self._store or self.folder):
+            for record in [*_records(self.folder), *(_records(self._store) if self._store else ())]:
+                _remove(record)
+            if self.folder.exists():
+                shutil.rmtree(self.folder)
+
+
+def _records(folder: Place) -> list[Place]:
+    """What makes the checkpoints in ``folder`` count."""
+    if not folder.is_dir():
+        return []
+    return [path / _RECORD for path in folder.iterdir() if (path / _RECORD).is_file()]
+
+
+def _remove(record: Place) -> None:
+    """Remove a checkpoint, its record first."""
+    record.unlink(missing_ok=True)
+    for file in files_below(record.parent).values():
+        file.unlink(missing_ok=True)
+
+
+def _whole(path: Path) -> dict[str, Any] | None:
+    """The record of a checkpoint whose files are as they were written, or None."""
+    try:
+        record: dict[str, Any] = json.loads((path / _RECORD).read_bytes())
+        if all(hash_file(path / name) == digest for name, digest in record["files"].items()):
+            return record
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    return None
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())
 
 
 def _step(path: Path) -> int:
-    return int(path.name.partition("-")[2])
+    number = path.name.partition("-")[2]
+    return int(number) if number.isdigit() else -1

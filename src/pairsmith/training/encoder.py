@@ -27,10 +27,11 @@ from pairsmith.encoders.similarity import cosine_similarity_rows
 from pairsmith.errors import InputError, ModelError, StorageError, first_line
 from pairsmith.modelfiles import pick_device, quiet_loading
 from pairsmith.modelnames import model_revision
+from pairsmith.places import Place
 from pairsmith.progress import Progress, Silent, Task
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
 from pairsmith.training.card import encoder_card
-from pairsmith.training.checkpoints import Found, latest, seal
+from pairsmith.training.checkpoints import Checkpoints, Found
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.settings import TrainEncoderSettings
 
@@ -78,7 +79,7 @@ class EncoderTraining:
         }
 
 
-def train_encoder(settings: TrainEncoderSettings, run: Run) -> Path:
+def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     """Train an encoder on a dataset folder, and save it in the run's folder.
 
     The folder opens with ``SentenceTransformer(DIR)``; ``training.json`` in it, written last, says how
@@ -128,7 +129,7 @@ def train_encoder_on(
     settings: TrainEncoderSettings,
     *,
     progress: Progress | None = None,
-    checkpoints: Path | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> EncoderTraining:
     """Train ``encoder`` in place on scored pairs, and leave it with the weights of its best step (D10).
 
@@ -143,7 +144,7 @@ def train_encoder_on(
         validation: the same columns; without it, or with scores that are all equal, the last step is kept.
         settings: ``base`` and ``data`` are not looked at here.
         progress: where to show it; nowhere if not given.
-        checkpoints: folder for a checkpoint every ``checkpoint_steps``; the training goes on from the last
+        checkpoints: where one is kept every ``checkpoint_steps``; the training goes on from the last
             one there, to the same weights. Without it there are none.
 
     Raises:
@@ -157,10 +158,11 @@ def train_encoder_on(
     total = total_steps(train.num_rows, settings)
     started = time.monotonic()
     with shown.task("train", total, "steps") as bar:
-        watch = _Watch(encoder, validation if choosable else None, settings, bar)
+        watch = _Watch(encoder, validation if choosable else None, settings, bar, checkpoints)
         with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
-            start = latest(checkpoints, total) if checkpoints else None
-            trainer = _trainer(encoder, train, settings, total, checkpoints or Path(scratch), watch)
+            start = checkpoints.latest(total) if checkpoints else None
+            folder = checkpoints.folder if checkpoints else Path(scratch)
+            trainer = _trainer(encoder, train, settings, total, folder, watch)
             if checkpoints is None:
                 trainer.args.save_strategy = "no"
             if start:
@@ -179,7 +181,7 @@ def train_encoder_on(
 
 
 @contextmanager
-def _checkpoint_errors(checkpoints: Path | None) -> Iterator[None]:
+def _checkpoint_errors(checkpoints: Checkpoints | None) -> Iterator[None]:
     """Turn what the trainer raises where a checkpoint cannot be written into a ``StorageError``."""
     try:
         yield
@@ -188,8 +190,8 @@ def _checkpoint_errors(checkpoints: Path | None) -> Iterator[None]:
         if checkpoints is None or not writing:
             raise
         raise StorageError(
-            f"cannot write a checkpoint to {checkpoints}: {first_line(error)}; put that right and run the "
-            "same command again, it goes on from the last one"
+            f"cannot write a checkpoint to {checkpoints.folder}: {first_line(error)}; put that right and "
+            "run the same command again, it goes on from the last one"
         ) from error
 
 
@@ -242,7 +244,9 @@ class _Watch(TrainerCallback):
         validation: pa.Table | None,
         settings: TrainEncoderSettings,
         bar: Task,
+        checkpoints: Checkpoints | None,
     ) -> None:
+        self._checkpoints = checkpoints
         self.curve: dict[int, float | None] = {}
         self.best_step = 0
         self._encoder = encoder
@@ -261,8 +265,9 @@ class _Watch(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
         """After a checkpoint was written: add what was found so far."""
         best = None if math.isinf(self._best) else self._best
-        found = Found(self.curve, self.best_step, best, self._best_weights)
-        seal(Path(args.output_dir) / f"checkpoint-{state.global_step}", found)
+        if self._checkpoints is not None:
+            found = Found(self.curve, self.best_step, best, self._best_weights)
+            self._checkpoints.seal(state.global_step, found)
 
     def restore(self, found: Found) -> None:
         """Know again what had been found by a checkpoint."""

@@ -5,6 +5,7 @@ folder, and says ``"complete": true`` only after every file of the model is in p
 """
 
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -12,12 +13,13 @@ from typing import Any, Self
 from pydantic import Field, field_validator
 
 from pairsmith.errors import StorageError, first_line
+from pairsmith.places import Place, files_below
 from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import storage_errors
-from pairsmith.training.checkpoints import remove_all
+from pairsmith.runs.storage import storage_errors, upload
+from pairsmith.training.checkpoints import Checkpoints
 
 RECORD = "training.json"
 _SCRATCH = ".pairsmith-model.tmp"
@@ -42,10 +44,16 @@ class Record(Manifest):
 
 
 class ModelFolder:
-    """The one way into a model folder. Made by ``start``; ``finish`` ends it."""
+    """The one way into a model folder. Made by ``start``; ``finish`` ends it.
 
-    def __init__(self, out: Path, identity: Identity, *, finished: bool) -> None:
+    Attributes:
+        finished: whether there is nothing left to do.
+        checkpoints: those of the training, until it is finished.
+    """
+
+    def __init__(self, out: Place, identity: Identity, *, finished: bool) -> None:
         self._out = out
+        self.checkpoints = Checkpoints(out / _CHECKPOINTS)
         self._identity = identity
         self.finished = finished
 
@@ -76,9 +84,10 @@ class ModelFolder:
         record = claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Record))
         if record is not None and record.complete and not run.fresh:
             if _is_whole(run.out, record):
-                remove_all(run.out / _CHECKPOINTS)  # left by a kill at the very end
+                folder = cls(run.out, identity, finished=True)
+                folder.checkpoints.remove()  # left by a kill at the very end
                 lock.release(run.out)
-                return cls(run.out, identity, finished=True)
+                return folder
             run.progress.say(f"{run.out} is not as it was written; it is trained again")
         folder = cls(run.out, identity, finished=False)
         same = record is not None and record.fingerprint == identity.fingerprint and not record.complete
@@ -86,34 +95,38 @@ class ModelFolder:
         folder._save({"complete": False})
         return folder
 
-    @property
-    def checkpoints(self) -> Path:
-        """Where the training keeps its checkpoints until it is finished."""
-        return self._out / _CHECKPOINTS
-
     def finish(self, save: Callable[[Path], None], training: Mapping[str, Any]) -> None:
         """Have ``save`` write the model into an empty folder, move it into place, and mark it complete.
 
         Raises:
             StorageError: it cannot be written; run again, it is trained again.
         """
+        lock.check(self._out)
+        files = self._move_in(save) if isinstance(self._out, Path) else self._put(save)
+        self._save({"complete": True, **training, "files": files})
+        self.checkpoints.remove()
+        lock.release(self._out)
+
+    def _move_in(self, save: Callable[[Path], None]) -> dict[str, str]:
+        """Save on the disk of the folder, and rename; returns the files' hashes."""
+        assert isinstance(self._out, Path)
         scratch = self._out / _SCRATCH
         with storage_errors(self._out):
             scratch.mkdir()
             _call(save, scratch, self._out)
-            files = {
-                file.relative_to(scratch).as_posix(): hash_file(file)
-                for file in sorted(scratch.rglob("*"))
-                if file.is_file()
-            }
+            files = {name: hash_file(file) for name, file in files_below(scratch).items()}
             for name in files:
                 target = self._out / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 (scratch / name).replace(target)
             shutil.rmtree(scratch)
-        self._save({"complete": True, **training, "files": files})
-        remove_all(self.checkpoints)
-        lock.release(self._out)
+        return files
+
+    def _put(self, save: Callable[[Path], None]) -> dict[str, str]:
+        """Save on this machine, and put the files into the folder's store; returns their hashes."""
+        with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
+            _call(save, Path(scratch), self._out)
+            return upload(Path(scratch), self._out)
 
     def _save(self, rest: Mapping[str, Any]) -> None:
         write_json(self._out / RECORD, {**self._identity.as_record(), **rest})
@@ -122,13 +135,14 @@ class ModelFolder:
         """Remove what an earlier run of ours left: the files it lists, and its scratch folder."""
         with storage_errors(self._out):
             if not keep_checkpoints:
-                remove_all(self.checkpoints)
-            shutil.rmtree(self._out / _SCRATCH, ignore_errors=True)
+                self.checkpoints.remove()
+            if isinstance(self._out, Path):
+                shutil.rmtree(self._out / _SCRATCH, ignore_errors=True)
             for name in record.files if record else ():
                 (self._out / name).unlink(missing_ok=True)
 
 
-def _call(save: Callable[[Path], None], scratch: Path, out: Path) -> None:
+def _call(save: Callable[[Path], None], scratch: Path, out: Place) -> None:
     """Call ``save``; weights that cannot be written are reported like any other file."""
     from safetensors import SafetensorError
 
@@ -140,7 +154,7 @@ def _call(save: Callable[[Path], None], scratch: Path, out: Path) -> None:
         ) from error
 
 
-def _is_whole(out: Path, record: Record) -> bool:
+def _is_whole(out: Place, record: Record) -> bool:
     return bool(record.files) and all(
         (out / name).is_file() and hash_file(out / name) == hashed for name, hashed in record.files.items()
     )

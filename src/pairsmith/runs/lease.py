@@ -1,0 +1,198 @@
+"""One writer a folder in a store, which has no locks: a small object that its owner renews.
+
+``lease.json`` names the process that writes and is written anew every few seconds with a higher
+count. Who finds it there watches the count, by a clock of its own, so that clocks that differ or jump do
+not matter: one that stands still for long is stale. A process of the same machine that is gone is
+known to be gone at once.
+"""
+
+import atexit
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from upath import UPath
+
+from pairsmith.errors import FolderError, StorageError
+from pairsmith.places import reaching
+
+LEASE = "lease.json"
+RENEW_SECONDS = 10.0
+STALE_SECONDS = 35.0
+_LOOK_SECONDS = 1.0
+
+Say = Callable[[str], None]
+
+
+class Lease:
+    """This process's claim to a folder, renewed by a thread until it is released."""
+
+    def __init__(self, folder: UPath) -> None:
+        self._file = folder / LEASE
+        self._owner = uuid.uuid4().hex
+        self._count = 0
+        self._renewed = time.monotonic()
+        self._lost = False
+        self._ended = threading.Event()
+        self._guard = threading.Lock()
+
+    def take(self, say: Say) -> None:
+        """Take the folder, when nobody has it or whoever had it is gone.
+
+        Raises:
+            FolderError: another process has it.
+            StorageError: the store cannot be reached, or does not take the object.
+        """
+        with reaching(self._file, StorageError):
+            while _owner(_read(self._file)) != self._owner:
+                _outlive(self._file, say)
+                try:
+                    # Of two that do this at once one fails, in stores that know how; in others one of
+                    # them finds out when it renews.
+                    self._file.fs.pipe_file(self._file.path, self._content(), mode="create")
+                except OSError:
+                    if not _read(self._file):
+                        raise
+        self._renewed = time.monotonic()
+        threading.Thread(target=self._renew_often, daemon=True, name="pairsmith-lease").start()
+        atexit.register(self.release)
+
+    def check(self) -> None:
+        """Make sure that the folder is still this process's.
+
+        Raises:
+            FolderError: another process has taken it, as this one had not renewed its lease for long.
+            StorageError: the lease is old, and the store cannot be reached to renew it.
+        """
+        if not self._lost and time.monotonic() - self._renewed > STALE_SECONDS / 2:
+            with reaching(self._file, StorageError):
+                self._renew()
+        if self._lost:
+            raise FolderError(
+                f"another run has taken over {self._file.parent}, as this one did not answer for a while; "
+                "finished work is kept"
+            )
+
+    def release(self) -> None:
+        """Give the folder back; a lease that cannot be removed will be found stale."""
+        self._ended.set()
+        atexit.unregister(self.release)
+        with self._guard:
+            try:
+                if not self._lost and _owner(_read(self._file)) == self._owner:
+                    self._file.unlink(missing_ok=True)
+            except Exception:  # a store that is gone; nothing more can be done
+                self._lost = True
+
+    def _renew_often(self) -> None:
+        while not self._ended.wait(RENEW_SECONDS) and not self._lost:
+            try:
+                self._renew()
+            except Exception:  # the store may be back the next time; `check` speaks up if not
+                continue
+
+    def _renew(self) -> None:
+        with self._guard:
+            if self._ended.is_set():
+                return
+            if _owner(_read(self._file)) != self._owner:
+                self._lost = True
+                return
+            self._count += 1
+            self._file.fs.pipe_file(self._file.path, self._content())
+            self._renewed = time.monotonic()
+
+    def _content(self) -> bytes:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        about = {"owner": self._owner, "count": self._count, "time": now, **_here()}
+        return json.dumps(about).encode()
+
+
+def live(folder: UPath) -> bool:
+    """Whether a process seems to write to ``folder``: going by the clocks, for those who only ask."""
+    try:
+        about = json.loads((folder / LEASE).read_bytes())
+        age = (datetime.now(UTC) - datetime.fromisoformat(about["time"])).total_seconds()
+    except Exception:  # no lease, or none to be had
+        return False
+    return not _gone(about) and age < STALE_SECONDS
+
+
+def _outlive(file: UPath, say: Say) -> None:
+    """Wait until the lease in ``file`` is gone or stale, and remove it then.
+
+    Raises:
+        FolderError: its owner renews it.
+    """
+    first = _read(file)
+    about = _about(first)
+    if first and not _gone(about):
+        name = f"process {about.get('pid', '?')} on {about.get('host', 'another machine')}"
+        say(f"{file.parent} was being written by {name}; watching for {STALE_SECONDS:.0f} s whether it lives")
+        end = time.monotonic() + STALE_SECONDS
+        while time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS)
+            now = _read(file)
+            if now and now != first:
+                raise FolderError(
+                    f"another run is writing to {file.parent} ({name}); wait for it, or give another --out"
+                )
+            if not now:
+                return
+    if _read(file) == first:
+        file.unlink(missing_ok=True)
+
+
+def _here() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "boot": _boot(), "pid": os.getpid()}
+
+
+def _boot() -> str:
+    """What tells this start of this machine, or container, from others of the same name."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _gone(about: dict[str, Any]) -> bool:
+    """Whether the owner was a process of this machine that has ended."""
+    here = _here()
+    if not here["boot"] or any(about.get(key) != here[key] for key in ("host", "boot")):
+        return False
+    if about.get("pid") == os.getpid():
+        return True  # this process gave it up without removing it, or the number was given again
+    try:
+        os.kill(int(about["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, KeyError):
+        return False
+    return False
+
+
+def _read(file: UPath) -> bytes:
+    try:
+        return bytes(file.read_bytes())
+    except FileNotFoundError:
+        return b""
+
+
+def _about(data: bytes) -> dict[str, Any]:
+    try:
+        about = json.loads(data)
+    except ValueError:
+        return {}
+    return about if isinstance(about, dict) else {}
+
+
+def _owner(data: bytes) -> Any:
+    return _about(data).get("owner")
