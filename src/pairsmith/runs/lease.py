@@ -30,6 +30,9 @@ _LOOK_SECONDS = 1.0
 
 Say = Callable[[str], None]
 
+_owners: set[str] = set()
+"""The leases of this process."""
+
 
 class Lease:
     """This process's claim to a folder, renewed by a thread until it is released."""
@@ -42,6 +45,7 @@ class Lease:
         self._lost = False
         self._ended = threading.Event()
         self._guard = threading.Lock()
+        _owners.add(self._owner)
 
     def take(self, say: Say) -> None:
         """Take the folder, when nobody has it or whoever had it is gone.
@@ -50,7 +54,7 @@ class Lease:
             FolderError: another process has it.
             StorageError: the store cannot be reached, or does not take the object.
         """
-        with reaching(self._file, StorageError):
+        with reaching(self._file.parent, StorageError):
             while _owner(_read(self._file)) != self._owner:
                 _outlive(self._file, say)
                 try:
@@ -72,7 +76,7 @@ class Lease:
             StorageError: the lease is old, and the store cannot be reached to renew it.
         """
         if not self._lost and time.monotonic() - self._renewed > STALE_SECONDS / 2:
-            with reaching(self._file, StorageError):
+            with reaching(self._file.parent, StorageError):
                 self._renew()
         if self._lost:
             raise FolderError(
@@ -83,6 +87,7 @@ class Lease:
     def release(self) -> None:
         """Give the folder back; a lease that cannot be removed will be found stale."""
         self._ended.set()
+        _owners.discard(self._owner)
         atexit.unregister(self.release)
         with self._guard:
             try:
@@ -169,7 +174,7 @@ def _gone(about: dict[str, Any]) -> bool:
     if not here["boot"] or any(about.get(key) != here[key] for key in ("host", "boot")):
         return False
     if about.get("pid") == os.getpid():
-        return True  # this process gave it up without removing it, or the number was given again
+        return about.get("owner") not in _owners  # else from an earlier process of this number
     try:
         os.kill(int(about["pid"]), 0)
     except ProcessLookupError:
@@ -181,7 +186,7 @@ def _gone(about: dict[str, Any]) -> bool:
 
 def _read(file: UPath) -> bytes:
     try:
-        return bytes(file.read_bytes())
+        return bytes(file.fs.cat_file(file.path))
     except FileNotFoundError:
         return b""
 

@@ -1,0 +1,337 @@
+"""Run folders in stores: an S3 server of this process, and fsspec's store in memory."""
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+
+import pytest
+
+from pairsmith.errors import FolderError, InputError, MissingExtra, SettingsError, StorageError
+from pairsmith.places import fetched, place
+from pairsmith.progress import Silent
+from pairsmith.records import read_texts
+from pairsmith.runs import DatasetFolder, Run, hash_source, lease, lock
+from pairsmith.runs.lease import LEASE, Lease
+from pairsmith.runs.log import recent
+from pairsmith.runs.status import status_lines
+
+s3fs = pytest.importorskip("s3fs")
+moto_server = pytest.importorskip("moto.server")
+
+# The S3 client and the server leave sockets to the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def s3(server, monkeypatch):
+    """The URL of a new bucket."""
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    s3fs.S3FileSystem.clear_instance_cache()
+    name = f"bucket-{os.urandom(4).hex()}"
+    s3fs.S3FileSystem().mkdir(name)
+    yield f"s3://{name}"
+    for folder in list(lock._leases):
+        lock.release(place(folder))
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.fixture(params=["s3", "memory"])
+def store(request):
+    if request.param == "s3":
+        return place(request.getfixturevalue("s3")) / "deep" / "out"
+    return place(f"memory://{os.urandom(4).hex()}/out")
+
+
+def contents(out):
+    return {
+        path.as_posix().partition("/out/")[2]: path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.suffix == ".parquet"
+    }
+
+
+@pytest.fixture
+def expected(work, done):
+    return {name: data for name, data in work.contents(done).items() if name.endswith(".parquet")}
+
+
+class TestFolder:
+    def test_it_is_written_continued_and_read(self, store, work, expected):
+        work.commit(work.start(store), 0)
+        writer = work.start(store)
+        assert writer.done == (0,)
+        assert status_lines(store)[0].startswith(f"{store}: generate, running · 1 shards, 3 rows")
+        work.commit(writer, 0, 1)
+        folder = writer.finish(work.card)
+        assert not (store / LEASE).exists()
+        assert contents(store) == expected
+        assert DatasetFolder.open(str(store)).table("train").num_rows == 4
+        assert folder.rejects().num_rows == 2
+        assert work.start(store).finished
+        assert status_lines(store)[0] == f"{store}: generate, finished · 2 shards, 6 rows"
+        assert [event["event"] for event in recent(store)][-1] == "finish"
+
+    def test_it_is_an_input_like_a_folder_on_the_disk(self, store, work, done):
+        writer = work.start(store)
+        work.commit(writer, 0, 1)
+        writer.finish(work.card)
+        texts = [record.text for record in read_texts(str(store))]
+        assert texts == [record.text for record in read_texts(done)]
+        assert hash_source(str(store)) == hash_source(done)
+
+    @pytest.mark.parametrize("damage", [b"", b"half"])
+    def test_a_damaged_shard_is_made_again(self, store, work, expected, damage):
+        work.commit(work.start(store), 0, 1)
+        (store / "data/train-00001.parquet").write_bytes(damage)
+        writer = work.start(store)
+        assert writer.done == (0,)
+        work.commit(writer, 0, 1)
+        writer.finish(work.card)
+        assert contents(store) == expected
+
+    def test_a_manifest_cut_short_is_put_right(self, store, work, expected):
+        work.commit(work.start(store), 0)
+        whole = (store / "manifest.json").read_bytes()
+        (store / "manifest.json").write_bytes(whole[:50])
+        writer = work.start(store)
+        assert writer.done == (0,)
+        work.commit(writer, 0, 1)
+        writer.finish(work.card)
+        assert contents(store) == expected
+
+    def test_other_things_are_left_alone(self, store, work):
+        (store / "notes.txt").write_text("mine")
+        with pytest.raises(FolderError, match="holds something else"):
+            work.start(store)
+
+    def test_fresh(self, store, work):
+        work.commit(work.start(store), 0)
+        assert work.start(store, fresh=True, settings={}).done == ()
+
+    def test_its_own_source_is_refused(self, store, work):
+        from pairsmith.runs import refuse_source
+
+        with pytest.raises(FolderError, match="is what --data reads"):
+            refuse_source(Run(store, Silent()), data=str(store))
+
+
+def _write_until(url, count):
+    """A process that is killed at its ``count``-th write."""
+    import importlib.util
+    from pathlib import Path
+
+    spec = importlib.util.spec_from_file_location("work", Path(__file__).with_name("conftest.py"))
+    work = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(work)
+    real, calls = s3fs.S3FileSystem.pipe_file, []
+
+    def counted(*arguments, **keywords):
+        calls.append(1)
+        if len(calls) == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **keywords)
+
+    s3fs.S3FileSystem.pipe_file = counted
+    writer = work.start(place(url))
+    work.commit(writer, 0, 1)
+    writer.finish(work.CARD)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kills")
+@pytest.mark.parametrize("count", [2, 5, 9, 14])
+def test_killed_it_goes_on_at_once_and_to_the_same_bytes(s3, work, expected, count):
+    """The lease that the kill left behind names a process that is gone, so nobody waits for it."""
+    process = multiprocessing.get_context("spawn").Process(target=_write_until, args=(f"{s3}/out", count))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    out = place(f"{s3}/out")
+    assert (out / LEASE).exists()
+    writer = work.start(out)
+    work.commit(writer, 0, 1)
+    writer.finish(work.card)
+    assert contents(out) == expected
+
+
+class TestLease:
+    @pytest.fixture
+    def clock(self, monkeypatch):
+        """Time that passes only when somebody sleeps; ``clock.each`` is called then."""
+
+        class Clock:
+            now = 0.0
+            each = staticmethod(lambda: None)
+
+            def sleep(self, seconds):
+                self.now += seconds
+                self.each()
+
+        clock = Clock()
+        monkeypatch.setattr(lease.time, "sleep", clock.sleep)
+        monkeypatch.setattr(lease.time, "monotonic", lambda: clock.now)
+        return clock
+
+    def other(self, store, count=0, **about):
+        content = {"owner": "o", "host": "far", "pid": 7, "count": count, "time": "2020-01-01T00:00:00+00:00"}
+        (store / LEASE).write_bytes(json.dumps(content | about).encode())
+
+    def test_one_that_is_renewed_keeps_others_out(self, store, work, clock):
+        self.other(store)
+        clock.each = lambda: self.other(store, count=clock.now)
+        with pytest.raises(FolderError, match=r"another run is writing to .* \(process 7 on far\); wait"):
+            work.start(store)
+
+    def test_one_that_is_not_renewed_is_taken_over(self, store, work, clock):
+        """Whatever its clock said: a time of long ago or to come does not matter."""
+        self.other(store, time="2999-01-01T00:00:00+00:00")
+        said = []
+        lock.acquire(store, said.append)
+        assert clock.now >= lease.STALE_SECONDS
+        assert "watching for 35 s whether it lives" in said[0]
+        lock.release(store)
+        assert not (store / LEASE).exists()
+
+    def test_one_given_back_meanwhile(self, store, clock):
+        self.other(store)
+        clock.each = lambda: (store / LEASE).unlink(missing_ok=True)
+        lock.acquire(store)
+        assert clock.now == 1.0
+        lock.release(store)
+
+    def test_one_that_is_no_json_is_watched_too(self, store, clock):
+        (store / LEASE).write_bytes(b"half")
+        lock.acquire(store)
+        lock.release(store)
+        assert clock.now >= lease.STALE_SECONDS
+
+    def test_a_run_that_lost_it_stops(self, store, work, clock):
+        writer = work.start(store)
+        work.commit(writer, 0)
+        self.other(store)
+        clock.now += lease.STALE_SECONDS
+        with pytest.raises(FolderError, match="another run has taken over"):
+            work.commit(writer, 1)
+        lock.release(store)
+        assert (store / LEASE).exists()  # it is the other's
+
+    def test_it_is_renewed_while_it_is_held(self, store, monkeypatch):
+        monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
+        renewed = threading.Event()
+        real = Lease._renew
+
+        def renew(self):
+            real(self)
+            if self._count >= 2:
+                renewed.set()
+
+        monkeypatch.setattr(Lease, "_renew", renew)
+        lock.acquire(store)
+        assert renewed.wait(30)
+        assert lock.taken(store)
+        lock.release(store)
+        assert not lock.taken(store)
+
+    def test_of_two_at_once_one_gets_it(self, s3):
+        """The server refuses to create what is there: a second look is not needed."""
+        store = place(s3) / "out"
+        first = Lease(store)
+        first.take(lambda _: None)
+        about = (store / LEASE).read_bytes()
+        with pytest.raises(OSError, match="pre-?conditions"):
+            store.fs.pipe_file((store / LEASE).path, b"mine", mode="create")
+        assert (store / LEASE).read_bytes() == about
+        first.release()
+
+
+class TestUnreachable:
+    @pytest.fixture
+    def nowhere(self, s3, monkeypatch):
+        """A server that is not there."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{port}")
+        s3fs.S3FileSystem.clear_instance_cache()
+        return "s3://bucket/out"
+
+    def test_every_way_in_says_so(self, nowhere, work):
+        with pytest.raises(StorageError, match=r"cannot write s3://bucket/out: Could not connect"):
+            work.start(place(nowhere))
+        with pytest.raises(FolderError, match=r"s3://bucket/out cannot be reached: Could not connect"):
+            DatasetFolder.open(nowhere)
+        with pytest.raises(FolderError, match="cannot be reached"):
+            status_lines(place(nowhere))
+        with pytest.raises(InputError, match="cannot be reached"):
+            list(read_texts(nowhere))
+        with pytest.raises(InputError, match="cannot be reached"):
+            hash_source(nowhere)
+
+    def test_a_store_that_goes_away_loses_nothing(self, s3, work, expected, monkeypatch):
+        out = place(s3) / "out"
+        writer = work.start(out)
+        work.commit(writer, 0)
+        with monkeypatch.context() as gone:
+
+            def fail(*arguments, **keywords):
+                raise ConnectionError("Connection reset by peer")
+
+            gone.setattr(out.fs, "pipe_file", fail)
+            with pytest.raises(
+                StorageError, match=r"train-00001.*Connection reset.*what was finished before is kept"
+            ):
+                work.commit(writer, 1)
+        writer = work.start(out)
+        assert writer.done == (0,)
+        work.commit(writer, 0, 1)
+        writer.finish(work.card)
+        assert contents(out) == expected
+
+    def test_no_such_bucket(self, s3, work):
+        with pytest.raises(StorageError, match="s3://no-bucket/out cannot be reached: there is no such bucket"):
+            work.start(place("s3://no-bucket/out"))
+
+
+class TestPlaces:
+    def test_urls_of_files_are_paths(self, tmp_path):
+        assert place(f"file://{tmp_path}/a%20b") == tmp_path / "a b"
+
+    def test_stores_nobody_knows(self):
+        with pytest.raises(SettingsError, match=r"nosuch://a/b: .*; give a path, or a URL such as s3://"):
+            place("nosuch://a/b")
+
+    def test_a_store_whose_package_is_missing(self, monkeypatch):
+        import pairsmith.places
+
+        def missing(*arguments, **keywords):
+            raise ImportError("Please install gcsfs to access Google Storage")
+
+        monkeypatch.setattr(pairsmith.places, "UPath", missing)
+        with pytest.raises(MissingExtra, match=r"pip install 'pairsmith\[gcs\]'"):
+            place("gs://bucket/a")
+        with pytest.raises(SettingsError, match="Please install"):
+            place("odd://bucket/a")
+
+    def test_a_folder_is_fetched_once(self, store):
+        (store / "a/b.txt").write_text("x")
+        copy = fetched(store)
+        assert (copy / "a/b.txt").read_text() == "x"
+        assert fetched(store) == copy
