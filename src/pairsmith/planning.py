@@ -12,7 +12,7 @@ from typing import Any
 from pairsmith.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.progress import Progress, clock
 from pairsmith.recipes import Recipe, texts_in
-from pairsmith.runs.estimate import Estimate
+from pairsmith.runs.estimate import Estimate, totals
 
 
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
@@ -47,15 +47,15 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
         rows = f"{sum(each.rows.values()):,}" if each.rows else ""
         tokens = f"{each.tokens:,}" if each.tokens else ""
         lines.append((name, rows, tokens, clock(each.seconds), _bytes(each.memory), _bytes(each.disk)))
-    values = estimates.values()
+    whole = totals(estimates)
     lines.append(
         (
             "all",
             "",
-            f"{sum(each.tokens for each in values):,}",
-            clock(sum(each.seconds for each in values)),
-            _bytes(max((each.memory for each in values), default=0)),
-            _bytes(sum(each.disk for each in values)),
+            f"{whole.tokens:,}" if whole.tokens else "",
+            clock(whole.seconds),
+            _bytes(whole.memory),
+            _bytes(whole.disk),
         )
     )
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
@@ -66,8 +66,10 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
         ).rstrip()
         for line in lines
     ]
+    if whole.peak_disk > whole.disk:
+        rows_of_text.append(f"meanwhile on the disk at most, with checkpoints: {_bytes(whole.peak_disk)}")
     if workers > 1:
-        seconds = sum(each.seconds_with(workers) for each in values)
+        seconds = sum(each.seconds_with(workers) for each in estimates.values())
         rows_of_text.append(
             f"with {workers} workers, each with the computing power of this machine: {clock(seconds)}"
         )

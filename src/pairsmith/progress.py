@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 
+_WARM_SECONDS = 5.0
+"""Before that the rate says more about loading than about the work, and no time left is shown."""
+
+
 @dataclass
 class Task:
     """One bar: ``done`` of ``total`` units; ``draw``, which its ``Progress`` gives, shows it as it moves."""
@@ -41,7 +45,7 @@ class Task:
         if self.total:
             parts.append(f"{100 * self.done / self.total:.0f} %")
         parts.append(f"{rate:,.1f}/s")
-        if rate and self.done < self.total:
+        if rate and self.done < self.total and seconds >= _WARM_SECONDS:
             parts.append(f"{clock((self.total - self.done) / rate)} left")
         if self.note:
             parts.append(self.note)

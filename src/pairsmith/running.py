@@ -3,12 +3,13 @@
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
 
 from pairsmith import __version__
-from pairsmith.errors import FolderError, OtherWorkError, SettingsError, UserError, choices
+from pairsmith.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
 from pairsmith.faults import shown
 from pairsmith.places import Place, place, reaching
 from pairsmith.progress import Progress
@@ -20,7 +21,7 @@ RESULTS = "results.json"
 
 
 class Done(Settings):
-    """A step that was finished: what decided its outcome, what it wrote, and how long it took.
+    """A step that was finished: what decided its outcome, and what it wrote.
 
     ``own`` is what the recipe itself says of it: the fingerprint without the content of its inputs.
     """
@@ -28,18 +29,19 @@ class Done(Settings):
     fingerprint: str
     own: str = ""
     content: str | None
-    seconds: float
 
 
 class Record(Settings):
     """What ``run.json`` holds: the recipe's name, its steps' names, and the finished steps by name.
 
-    ``afresh`` are steps that an earlier call with ``--fresh`` was to start over and has not come to.
+    ``afresh`` are steps that an earlier call with ``--fresh`` was to start over and has not come to;
+    ``spent`` are the seconds that calls have worked on each step, those left out that a kill ended.
     """
 
     recipe: str
     planned: tuple[str, ...] = ()
     afresh: tuple[str, ...] = ()
+    spent: dict[str, float] = {}
     steps: dict[str, Done]
 
 
@@ -51,8 +53,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
     whose settings are the same, but whose earlier steps have made other data since, is done anew.
 
     Returns:
-        The figures under the recipe's ``results``, and ``seconds``, the time that the steps took together,
-        each when it was last run.
+        The figures under the recipe's ``results``, and ``seconds``, the time that the steps took together.
 
     Raises:
         FolderError: ``out`` holds something else.
@@ -62,12 +63,15 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
     from pairsmith.runs import Run, write_json
 
     names = tuple(planned.name for planned in recipe.steps)
-    steps, owed = _finished(out, fresh)
-    afresh = set(names) if fresh else set(owed)
+    before = _before(recipe, out, fresh)
+    steps, spent = dict(before.steps), dict(before.spent)
+    afresh = set(names) if fresh else set(before.afresh)
 
     def remember() -> None:
         kept = {name: done for name, done in steps.items() if name not in afresh}
-        record = Record(recipe=recipe.name, planned=names, afresh=tuple(sorted(afresh)), steps=kept)
+        record = Record(
+            recipe=recipe.name, planned=names, afresh=tuple(sorted(afresh)), spent=spent, steps=kept
+        )
         write_json(out / RECORD, record.model_dump())
 
     remember()
@@ -87,24 +91,29 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
             progress.say(f"{header} · done before")
             continue
         progress.say(header)
-        started = time.monotonic()
         afresh.discard(planned.name)
+        if start_over:
+            spent.pop(planned.name, None)
         remember()
         own = _fingerprint(planned, settings, with_content=False)
+        started = time.monotonic()
         try:
-            planned.step.run(settings, Run(folder, progress, start_over))
-        except OtherWorkError:
-            if done is None or done.own != own or not _refers(planned):
-                raise
-            progress.say(f"{folder}: made from what earlier steps had written before; made anew")
-            planned.step.run(settings, Run(folder, progress, fresh=True))
-        seconds = round(time.monotonic() - started, 3)
-        steps[planned.name] = Done(
-            fingerprint=fingerprint, own=own, content=_content(folder), seconds=seconds
-        )
-        remember()
+            try:
+                planned.step.run(settings, Run(folder, progress, start_over))
+            except OtherWorkError:
+                if done is None or done.own != own or not _refers(planned):
+                    raise
+                progress.say(f"{folder}: made from what earlier steps had written before; made anew")
+                spent.pop(planned.name, None)
+                planned.step.run(settings, Run(folder, progress, fresh=True))
+            steps[planned.name] = Done(fingerprint=fingerprint, own=own, content=_content(folder))
+        finally:
+            seconds = spent.get(planned.name, 0.0) + time.monotonic() - started
+            spent[planned.name] = round(seconds, 3)
+            with suppress(StorageError):  # whatever ended the step is what there is to say
+                remember()
     figures = {name: _figure(source, out, name) for name, source in recipe.results.items()}
-    figures["seconds"] = round(sum(steps[planned.name].seconds for planned in recipe.steps), 1)
+    figures["seconds"] = round(sum(spent.get(name, 0.0) for name in names), 1)
     write_json(out / RESULTS, figures)
     return figures
 
@@ -124,20 +133,20 @@ def _foreign(file: Place) -> bool:
     return not is_temporary(file) and file.name != ".DS_Store"
 
 
-def _finished(out: Place, fresh: bool) -> tuple[dict[str, Done], tuple[str, ...]]:
-    """The steps that earlier calls finished in ``out``, by name, and those still to be started over."""
+def _before(recipe: Recipe, out: Place, fresh: bool) -> Record:
+    """What earlier calls did in ``out``; nothing where there were none, or all is to be done anew."""
+    nothing = Record(recipe=recipe.name, steps={})
     record = out / RECORD
     with reaching(out, FolderError):
         if not record.is_file():
             if out.is_file() or (out.is_dir() and any(_foreign(file) for file in out.iterdir())):
                 raise FolderError(f"{out} holds something else than a recipe's run; give another --out")
-            return {}, ()
+            return nothing
         text = record.read_bytes()
     if fresh:
-        return {}, ()
+        return nothing
     try:
-        found = Record.model_validate_json(text)
-        return dict(found.steps), found.afresh
+        return Record.model_validate_json(text)
     except ValidationError:
         raise FolderError(
             f"{record} is not as pairsmith wrote it; give --fresh to start over, or another --out"

@@ -66,6 +66,10 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
             raise error(f"{path}: the file is empty; expected keys and values")
         if not isinstance(root, yaml.MappingNode):
             raise error(f"{path}:1: expected keys and values, not a {_kind(root)}")
+        inside = _inside_itself(root, set(), set())
+        if inside is not None:
+            line = inside.start_mark.line + 1
+            raise error(f"{path}:{line}: an alias (*) here stands for what it is a part of; write it out")
         duplicates = tuple(_duplicates(root, (), set()))
         data = loader.construct_document(root)
     except yaml.MarkedYAMLError as fault:
@@ -135,6 +139,20 @@ def _child(node: yaml.Node, part: str | int | float) -> tuple[int, yaml.Node] | 
         item = node.value[part]
         return item.start_mark.line + 1, item
     return None
+
+
+def _inside_itself(node: yaml.Node, above: set[int], known: set[int]) -> yaml.Node | None:
+    """A node that is a part of itself, somewhere below ``node``; ``known`` are those that hold none."""
+    if id(node) in above:
+        return node
+    if id(node) in known or isinstance(node, yaml.ScalarNode):
+        return None
+    parts = (
+        node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
+    )
+    found = next(filter(None, (_inside_itself(part, above | {id(node)}, known) for part in parts)), None)
+    known.add(id(node))
+    return found
 
 
 def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[Fault]:

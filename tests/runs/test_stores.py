@@ -306,7 +306,9 @@ class TestUnreachable:
         assert contents(out) == expected
 
     def test_no_such_bucket(self, s3, work):
-        with pytest.raises(StorageError, match="s3://no-bucket/out cannot be reached: there is no such bucket"):
+        with pytest.raises(
+            StorageError, match="s3://no-bucket/out cannot be reached: there is no such bucket"
+        ):
             work.start(place("s3://no-bucket/out"))
 
 

@@ -56,6 +56,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         models={"model": revision},
         growth=growth(pieces),
         planned=len(pieces),
+        asked=pieces[0].asked if pieces else "",
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")

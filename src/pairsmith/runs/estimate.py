@@ -13,8 +13,9 @@ class Estimate:
 
     Attributes:
         seconds: with one worker, from start to end.
-        memory: bytes that the process needs at most.
-        disk: bytes that it needs on the disk at most.
+        memory: bytes that its processes together need at most.
+        disk: bytes that stay on the disk.
+        scratch: bytes that it needs there besides, until it is finished.
         rows: rows that it makes, by split.
         tokens: tokens that a language model writes.
         shared: seconds of the work that several workers share out among them.
@@ -26,6 +27,7 @@ class Estimate:
     memory: int
     disk: int
     rows: Mapping[str, int]
+    scratch: int = 0
     tokens: int = 0
     shared: float = 0.0
     pieces: int = 1
@@ -35,6 +37,32 @@ class Estimate:
         """The time with so many workers, each with as much computing power as one has now."""
         used = max(1, min(workers, self.pieces))
         return self.seconds - self.shared + self.shared / used
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What the steps of a recipe cost together: ``peak_disk`` is the most that lies on the disk at one time."""
+
+    seconds: float
+    memory: int
+    disk: int
+    peak_disk: int
+    tokens: int
+
+
+def totals(estimates: Mapping[str, Estimate]) -> Totals:
+    """The sum over steps that run one after the other and leave their results."""
+    disk = peak_disk = 0
+    for each in estimates.values():
+        peak_disk = max(peak_disk, disk + each.disk + each.scratch)
+        disk += each.disk
+    return Totals(
+        seconds=sum(each.seconds for each in estimates.values()),
+        memory=max((each.memory for each in estimates.values()), default=0),
+        disk=disk,
+        peak_disk=peak_disk,
+        tokens=sum(each.tokens for each in estimates.values()),
+    )
 
 
 Before = Mapping[str, Estimate]

@@ -89,7 +89,8 @@ class Counts(_Model):
 class Manifest(_Model):
     """``manifest.json``: where the rows came from, and proof that they are whole.
 
-    While a run goes on, ``shards`` and ``counts`` are empty and the journal has them.
+    While a run goes on, ``shards`` and ``counts`` are empty and the journal has them. ``asked`` is what a
+    shard has to be made for to count as finished: after a run has grown, those of before are not yet.
     """
 
     format: int
@@ -102,6 +103,7 @@ class Manifest(_Model):
     base: str = ""
     complete: bool = False
     planned: int | None = None
+    asked: str = ""
     shards: tuple[ShardEntry, ...] = ()
     counts: Counts = Counts()
     pairsmith: str

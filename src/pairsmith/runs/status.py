@@ -26,7 +26,7 @@ class Status:
         step: which step writes it.
         complete: whether it is finished.
         running: whether a process on this machine is writing to it.
-        shards: finished shards.
+        shards: finished shards; those that a run which has grown is still to extend do not count.
         planned: shards in all, where that is known.
         rows: kept rows of the finished shards.
         reasons: from ``"filter: reason"`` to the number of rejects.
@@ -114,12 +114,14 @@ def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
         reasons.update(entry.get("reasons", {}))
     planned = manifest.get("planned")
     rate, seconds = _pace(folder)
-    left = (planned - len(entries)) * seconds if planned and seconds and not complete else None
+    asked = manifest.get("asked")
+    whole = sum(not asked or entry.get("asked") == asked for entry in entries)
+    left = (planned - whole) * seconds if planned and seconds and not complete else None
     return Status(
         step=manifest["step"],
         complete=complete,
         running=not complete and lock.taken(folder),
-        shards=len(entries),
+        shards=whole,
         planned=planned,
         rows=rows,
         reasons=dict(reasons),

@@ -116,6 +116,7 @@ class FolderWriter:
         models: Mapping[str, str],
         growth: Growth | None = None,
         planned: int | None = None,
+        asked: str = "",
     ) -> Self:
         """Make ``run.out``, or continue what an earlier run of the same work left there.
 
@@ -128,6 +129,7 @@ class FolderWriter:
             models: from a model's name to its revision or hash.
             growth: with it, a folder is also continued where the work has only grown.
             planned: how many shards there will be, for those who ask how far the run is.
+            asked: what is asked for each input, likewise (see ``Share``).
 
         Raises:
             FolderError: the folder holds something else, or another run is writing to it.
@@ -161,7 +163,7 @@ class FolderWriter:
         there = claim(run, identity, MANIFEST, read, extends)
         if there is None or run.fresh:
             journal.clear()
-            writer = cls(run, schema, _new_manifest(identity, base, planned), {}, journal)
+            writer = cls(run, schema, _new_manifest(identity, base, planned, asked), {}, journal)
             # First the new manifest: from here on the old files are strays, whatever happens.
             writer._begin(writer._manifest)
             with storage_errors(run.out):
@@ -171,7 +173,7 @@ class FolderWriter:
                 lines = "a line" if journal.bad == 1 else f"{journal.bad} lines"
                 run.tell("damaged", f"{run.out / JOURNAL}: {lines} cut short; what stood there is made again")
             writer = cls(run, schema, there, _entries(there, journal), journal)
-            writer._continue(_new_manifest(identity, base, planned, created=there.created))
+            writer._continue(_new_manifest(identity, base, planned, asked, created=there.created))
         writer._clear_strays()
         if writer.finished:
             lock.release(run.out)
@@ -378,13 +380,16 @@ def _share(entry: ShardEntry) -> Share:
     return Share(entry.items, entry.content, entry.asked)
 
 
-def _new_manifest(identity: Identity, base: str, planned: int | None, created: str = "") -> Manifest:
+def _new_manifest(
+    identity: Identity, base: str, planned: int | None, asked: str, created: str = ""
+) -> Manifest:
     seed: Any = identity.settings.get("seed")
     return Manifest(
         **identity.as_record(),
         seed=seed if isinstance(seed, int) else None,
         base=base,
         planned=planned,
+        asked=asked,
         created=created or datetime.now(UTC).isoformat(timespec="seconds"),
     )
 

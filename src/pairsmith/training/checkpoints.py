@@ -31,12 +31,21 @@ _BEST = "best.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What validation had found by a checkpoint: the curve, the best step and figure, its weights."""
+    """What there was by a checkpoint.
+
+    Attributes:
+        curve: validation figure by step.
+        best_step: step of the best one.
+        best: that figure; None before there is one.
+        best_weights: the weights then.
+        seconds: time the training had taken.
+    """
 
     curve: Mapping[int, float | None]
     best_step: int
     best: float | None
     best_weights: Mapping[str, torch.Tensor]
+    seconds: float = 0.0
 
 
 class Checkpoints:
@@ -69,8 +78,14 @@ class Checkpoints:
                 _sync(checkpoint / name)
                 files[name] = hash_file(file)
         curve: dict[str, JSON] = {str(step): figure for step, figure in found.curve.items()}
-        record: dict[str, JSON] = {"curve": curve, "best_step": found.best_step, "best": found.best}
-        write_json(checkpoint / _RECORD, {**record, "files": files})
+        record: dict[str, JSON] = {
+            "curve": curve,
+            "best_step": found.best_step,
+            "best": found.best,
+            "seconds": found.seconds,
+            "files": files,
+        }
+        write_json(checkpoint / _RECORD, record)
         if self._store is not None:
             upload(checkpoint, self._store / checkpoint.name, last=_RECORD)
             with storage_errors(self._store):
@@ -97,7 +112,7 @@ class Checkpoints:
             elif _step(path) < total:
                 curve = {int(step): figure for step, figure in record["curve"].items()}
                 weights = load_file(path / _BEST) if _BEST in record["files"] else {}
-                return path, Found(curve, record["best_step"], record["best"], weights)
+                return path, Found(curve, record["best_step"], record["best"], weights, record["seconds"])
         return None
 
     def remove(self) -> None:

@@ -50,7 +50,7 @@ class EncoderTraining:
         best_step: the step whose weights were kept: that of the highest validation figure, or the last.
         validation: Spearman ×100 on the validation pairs at each step looked at, 0 being the untrained
             start; None where it is undefined (all similarities equal). Empty without validation pairs.
-        seconds: time the training took, validation included.
+        seconds: time the training took, validation included, up to a stop the time until its checkpoint.
     """
 
     steps: int
@@ -156,7 +156,6 @@ def train_encoder_on(
     _check_pairs(train, "the training pairs")
     choosable = _check_selectable(validation, shown)
     total = total_steps(train.num_rows, settings)
-    started = time.monotonic()
     with shown.task("train", total, "steps") as bar:
         watch = _Watch(encoder, validation if choosable else None, settings, bar, checkpoints)
         with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
@@ -177,7 +176,7 @@ def train_encoder_on(
         watch.close(total)
     _check_finite(encoder)
     encoder.eval()
-    return EncoderTraining(total, watch.best_step, watch.curve, time.monotonic() - started)
+    return EncoderTraining(total, watch.best_step, watch.curve, watch.seconds)
 
 
 @contextmanager
@@ -255,6 +254,12 @@ class _Watch(TrainerCallback):
         self._bar = bar
         self._best = float("-inf")
         self._best_weights: dict[str, torch.Tensor] = {}
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How long the training has taken, with what came before the checkpoint that it went on from."""
+        return time.monotonic() - self._started
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
         """After each step: count it, and look at the validation pairs when it is time."""
@@ -266,13 +271,14 @@ class _Watch(TrainerCallback):
         """After a checkpoint was written: add what was found so far."""
         best = None if math.isinf(self._best) else self._best
         if self._checkpoints is not None:
-            found = Found(self.curve, self.best_step, best, self._best_weights)
+            found = Found(self.curve, self.best_step, best, self._best_weights, self.seconds)
             self._checkpoints.seal(state.global_step, found)
 
     def restore(self, found: Found) -> None:
         """Know again what had been found by a checkpoint."""
         self.curve, self.best_step = dict(found.curve), found.best_step
         self._best = float("-inf") if found.best is None else found.best
+        self._started = time.monotonic() - found.seconds
         self._best_weights = dict(found.best_weights)
 
     def look(self, step: int) -> None:

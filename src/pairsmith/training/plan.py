@@ -11,9 +11,12 @@ from pairsmith.training.encoder import scored_pairs, total_steps, train_encoder_
 from pairsmith.training.settings import TrainEncoderSettings
 
 CALIBRATION_STEPS = 12
+_BESIDE_WEIGHTS = 300_000
+"""About what a tokenizer, configuration, card and record take."""
+
 _WAKING = 3
-_COPIES = 8
-"""So many times the weights at most: the model, and two checkpoints with moments and best weights."""
+_KEPT = 3
+"""Checkpoints that lie on the disk at one time at most: two, and the next one until it is whole."""
 
 
 def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estimate:
@@ -46,8 +49,16 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
         validation_spearman(encoder, sample, settings.eval_batch_size)
         seconds += looks * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
     weights = sum(each.numel() * each.element_size() for each in encoder.state_dict().values())
-    copies = _COPIES if steps >= settings.checkpoint_steps else 1
-    return Estimate(seconds=seconds, memory=peak_memory(), disk=weights * copies, rows={})
+    trained = sum(each.numel() * each.element_size() for each in encoder.parameters() if each.requires_grad)
+    checkpoint = weights + 2 * trained + (weights if looks else 0)  # AdamW's moments; the best weights
+    kept = min(_KEPT, steps // settings.checkpoint_steps)
+    return Estimate(
+        seconds=seconds,
+        memory=peak_memory(),
+        disk=weights + _BESIDE_WEIGHTS,
+        rows={},
+        scratch=kept * (checkpoint + _BESIDE_WEIGHTS),
+    )
 
 
 def _pairs(settings: TrainEncoderSettings, before: Before) -> tuple[pa.Table, dict[str, int]]:
