@@ -54,6 +54,11 @@ class TestProgress:
         bar.advance(1500, note="")
         assert bar.line(40.0) == "writing: 2,000/2,000 pairs · 100 % · 50.0/s"
 
+    def test_the_first_seconds_say_nothing_of_the_time_left(self):
+        bar = progress.Task("w", "p", 900, done=1, started=0.0)
+        assert bar.line(4.9) == "w: 1/900 p · 0 % · 0.2/s"
+        assert bar.line(5.0) == "w: 1/900 p · 0 % · 0.2/s · 1 h 14 min left"
+
     def test_nothing_to_do(self):
         assert progress.Task("a", "b", 0, started=5.0).line(5.0) == "a: 0/0 b · 0.0/s"
 
@@ -79,7 +84,7 @@ class TestProgress:
         bar.advance()
         bar.advance(0)
         shown.say("done")
-        assert stream.getvalue() == "\r\x1b[2Kw: 1/2 p · 50 % · 1.0/s · 1 s left\r\x1b[2Kdone\n"
+        assert stream.getvalue() == "\r\x1b[2Kw: 1/2 p · 50 % · 1.0/s\r\x1b[2Kdone\n"
 
     def test_the_last_state_is_written_when_the_work_fails(self, clock):
         stream = io.StringIO()

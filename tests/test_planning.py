@@ -82,16 +82,26 @@ def _refuse():
 
 def test_the_table_sums_up_and_shares_work_among_workers():
     steps = {
-        "pairs": Estimate(100.0, 2 * 10**9, 3 * 10**6, {"train": 1200}, 56000, shared=90.0, pieces=3),
-        "after": Estimate(20.0, 10**9, 4096, {}),
+        "pairs": Estimate(
+            *(100.0, 2 * 10**9, 3 * 10**6, {"train": 1200}),
+            tokens=56000,
+            shared=90.0,
+            pieces=3,
+            worker_memory=10**9,
+            starting=4.0,
+        ),
+        "after": Estimate(20.0, 10**9, 4096, {}, scratch=10**7),
     }
     lines = plan_table(steps, 1).splitlines()
     assert lines[0].split() == ["step", "rows", "tokens", "written", "time", "memory", "disk"]
     assert lines[1].split() == ["pairs", "1,200", "56,000", "1", "min", "40", "s", "2.0", "GB", "3.0", "MB"]
-    assert lines[3].split() == ["all", "56,000", "2", "min", "00", "s", "2.0", "GB", "3.0", "MB"]
-    assert len(lines) == 4
-    # 10 s that cannot be shared, 90 s among at most three, and 20 s.
-    assert plan_table(steps, 8).splitlines()[-1].endswith(": 1 min 00 s")
+    assert lines[3].split() == ["all", "56,000", "2", "min", "04", "s", "2.0", "GB", "3.0", "MB"]
+    assert lines[4] == "meanwhile on the disk at most, with checkpoints: 13.0 MB"
+    assert len(lines) == 5
+    # 4 s of starting, 10 s that cannot be shared, 90 s among at most three, and 20 s.
+    assert plan_table(steps, 8).splitlines()[-1].endswith(": 1 min 04 s; each needs 1.0 GB of memory")
+    # Of three pieces one of two workers does two.
+    assert plan_table(steps, 2).splitlines()[-1].endswith(": 1 min 34 s; each needs 1.0 GB of memory")
 
 
 def test_a_part_of_a_step_cannot_be_looked_into(recipe, monkeypatch, tmp_path):

@@ -5,8 +5,10 @@ steps before it.
 """
 
 import multiprocessing
+import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pairsmith.errors import PairsmithError, SettingsError, WorkerError
@@ -33,7 +35,7 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
         base = planned.values.get("base")
         if base in bases:
             settings = settings.model_copy(update={"base": bases[base]})
-        found[planned.name] = _apart(_estimate, planned.kind, settings, before, bases)
+        found[planned.name] = _apart(_estimate, planned.kind, settings, before, bases, time.monotonic())
         if isinstance(base, str):
             bases[f"@{planned.name}"] = bases.get(base, base)
     return found
@@ -69,30 +71,44 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
     if whole.peak_disk > whole.disk:
         rows_of_text.append(f"meanwhile on the disk at most, with checkpoints: {_bytes(whole.peak_disk)}")
     if workers > 1:
-        seconds = sum(each.seconds_with(workers) for each in estimates.values())
+        seconds = whole.seconds + sum(
+            each.seconds_with(workers) - each.seconds for each in estimates.values()
+        )
+        memory = max((each.worker_memory for each in estimates.values()), default=0)
         rows_of_text.append(
-            f"with {workers} workers, each with the computing power of this machine: {clock(seconds)}"
+            f"with {workers} workers, each with the computing power of this machine: {clock(seconds)}; "
+            f"each needs {_bytes(memory)} of memory"
         )
     return "\n".join(rows_of_text)
 
 
-def _estimate(kind: str, settings: Any, before: Mapping[str, Estimate], bases: Mapping[str, str]) -> Estimate:
+def _estimate(
+    kind: str, settings: Any, before: Mapping[str, Estimate], bases: Mapping[str, str], begun: float
+) -> Estimate:
+    plan = _planner(kind)
+    starting = time.monotonic() - begun
+    base = bases.get(settings.model) if kind == "evaluate-sts" else None
+    estimate = plan(settings, before, base) if base else plan(settings, before)
+    return replace(estimate, starting=starting)
+
+
+def _planner(kind: str) -> Callable[..., Estimate]:
+    """What plans a step of this kind; its libraries are imported now."""
     if kind == "generate":
         from pairsmith.generate.plan import plan_generate
 
-        return plan_generate(settings, before)
+        return plan_generate
     if kind == "postprocess":
         from pairsmith.generate.plan import plan_postprocess
 
-        return plan_postprocess(settings, before)
+        return plan_postprocess
     if kind == "train-encoder":
         from pairsmith.training.plan import plan_train_encoder
 
-        return plan_train_encoder(settings, before)
+        return plan_train_encoder
     from pairsmith.evaluate.plan import plan_evaluate_sts
 
-    base = bases.get(settings.model)
-    return plan_evaluate_sts(settings, before, base) if base else plan_evaluate_sts(settings, before)
+    return plan_evaluate_sts
 
 
 def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TextIO
 
-
 _WARM_SECONDS = 5.0
 """Before that the rate says more about loading than about the work, and no time left is shown."""
 

@@ -1,12 +1,13 @@
 """Running a recipe: its steps in order, what was finished before left alone, and a table at the end."""
 
+import gc
 import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from pairsmith import __version__
 from pairsmith.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
@@ -41,7 +42,7 @@ class Record(Settings):
     recipe: str
     planned: tuple[str, ...] = ()
     afresh: tuple[str, ...] = ()
-    spent: dict[str, float] = {}
+    spent: Mapping[str, float] = Field(default_factory=dict)
     steps: dict[str, Done]
 
 
@@ -112,6 +113,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
             spent[planned.name] = round(seconds, 3)
             with suppress(StorageError):  # whatever ended the step is what there is to say
                 remember()
+        gc.collect()  # a trainer's parts refer to each other and would stay beside the next step's model
     figures = {name: _figure(source, out, name) for name, source in recipe.results.items()}
     figures["seconds"] = round(sum(spent.get(name, 0.0) for name in names), 1)
     write_json(out / RESULTS, figures)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pairsmith.errors import FolderError, redacted
-from pairsmith.runs import Card
+from pairsmith.runs import Card, Growth, Share
 from pairsmith.runs import log as logs
 from pairsmith.runs.log import log, recent
 from pairsmith.runs.status import status_lines, status_of
@@ -32,6 +32,27 @@ def test_a_run_that_goes_on(work, out):
         "  2 rejects",
         "            2 copy: equal",
     ]
+
+
+def test_shards_that_a_grown_run_is_still_to_extend_do_not_count(work, out):
+    growth = Growth(frozenset({"decay"}), lambda _: True)
+    grown = {**work.settings, "decay": 200.0}
+    writer = work.start(out, planned=3, asked="1 text", growth=growth)
+    writer.commit(0, {"train": work.pairs(0)}, work.rejects(0), Share(1, "c", "1 text"))
+    writer = work.start(out, planned=3, asked="2 texts", growth=growth, settings=grown)
+    assert (status_of(out).shards, status_of(out).planned, status_of(out).rows) == (0, 3, 2)
+    writer.commit(0, {"train": work.pairs(0)}, work.rejects(0), Share(1, "c", "2 texts"))
+    assert status_of(out).shards == 1
+
+
+def test_clocks_that_jump_do_no_harm(work, out):
+    """The log's times may go backwards; then nothing is said of the pace, and nothing else changes."""
+    work.commit(work.start(out, planned=4), 0, 1)
+    events(out, at(9, "start"), at(3, "shard", rows=6), at(1, "shard", rows=6))
+    found = status_of(out)
+    assert (found.rate, found.left, found.shards) == (None, None, 2)
+    events(out, at(1, "start"), {"time": "yesterday", "event": "shard"}, at(3, "shard", rows=6))
+    assert status_of(out).rate == 3.0
 
 
 def test_a_run_that_was_stopped(work, out):

@@ -214,7 +214,9 @@ def test_bad_yaml_that_pyyaml_reports_as_other_errors(write):
 def test_aliases_that_refer_to_one_another_do_not_hang(write):
     bomb = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
     assert len(faults(write(bomb))) == 43  # 40 unknown keys, 3 missing ones
-    assert "should be a valid string" in faults(write("name: &n [*n]\n"))[0]
+    for inside in ("name: &n [*n]\n", "kind: pair\nname: &n {a: [1, *n]}\n", "&n a: *n\nb: &m [[*m]]\n"):
+        (fault,) = faults(write(inside))
+        assert fault.endswith("an alias (*) here stands for what it is a part of; write it out")
 
 
 # what stands in a file

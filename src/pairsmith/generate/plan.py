@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
+import torch
 
 from pairsmith.generate.checks import check
 from pairsmith.generate.pieces import Piece, pieces_of
@@ -15,7 +17,8 @@ from pairsmith.generate.writing import write
 from pairsmith.lm.loading import load_model
 from pairsmith.records import REJECT, to_table
 from pairsmith.runs import DatasetFolder
-from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
+from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
 from pairsmith.tasks import Decoding, TaskSpec, load_task
 
@@ -35,6 +38,9 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     task = load_task(settings.task)
     decoding = settings.decoding(task.decoding)
     check(task, settings)
+    main = peak_memory()  # what the process that only commits will need, with several workers
+    if settings.workers > 1 and settings.executor == "local":
+        torch.set_num_threads(max(1, cores() // settings.workers))
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
     loading = time.monotonic() - started
     items, texts = _inputs(settings, decoding, before)
@@ -63,16 +69,20 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     per_text = sum(len(model.encode(each)) + 1 for each in text) / max(len(text), 1)
     tokens = (len(text) * per_text + rejects.num_rows * decoding.max_tokens) * share
     size = len(encode_table(sample)) + len(encode_table(rejects))
-    return Estimate(
+    pieces = -(-items // settings.shard_size)
+    workers = min(settings.workers, pieces)
+    one = Estimate(
         seconds=loading + asked * seconds,
-        memory=peak_memory(),
-        disk=round(size * share),
+        memory=peak_memory() if workers == 1 else main + workers * peak_memory(),
+        disk=round(size * share) + FOLDER_BYTES + pieces * SHARD_BYTES,
         rows={"train": round(sample.num_rows * share)},
         tokens=round(tokens),
         shared=asked * seconds,
-        pieces=-(-items // settings.shard_size),
+        pieces=pieces,
+        worker_memory=peak_memory(),
         sample=sample,
     )
+    return replace(one, seconds=one.seconds_with(workers), workers=workers)
 
 
 def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
@@ -95,7 +105,7 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     return Estimate(
         seconds=seconds * share,
         memory=peak_memory(),
-        disk=round(size * share),
+        disk=round(size * share) + FOLDER_BYTES + SHARD_BYTES,
         rows={"train": round(train.num_rows * share), "validation": round(validation.num_rows * share)},
         sample=pa.concat_tables([train, validation]),
     )

@@ -154,7 +154,7 @@ class _Pool:
     def __init__(self, load: Load[Any, Any], size: int) -> None:
         self._load = load
         self._context = multiprocessing.get_context("spawn")
-        self._threads = max(1, _cores() // size)
+        self._threads = max(1, cores() // size)
         self._workers = [self._start(index) for index in range(size)]
 
     @property
@@ -271,7 +271,8 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -51,10 +51,10 @@ def recent(folder: Place) -> Iterator[dict[str, Any]]:
     for line in data.splitlines():
         try:
             event = json.loads(line)
-        except ValueError:
+            datetime.fromisoformat(event["time"])
+        except (ValueError, LookupError, TypeError):
             continue
-        if isinstance(event, dict) and isinstance(event.get("time"), str):
-            yield event
+        yield event
 
 
 def _tail(folder: Place) -> bytes:

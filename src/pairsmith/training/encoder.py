@@ -264,6 +264,8 @@ class _Watch(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
         """After each step: count it, and look at the validation pairs when it is time."""
         self._bar.advance()
+        if state.global_step >= state.max_steps:
+            control.should_save = False  # nothing would go on from the last step
         if state.global_step % self._settings.eval_steps == 0:
             self.look(state.global_step)
 

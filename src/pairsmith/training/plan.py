@@ -51,7 +51,7 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
     weights = sum(each.numel() * each.element_size() for each in encoder.state_dict().values())
     trained = sum(each.numel() * each.element_size() for each in encoder.parameters() if each.requires_grad)
     checkpoint = weights + 2 * trained + (weights if looks else 0)  # AdamW's moments; the best weights
-    kept = min(_KEPT, steps // settings.checkpoint_steps)
+    kept = min(_KEPT, (steps - 1) // settings.checkpoint_steps)
     return Estimate(
         seconds=seconds,
         memory=peak_memory(),
