@@ -1,5 +1,6 @@
 """Running a recipe: its steps in order, what was finished before left alone, and a table at the end."""
 
+import ctypes
 import gc
 import json
 import time
@@ -113,11 +114,20 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
             spent[planned.name] = round(seconds, 3)
             with suppress(StorageError):  # whatever ended the step is what there is to say
                 remember()
-        gc.collect()  # a trainer's parts refer to each other and would stay beside the next step's model
+        _free_memory()
     figures = {name: _figure(source, out, name) for name, source in recipe.results.items()}
     figures["seconds"] = round(sum(spent.get(name, 0.0) for name in names), 1)
     write_json(out / RESULTS, figures)
     return figures
+
+
+def _free_memory() -> None:
+    """Give back what a step held; a trainer's parts refer to each other and would outlive it."""
+    gc.collect()
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):  # another C library than Linux's usual one
+        return
 
 
 def results_table(figures: Mapping[str, Any]) -> str:

@@ -11,8 +11,10 @@ import pytest
 
 from pairsmith.errors import FolderError, InputError, MissingExtra, SettingsError, StorageError
 from pairsmith.places import fetched, place
-from pairsmith.progress import Silent
+from pairsmith.progress import Progress, Silent
+from pairsmith.recipes import load_recipe
 from pairsmith.records import read_texts
+from pairsmith.running import run_recipe
 from pairsmith.runs import DatasetFolder, Run, hash_source, lease, lock
 from pairsmith.runs.lease import LEASE, Lease
 from pairsmith.runs.log import recent
@@ -337,3 +339,36 @@ class TestPlaces:
         copy = fetched(store)
         assert (copy / "a/b.txt").read_text() == "x"
         assert fetched(store) == copy
+
+
+RECIPE = """
+name: small
+steps:
+  - {name: pairs, step: generate, settings: {model: GPT2, inputs: ./in.txt, per_input: 1, shard_size: 4}}
+  - {name: clean, step: postprocess, settings: {data: "@pairs"}}
+  - name: encoder
+    step: train-encoder
+    settings: {base: GPT2, data: "@clean", max_steps: 3, checkpoint_steps: 2}
+  - {name: after, step: evaluate-sts, settings: {model: "@encoder", data: ./graded.tsv, bootstrap: 0}}
+results: {spearman: after/graded.all, pairs: "pairs:rows"}
+"""
+
+
+def test_a_whole_recipe_in_a_store_is_that_on_the_disk(store, tmp_path, tiny_gpt2, capsys):
+    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(10)))
+    graded = "".join(f"text {i}\tword {i * i % 7}\t{i % 5}\n" for i in range(20))
+    (tmp_path / "graded.tsv").write_text("sentence1\tsentence2\tscore\n" + graded)
+    (tmp_path / "small.yaml").write_text(RECIPE.replace("GPT2", str(tiny_gpt2)))
+    recipe = load_recipe(tmp_path / "small.yaml")
+    here = run_recipe(recipe, tmp_path / "out", Silent())
+    there = run_recipe(recipe, store, Silent())
+    assert {**here, "seconds": 0} == {**there, "seconds": 0}
+    for name in (
+        "pairs/data/train-00001.parquet",
+        "clean/data/train-00000.parquet",
+        "encoder/model.safetensors",
+    ):
+        assert (store / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    assert run_recipe(recipe, store, Progress()) == there
+    assert capsys.readouterr().err.count("done before") == 4
+    assert status_lines(store)[0] == f"{store}: recipe small, 4 of 4 steps finished"

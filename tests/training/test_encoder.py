@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
+from pairsmith.places import place
 from pairsmith.progress import Progress, Silent
 from pairsmith.records.schemas import LABELLED_PAIR, REJECT, SCORED_PAIR
 from pairsmith.runs import Card, FolderWriter, Run
@@ -176,6 +177,46 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
     assert records[0]["validation"] == records[1]["validation"]
     assert records[0]["best_step"] == records[1]["best_step"]
     assert not list((tmp_path / "stopped").glob(".pairsmith*"))
+
+
+@pytest.mark.parametrize("damage", [b"half", None])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+    tiny_gpt2, data, tmp_path, monkeypatch, capsys, damage
+):
+    given = settings(tiny_gpt2, data, epochs=3, max_steps=13, checkpoint_steps=4)
+    train_encoder(given, Run(tmp_path / "whole", Silent()))
+    with monkeypatch.context() as patch:
+        stop_at(patch, 11)
+        with pytest.raises(Stopped):
+            train_encoder(given, Run(tmp_path / "stopped", Silent()))
+    (weights,) = (tmp_path / "stopped").glob(".pairsmith*/checkpoint-8/model.safetensors")
+    weights.unlink() if damage is None else weights.write_bytes(damage)
+    train_encoder(given, Run(tmp_path / "stopped", Progress()))
+    assert "going on from checkpoint-4" in capsys.readouterr().err
+    whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+def test_a_training_in_a_store_goes_on_from_the_checkpoint_there(
+    tiny_gpt2, data, tmp_path, monkeypatch, capsys
+):
+    given = settings(tiny_gpt2, data, epochs=3, max_steps=13, checkpoint_steps=4)
+    out = place(f"memory://{tmp_path.name}/out")
+    train_encoder(given, Run(tmp_path / "whole", Silent()))
+    with monkeypatch.context() as patch:
+        stop_at(patch, 11)
+        with pytest.raises(Stopped):
+            train_encoder(given, Run(out, Silent()))
+    assert [path.name for path in (out / ".pairsmith-checkpoints.tmp").iterdir()] == ["checkpoint-8"]
+    train_encoder(given, Run(out, Progress()))
+    assert "going on from checkpoint-8" in capsys.readouterr().err
+    assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+    assert not [
+        p for p in out.rglob("*") if p.is_file() and (".pairsmith" in str(p) or p.name == "lease.json")
+    ]
+    assert load_sentence_encoder(str(out)).encode(["a"]).shape == (1, 16)
+    train_encoder(given, Run(out, Progress()))
+    assert "nothing to do" in capsys.readouterr().err
 
 
 def test_checkpoints_of_another_training_are_not_gone_on_from(tiny_gpt2, data, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """What ``generate`` and ``postprocess`` will cost: some seconds of the real work, carried over to all."""
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -115,25 +116,37 @@ def _inputs(
     settings: GenerateSettings, decoding: Decoding, before: Before
 ) -> tuple[int, Sequence[str] | range]:
     """How many items there will be, and some of them to calibrate on."""
-    planned = [before[source] for source in settings.inputs if source in before]
-    here = [source for source in settings.inputs if source not in before]
     if not settings.inputs:
         return decoding.per_input, range(decoding.per_input)
-    count = sum(sum(each.rows.values()) for each in planned)
-    texts: list[str] = []
-    if here:
-        pieces = pieces_of(settings.model_copy(update={"inputs": here}), decoding)
-        count += sum(len(piece.items) for piece in pieces)
-        texts = [text for piece in pieces for text in piece.items if isinstance(text, str)]
-    for each in planned:
-        if each.sample is not None:
-            texts += each.sample[_text_column(each.sample, settings)].to_pylist()
-    if settings.limit is not None:
-        count = min(count, settings.limit)
-    texts = list(dict.fromkeys(texts))
-    # Spread over all of them: a file may begin with its shortest lines.
-    step = max(1, len(texts) // settings.shard_size)
-    return count, texts[::step][: settings.shard_size]
+    found: list[tuple[int, list[str]]] = []
+    left = math.inf if settings.limit is None else settings.limit
+    for source in settings.inputs:
+        if source not in before:
+            pieces = pieces_of(settings.model_copy(update={"inputs": [source]}), decoding)
+            texts = [text for piece in pieces for text in piece.items if isinstance(text, str)]
+            number = len(texts)
+        elif (sample := before[source].sample) is not None:
+            texts = sample[_text_column(sample, settings)].to_pylist()
+            number, texts = sum(before[source].rows.values()), list(dict.fromkeys(texts))
+        else:
+            continue
+        taken = int(min(number, left))
+        left -= taken
+        found.append((taken, texts[: max(1, len(texts) * taken // max(number, 1))]))
+    count = sum(number for number, _ in found)
+    # Each source by its share, and spread over all of it: a file may begin with its shortest lines.
+    texts = [
+        text
+        for number, some in found
+        for text in _spread(some, -(-settings.shard_size * number // max(count, 1)))
+    ]
+    return count, texts
+
+
+def _spread(texts: Sequence[str], count: int) -> Sequence[str]:
+    """At most ``count`` of the texts, from all over them."""
+    step = max(1, -(-len(texts) // max(count, 1)))
+    return texts[::step]
 
 
 def _text_column(sample: pa.Table, settings: GenerateSettings) -> str:

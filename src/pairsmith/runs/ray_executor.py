@@ -57,17 +57,19 @@ def run_ray(
     """Do the items in ``workers`` actors of the cluster at ``address``, or of one started here.
 
     An actor takes a core, and a GPU where the cluster has any. One that is lost, with its node or
-    without, is replaced and its item done again; ``say`` hears of it.
+    without, is replaced and its item done again; ``say`` hears of it. Where there is no room for
+    another one, those that are left go on.
 
     Raises:
         MissingExtra: Ray is not installed.
         SettingsError: there is no cluster at ``address``.
         PairsmithError: what the work raised in an actor.
-        WorkerError: the work raised something else.
+        WorkerError: the work raised something else, or the cluster's head is gone.
     """
     if not items:
         return
     ray = _connect(address)
+    head = _HOST_AND_PORT.fullmatch(ray.get_runtime_context().gcs_address)
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -89,6 +91,8 @@ def run_ray(
                 given[place] = items[place]
                 promises[actors[index].do.remote(given[place])] = index, place
             ready, _ = ray.wait(list(promises), num_returns=1, timeout=_WAIT_SECONDS)
+            if not ready:
+                _check_head(head)
             for promise in ready:
                 index, number = promises.pop(promise)
                 try:
@@ -98,6 +102,7 @@ def run_ray(
                         raise error.cause from None
                     raise WorkerError(f"a worker failed; this is a fault of pairsmith:\n{error}") from None
                 except RayError as error:  # the actor, its node or its result is lost
+                    _check_head(head)
                     how = first_line(error)
                     deaths[number] += 1
                     ray.kill(actors[index])  # it may live where only its answer was lost
@@ -121,6 +126,15 @@ def run_ray(
             ray.kill(actor)
     finally:
         ray.shutdown()
+
+
+def _check_head(head: re.Match[str] | None) -> None:
+    """Raise a ``WorkerError`` if the cluster's head is gone; Ray would wait for it, and then exit."""
+    if head is not None and not _answers(head[1], int(head[2])):
+        raise WorkerError(
+            f"the head of the Ray cluster at {head[0]} is gone; finished work is kept: start the cluster and "
+            "run the same command again"
+        )
 
 
 def _answers(host: str, port: int) -> bool:

@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,8 +139,11 @@ def _records(folder: Place) -> list[Place]:
 def _remove(record: Place) -> None:
     """Remove a checkpoint, its record first."""
     record.unlink(missing_ok=True)
-    for file in files_below(record.parent).values():
-        file.unlink(missing_ok=True)
+    with suppress(FileNotFoundError):  # there was nothing else
+        if isinstance(record, UPath):
+            record.fs.rm(record.parent.path, recursive=True)
+        else:
+            shutil.rmtree(record.parent)
 
 
 def _whole(path: Path) -> dict[str, Any] | None:

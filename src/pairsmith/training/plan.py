@@ -1,8 +1,10 @@
 """What ``train-encoder`` will cost: some steps and one look at validation pairs, carried over to all."""
 
 import time
+from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.runs import DatasetFolder
@@ -15,6 +17,7 @@ _BESIDE_WEIGHTS = 300_000
 """About what a tokenizer, configuration, card and record take."""
 
 _WAKING = 3
+_LENGTHS = 12
 _KEPT = 3
 """Checkpoints that lie on the disk at one time at most: two, and the next one until it is whole."""
 
@@ -33,13 +36,15 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
     pairs, rows = _pairs(settings, before)
     steps = total_steps(rows["train"], settings)
 
-    def timed(count: int) -> float:
+    def timed(count: int, some: pa.Table = pairs) -> float:
         begun = time.monotonic()
         few = settings.model_copy(update={"max_steps": count, "epochs": float(count)})
-        train_encoder_on(encoder, pairs, None, few)
+        train_encoder_on(encoder, some, None, few)
         return time.monotonic() - begun
 
     short = timed(_WAKING)
+    for some in _of_many_lengths(pairs, settings.batch_size):
+        timed(1, some)  # memory grows with each length that comes along
     step = max(timed(_WAKING + CALIBRATION_STEPS) - timed(_WAKING), 0.0) / CALIBRATION_STEPS
     looks = 2 + steps // settings.eval_steps if rows.get("validation") else 0
     seconds = loading + short + steps * step
@@ -50,15 +55,24 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
         seconds += looks * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
     weights = sum(each.numel() * each.element_size() for each in encoder.state_dict().values())
     trained = sum(each.numel() * each.element_size() for each in encoder.parameters() if each.requires_grad)
-    checkpoint = weights + 2 * trained + (weights if looks else 0)  # AdamW's moments; the best weights
-    kept = min(_KEPT, (steps - 1) // settings.checkpoint_steps)
+    saved = range(settings.checkpoint_steps, steps, settings.checkpoint_steps)[-_KEPT:]
+    best = sum(weights for step in saved if looks and step >= settings.eval_steps)  # beside the last weights
     return Estimate(
         seconds=seconds,
         memory=peak_memory(),
         disk=weights + _BESIDE_WEIGHTS,
         rows={},
-        scratch=kept * (checkpoint + _BESIDE_WEIGHTS),
+        scratch=len(saved) * (weights + 2 * trained + _BESIDE_WEIGHTS) + best,  # 2: the moments of AdamW
     )
+
+
+def _of_many_lengths(pairs: pa.Table, batch_size: int) -> Iterator[pa.Table]:
+    """Batches of the longest pairs, of the shortest, and of some lengths in between."""
+    lengths = pc.add(pc.utf8_length(pairs["sentence1"]), pc.utf8_length(pairs["sentence2"]))
+    ordered = pairs.take(pc.sort_indices(pc.negate(lengths)))
+    last = max(0, ordered.num_rows - batch_size)
+    for number in range(_LENGTHS):
+        yield ordered.slice(number * last // (_LENGTHS - 1), batch_size)
 
 
 def _pairs(settings: TrainEncoderSettings, before: Before) -> tuple[pa.Table, dict[str, int]]:

@@ -1,0 +1,165 @@
+"""Ray clusters of several nodes, which come and go."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from pairsmith.generate.route import generate
+from pairsmith.generate.settings import GenerateSettings
+from pairsmith.progress import Silent
+from pairsmith.runs import Run
+from pairsmith.runs.executors import Done, Where, execute
+
+pytest.importorskip("ray")
+
+# Ray leaves processes and sockets of its own to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
+    ),
+    pytest.mark.skipif(sys.platform != "linux", reason="Ray runs several nodes on one machine on Linux only"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of a head without cores, to which tests add nodes."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.fixture
+def node(cluster):
+    """Adds a node of one core; those that are left at the end are removed."""
+    nodes = []
+
+    def add():
+        nodes.append(cluster.add_node(num_cpus=1))
+        return nodes[-1]
+
+    yield add
+    for each in nodes:
+        if each in cluster.worker_nodes:
+            cluster.remove_node(each, allow_graceful=False)
+
+
+def files(out):
+    return {path.name: path.read_bytes() for path in sorted(out.rglob("*.parquet"))}
+
+
+@pytest.fixture
+def settings(tiny_gpt2, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(12)))
+    return GenerateSettings(
+        model=str(tiny_gpt2), inputs=[str(tmp_path / "in.txt")], shard_size=2, max_tokens=12
+    )
+
+
+def test_one_node_or_two_the_bytes_are_those_of_one_process(cluster, node, settings, tmp_path):
+    generate(settings, Run(tmp_path / "here", Silent()))
+    for count in (1, 2):
+        node()
+        there = settings.model_copy(
+            update={"executor": "ray", "workers": count, "ray_address": cluster.address}
+        )
+        generate(there, Run(tmp_path / f"ray-{count}", Silent()))
+        assert files(tmp_path / f"ray-{count}") == files(tmp_path / "here")
+
+
+class OnNode:
+    """Work that says on which node it was done."""
+
+    def __call__(self, worker):
+        import ray
+
+        name = ray.get_runtime_context().get_node_id()
+        return lambda item, advance: (item, name)
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_node_that_is_removed_loses_nothing(cluster, node, room):
+    """With room for another worker elsewhere, and without."""
+    first, second = node(), node()
+    items = list(range(20))
+    said = []
+    outcomes = execute(OnNode(), items, lambda _: None, Where("ray", 2, cluster.address), said.append)
+    found = [next(outcomes)]
+    while {outcome.result[1] for outcome in found} != {first.node_id, second.node_id} and len(found) < 10:
+        found.append(next(outcomes))
+    if room:
+        node()
+    cluster.remove_node(second, allow_graceful=False)
+    found += outcomes
+    assert sorted(outcome.item for outcome in found) == items
+    assert all(isinstance(outcome, Done) for outcome in found)
+
+
+HEAD = textwrap.dedent(
+    """
+    import os, sys
+    from ray.cluster_utils import Cluster
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    print(cluster.address, flush=True)
+    for kind, processes in cluster.head_node.all_processes.items():
+        for each in processes:
+            print(each.process.pid, flush=True)
+    print("ready", flush=True)
+    sys.stdin.read()
+    """
+)
+
+
+def _work_on(address, pipe):
+    from pairsmith.errors import WorkerError
+
+    outcomes = execute(Forever(), [1, 2, 3], lambda _: None, Where("ray", 1, address))
+    try:
+        pipe.send(next(outcomes).item)
+        pipe.recv()  # the head has been killed
+        list(outcomes)
+    except WorkerError as error:
+        pipe.send(str(error))
+
+
+class Forever:
+    """Work whose second item takes for ever."""
+
+    def __call__(self, worker):
+        import threading
+
+        def work(item, advance):
+            if item > 1:
+                threading.Event().wait()
+            return item
+
+        return work
+
+
+def test_a_head_that_is_lost_ends_the_run_in_words():
+    head = subprocess.Popen(
+        [sys.executable, "-c", HEAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    address, *lines = iter(head.stdout.readline, "ready\n")
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work_on, args=(address.strip(), theirs))
+    process.start()
+    theirs.close()
+    assert ours.recv() == 1
+    for pid in lines:
+        os.kill(int(pid), signal.SIGKILL)
+    ours.send("killed")
+    assert "is gone; finished work is kept: start the cluster and run the same command again" in ours.recv()
+    process.join()
+    ours.close()
+    head.stdin.close()
+    head.wait()
+    head.stdout.close()

@@ -1,0 +1,67 @@
+"""Ctrl-C and SIGTERM: a run ends at once, says how to go on, and goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pairsmith.__main__ import main
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals to groups of processes")
+
+SECONDS = 5.0
+
+
+@pytest.fixture
+def command(tiny_gpt2, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(400)))
+
+    def make(out, *more):
+        options = ["--model", tiny_gpt2, "--inputs", tmp_path / "in.txt", "--shard-size", "5"]
+        return [*map(str, ["generate", *options, "--max-tokens", "12", "--out", tmp_path / out, *more])]
+
+    return make
+
+
+def files(out):
+    return {path.name: path.read_bytes() for path in sorted(out.rglob("*.parquet"))}
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "workers"),
+    [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 1), (signal.SIGINT, 130, 2), (signal.SIGTERM, 143, 2)],
+)
+def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, workers):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pairsmith", *command("out", "--workers", str(workers))],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stderr.readline().startswith("generate: ")  # the first prompts are done
+    sent = time.monotonic()
+    # A terminal sends Ctrl-C to the workers too; SIGTERM is for the command alone.
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    said = process.stderr.read()  # to its end: no worker holds it open any more
+    assert process.wait() == code
+    assert time.monotonic() - sent < SECONDS
+    process.stderr.close()
+    assert "stopped; finished work is kept; run the same command again, without --fresh, to go on" in said
+    assert "Traceback" not in said
+    assert not list((tmp_path / "out").rglob("*.tmp"))
+    if workers == 1 and number == signal.SIGINT:
+        main_quietly(command("out"))
+        main_quietly(command("whole"))
+        assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def main_quietly(arguments):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--quiet"])
+    signal.signal(signal.SIGTERM, before)
+    assert end.value.code in (None, 0)
