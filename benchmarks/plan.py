@@ -99,7 +99,7 @@ def run(path: Path, out: Path) -> dict[str, float]:
     while process.poll() is None:
         found["memory"] = max(found["memory"], held(process))
         found["disk at most"] = max(found["disk at most"], disk(out))
-        time.sleep(0.1)
+        time.sleep(0.03)
     assert process.returncode == 0
     return {**found, "seconds": time.monotonic() - begun, "disk": disk(out)}
 
