@@ -59,6 +59,13 @@ class TestProgress:
         assert bar.line(4.9) == "w: 1/900 p · 0 % · 0.2/s"
         assert bar.line(5.0) == "w: 1/900 p · 0 % · 0.2/s · 1 h 14 min left"
 
+    def test_no_line_shows_a_password(self, capsys):
+        stream = io.StringIO()
+        shown = progress.Progress(stream)
+        shown.say("wrote s3://me:secret@bucket/out")
+        shown.result("https://a/b?token=secret")
+        assert "secret" not in stream.getvalue() + capsys.readouterr().out
+
     def test_nothing_to_do(self):
         assert progress.Task("a", "b", 0, started=5.0).line(5.0) == "a: 0/0 b · 0.0/s"
 

@@ -413,6 +413,19 @@ def test_the_seconds_are_those_of_the_steps_whenever_they_ran(recipe, steps, cal
     assert run_recipe(plan, tmp_path / "run", Silent())["seconds"] == 6.0
 
 
+def test_a_fresh_start_that_was_stopped_before_a_step_had_begun_is_still_owed(recipe, steps, calls, tmp_path):
+    """The step hashes its inputs first, which can take long; until it says that it has begun, it has not."""
+    plan = load_recipe(recipe(), steps)
+    run_recipe(plan, tmp_path / "run", Silent())
+    calls.failing = "other"
+    with pytest.raises(InputError):
+        run_recipe(plan, tmp_path / "run", Silent(), fresh=True)
+    calls.failing = ""
+    calls.clear()
+    run_recipe(plan, tmp_path / "run", Silent())
+    assert [(name, fresh) for _, name, _, fresh in calls][:1] == [("other", True)]
+
+
 def test_a_run_that_stopped_goes_on_at_the_step_that_stopped(recipe, steps, calls, tmp_path):
     plan = load_recipe(recipe(), steps)
     calls.failing = "other"

@@ -206,7 +206,7 @@ def _status(
     from pairsmith.runs.status import status_lines
 
     with _spoken_errors():
-        print("\n".join(status_lines(place(folder))))
+        print(redacted("\n".join(status_lines(place(folder)))))
 
 
 def _list_tasks(context: typer.Context) -> None:

@@ -17,7 +17,7 @@ from upath import UPath
 from pairsmith.bundled import is_bundled, model_path
 from pairsmith.errors import MissingExtra, ModelError, choices, first_line, nearby
 from pairsmith.modelfiles import hash_file, weight_files
-from pairsmith.places import fetched, is_url, place, reaching
+from pairsmith.places import fetched, is_folder, is_url, place, reaching
 
 PoolingName = Literal["default", "mean", "cls"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
@@ -103,7 +103,7 @@ def glove_path(model: str) -> Path:
 
 def _fetched(folder: UPath) -> Path:
     with reaching(folder, ModelError):
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise ModelError(f"model {folder}: no such folder; check the name")
         return fetched(folder)
 

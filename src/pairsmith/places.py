@@ -7,30 +7,36 @@ Both have the methods of ``pathlib.Path``; what differs is how something is writ
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from upath import UPath
 from upath.implementations.local import FilePath
 
-from pairsmith.errors import MissingExtra, PairsmithError, SettingsError, first_line
+from pairsmith.errors import MissingExtra, PairsmithError, SettingsError, StorageError, first_line
 
 Place: TypeAlias = Path | UPath
 
+OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2", "obs", "tos", "memory")
+"""Stores without folders: a name may hold slashes, and that is all."""
+
 _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
 _AT_ONCE = 16
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 def place(name: str | Place) -> Place:
     """What ``name`` points to: a URL's place in its store, or a path, with ``~`` for the home folder.
 
     Raises:
-        SettingsError: no kind of store is called so.
+        SettingsError: no kind of store is called so, or there is no connection to it.
         MissingExtra: the package that reaches such a store is not installed.
     """
     if not isinstance(name, str):
@@ -38,17 +44,18 @@ def place(name: str | Place) -> Place:
     if not is_url(name):
         return Path(name).expanduser()
     kind = urlsplit(name).scheme
+    # A listing kept in memory would hide what other processes write.
+    options: dict[str, Any] = {"use_listings_cache": False} if kind in OBJECT_STORES else {}
     try:
-        # A listing kept in memory would hide what other processes write.
-        found = UPath(name, use_listings_cache=False)
+        found: UPath = UPath(name, **options)
         if isinstance(found, FilePath):
             return Path(unquote(urlsplit(name).path))
-        _ = found.fs  # imports the package
+        _ = found.fs  # imports the package; some connect
     except ImportError as error:
         if kind in _EXTRAS:
             raise MissingExtra(*_EXTRAS[kind]) from None
         raise SettingsError(f"{name}: {first_line(error)}") from None
-    except ValueError as error:
+    except Exception as error:  # each store has its own kinds
         raise SettingsError(
             f"{name}: {first_line(error)}; give a path, or a URL such as s3://BUCKET/FOLDER"
         ) from None
@@ -70,18 +77,20 @@ def same_place(one: Place, other: Place) -> bool:
 
 @contextmanager
 def reaching(where: Place, error: type[PairsmithError]) -> Iterator[None]:
-    """Turn whatever goes wrong while a store's ``where`` is looked at into an ``error`` in words.
+    """Turn whatever goes wrong while ``where`` is looked at into an ``error`` in words.
 
-    The clients of stores raise many kinds without a common base; a path's errors pass.
+    The clients of stores raise many kinds without a common base; of a path it is ``OSError``.
     """
     try:
         yield
     except PairsmithError:
         raise
     except Exception as fault:
-        if isinstance(where, Path):
+        if not isinstance(where, Path):
+            raise error(f"{where} cannot be reached: {reason(fault)}") from fault
+        if not isinstance(fault, OSError):
             raise
-        raise error(f"{where} cannot be reached: {reason(fault)}") from fault
+        raise error(f"{where} cannot be read: {fault.strerror or fault}") from fault
 
 
 def reason(fault: BaseException) -> str:
@@ -98,29 +107,120 @@ def name_in(folder: Place, path: Place) -> str:
     return path.as_posix().removeprefix(folder.as_posix().rstrip("/") + "/")
 
 
+def display_name(path: Place) -> str:
+    """The file's name for messages and rows: of a URL without what follows ``?``, which may be a key."""
+    return path.name if isinstance(path, Path) else path.name.partition("?")[0]
+
+
+def size_of(path: Place) -> int | None:
+    """Bytes of the file at ``path``; None where there is none.
+
+    Raises:
+        StorageError: its store cannot be reached; a path's own methods would say that it is not there.
+    """
+    if isinstance(path, Path):
+        return path.stat().st_size if path.is_file() else None
+    about = _about(path)
+    return int(about["size"] or 0) if about and about["type"] == "file" else None
+
+
+def is_folder(path: Place) -> bool:
+    """Whether there is a folder at ``path``, in a store anything below that name.
+
+    Raises:
+        StorageError: its store cannot be reached.
+    """
+    if isinstance(path, Path):
+        return path.is_dir()
+    about = _about(path)
+    return about is not None and about["type"] == "directory"
+
+
+def inside(folder: Place) -> list[Place]:
+    """What lies directly in ``folder``; nothing where there is no such folder.
+
+    Raises:
+        StorageError: its store cannot be reached.
+    """
+    if isinstance(folder, Path):
+        return list(folder.iterdir()) if folder.is_dir() else []
+    with reaching(folder, StorageError):
+        try:
+            found = folder.fs.ls(folder.path, detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    # A console marks a folder that it makes with an object of the folder's own name.
+    names = {str(each).rstrip("/").rpartition("/")[2] for each in found if not _same(each, folder.path)}
+    return [folder / name for name in sorted(names)]
+
+
 def files_below(folder: Place) -> dict[str, Place]:
-    """All files below ``folder``, by their names relative to it, sorted by name."""
-    found = {name_in(folder, path): path for path in folder.rglob("*") if path.is_file()}
-    return dict(sorted(found.items()))
+    """All files below ``folder``, by their names relative to it, sorted by name.
+
+    Raises:
+        StorageError: its store cannot be reached.
+    """
+    if isinstance(folder, Path):
+        found: dict[str, Place] = {
+            path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
+        }
+        return dict(sorted(found.items()))
+    with reaching(folder, StorageError):
+        try:
+            paths = folder.fs.find(folder.path)
+        except FileNotFoundError:
+            return {}
+    start = len(folder.path.rstrip("/")) + 1
+    names = sorted(str(path)[start:] for path in paths if not _same(path, folder.path))
+    return {name: folder / name for name in names if name and not name.endswith("/")}
 
 
-def each_read(files: list[Place]) -> Iterator[bytes]:
-    """The bytes of each file in order, several fetched at once where they lie in a store."""
-    if all(isinstance(file, Path) for file in files):
-        yield from (file.read_bytes() for file in files)
-        return
+def remove_files(files: Sequence[Place]) -> None:
+    """Remove the files, all of one store together."""
+    remote = [file for file in files if isinstance(file, UPath)]
+    for file in files:
+        if isinstance(file, Path):
+            file.unlink(missing_ok=True)
+    if remote:
+        with suppress(FileNotFoundError):
+            remote[0].fs.rm([file.path for file in remote])
+
+
+def several(work: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
+    """``work`` done for each item, in their order, several at once: what takes long is reading."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for start in range(0, len(files), _AT_ONCE):
-            yield from pool.map(lambda file: file.read_bytes(), files[start : start + _AT_ONCE])
+        for start in range(0, len(items), _AT_ONCE):
+            yield from pool.map(work, items[start : start + _AT_ONCE])
+
+
+def _about(path: UPath) -> dict[str, Any] | None:
+    with reaching(path, StorageError):
+        try:
+            return dict(path.fs.info(path.path))
+        except FileNotFoundError:
+            return None
+
+
+def _same(one: object, other: str) -> bool:
+    return str(one).strip("/") == other.strip("/")
 
 
 def fetched(folder: UPath) -> Path:
-    """A copy on this machine of what lies below ``folder``, made once and removed when the process ends."""
-    return _fetched(str(folder))
+    """A copy on this machine of what lies below ``folder``, removed when the process ends.
+
+    It is made once, and again when something there has another size or date.
+    """
+    with reaching(folder, StorageError):
+        listed = folder.fs.find(folder.path, detail=True)
+    dates = ("ETag", "etag", "LastModified", "mtime", "updated", "created")
+    content = [
+        (name, about["size"], *(str(about.get(key)) for key in dates)) for name, about in listed.items()
+    ]
+    return _fetched(str(folder), str(sorted(content)))
 
 
 @cache
-def _fetched(url: str) -> Path:
+def _fetched(url: str, content: str) -> Path:  # noqa: ARG001 - the content is there to tell copies apart
     copy = Path(tempfile.mkdtemp(prefix="pairsmith-"))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
     download(place(url), copy)
@@ -129,7 +229,7 @@ def _fetched(url: str) -> Path:
 
 def download(folder: Place, into: Path) -> None:
     """Copy what lies below ``folder`` into the folder ``into`` of this machine."""
-    for name, file in files_below(folder).items() if folder.is_dir() else ():
+    for name, file in files_below(folder).items():
         if ".." in name.split("/"):  # an object may be called so, and would lie outside
             continue
         (into / name).parent.mkdir(parents=True, exist_ok=True)

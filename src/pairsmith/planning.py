@@ -15,6 +15,7 @@ from pairsmith.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.progress import Progress, clock
 from pairsmith.recipes import Recipe, texts_in
 from pairsmith.runs.estimate import Estimate, totals
+from pairsmith.runs.executors import deaf
 
 
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
@@ -116,7 +117,8 @@ def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_answer, args=(theirs, work, arguments), daemon=True)
-    process.start()
+    with deaf():
+        process.start()
     theirs.close()
     try:
         answer = ours.recv()

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TextIO
 
+from pairsmith.errors import redacted
+
 _WARM_SECONDS = 5.0
 """Before that the rate says more about loading than about the work, and no time left is shown."""
 
@@ -73,12 +75,12 @@ class Progress:
     def say(self, text: str) -> None:
         """Write one line that stays."""
         erase = "\r\x1b[2K" if self._live else ""
-        self._stream.write(f"{erase}{text}\n")
+        self._stream.write(f"{erase}{redacted(text)}\n")
         self._stream.flush()
 
     def result(self, text: str) -> None:
         """Write what was asked for: to standard output, also under ``--quiet``."""
-        print(text, flush=True)
+        print(redacted(text), flush=True)
 
     @contextmanager
     def task(self, label: str, total: int, unit: str) -> Iterator[Task]:

@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from pairsmith.bundled import recipe_path
 from pairsmith.errors import SettingsError, UserError, choices
 from pairsmith.faults import Fault, Keys, dotted, faults_of, shown
-from pairsmith.places import Place, is_url, place
+from pairsmith.places import Place, is_folder, is_url, place, size_of
 from pairsmith.settings import NothingIsEmpty, Settings
 from pairsmith.steps import STEPS, Step, Steps
 from pairsmith.yamlfile import YamlFile, read_yaml
@@ -266,7 +266,7 @@ def _result_fault(source: str, names: Sequence[str]) -> str | None:
 def exists(path: Place) -> bool:
     """Whether something is at ``path``."""
     try:
-        return path.exists()
+        return path.exists() if isinstance(path, Path) else is_folder(path) or size_of(path) is not None
     except OSError:  # a name that is too long to be one
         return False
 

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from pairsmith import __version__
 from pairsmith.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
 from pairsmith.faults import shown
-from pairsmith.places import Place, place, reaching
+from pairsmith.places import Place, inside, is_folder, place, reaching, size_of
 from pairsmith.progress import Progress
 from pairsmith.recipes import RESULT, PlannedStep, Recipe, exists, texts_in
 from pairsmith.settings import Settings
@@ -62,63 +62,106 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
         SettingsError: a step's results do not hold a figure that the recipe names.
         PairsmithError: whatever a step raises.
     """
-    from pairsmith.runs import Run, write_json
+    from pairsmith.runs import write_json
 
-    names = tuple(planned.name for planned in recipe.steps)
-    before = _before(recipe, out, fresh)
-    steps, spent = dict(before.steps), dict(before.spent)
-    afresh = set(names) if fresh else set(before.afresh)
-
-    def remember() -> None:
-        kept = {name: done for name, done in steps.items() if name not in afresh}
-        record = Record(
-            recipe=recipe.name, planned=names, afresh=tuple(sorted(afresh)), spent=spent, steps=kept
-        )
-        write_json(out / RECORD, record.model_dump())
-
-    remember()
+    memory = _Memory(recipe, out, fresh)
+    memory.save()
     for number, planned in enumerate(recipe.steps, start=1):
         folder = out / planned.name
         header = f"step {number}/{len(recipe.steps)} · {planned.kind} → {folder}"
         settings = planned.settings(out)
         fingerprint = _fingerprint(planned, settings)
-        done = steps.get(planned.name)
-        start_over = planned.name in afresh
-        if (
-            done
-            and not start_over
-            and folder.is_dir()
-            and (done.fingerprint, done.content) == (fingerprint, _content(folder))
-        ):
+        if memory.has_finished(planned.name, fingerprint, folder):
             progress.say(f"{header} · done before")
             continue
         progress.say(header)
-        afresh.discard(planned.name)
-        if start_over:
-            spent.pop(planned.name, None)
-        remember()
-        own = _fingerprint(planned, settings, with_content=False)
         started = time.monotonic()
         try:
-            try:
-                planned.step.run(settings, Run(folder, progress, start_over))
-            except OtherWorkError:
-                if done is None or done.own != own or not _refers(planned):
-                    raise
-                progress.say(f"{folder}: made from what earlier steps had written before; made anew")
-                spent.pop(planned.name, None)
-                planned.step.run(settings, Run(folder, progress, fresh=True))
-            steps[planned.name] = Done(fingerprint=fingerprint, own=own, content=_content(folder))
+            _run_step(planned, settings, folder, progress, memory)
+            own = _fingerprint(planned, settings, with_content=False)
+            memory.finish(planned.name, Done(fingerprint=fingerprint, own=own, content=_content(folder)))
         finally:
-            seconds = spent.get(planned.name, 0.0) + time.monotonic() - started
-            spent[planned.name] = round(seconds, 3)
             with suppress(StorageError):  # whatever ended the step is what there is to say
-                remember()
+                memory.spend(planned.name, time.monotonic() - started)
         _free_memory()
     figures = {name: _figure(source, out, name) for name, source in recipe.results.items()}
-    figures["seconds"] = round(sum(spent.get(name, 0.0) for name in names), 1)
+    figures["seconds"] = round(sum(memory.spent.values()), 1)
     write_json(out / RESULTS, figures)
     return figures
+
+
+class _Memory:
+    """``run.json`` while the recipe runs."""
+
+    def __init__(self, recipe: Recipe, out: Place, fresh: bool) -> None:
+        self._recipe = recipe.name
+        self._names = tuple(planned.name for planned in recipe.steps)
+        self._file = out / RECORD
+        before = _before(recipe, out, fresh)
+        self.afresh = set(self._names) if fresh else set(before.afresh)
+        self.steps = {name: done for name, done in before.steps.items() if name not in self.afresh}
+        self.spent = {name: before.spent[name] for name in self._names if name in before.spent}
+
+    def has_finished(self, name: str, fingerprint: str, folder: Place) -> bool:
+        """Whether the step has been done, as it is to be done now, and its folder is as it was then."""
+        done = self.steps.get(name)
+        if done is None or name in self.afresh or not is_folder(folder):
+            return False
+        return (done.fingerprint, done.content) == (fingerprint, _content(folder))
+
+    def begin(self, name: str) -> None:
+        """A step that starts over has begun; from now on calls go on with it."""
+        self.afresh.discard(name)
+        self.steps.pop(name, None)
+        self.spent.pop(name, None)
+        self.save()
+
+    def finish(self, name: str, done: Done) -> None:
+        """Keep a finished step."""
+        self.afresh.discard(name)
+        self.steps[name] = done
+        self.save()
+
+    def spend(self, name: str, seconds: float) -> None:
+        """Add to the time that was spent on a step."""
+        self.spent[name] = round(self.spent.get(name, 0.0) + seconds, 3)
+        self.save()
+
+    def save(self) -> None:
+        """Write the file."""
+        from pairsmith.runs import write_json
+
+        record = Record(
+            recipe=self._recipe,
+            planned=self._names,
+            afresh=tuple(sorted(self.afresh)),
+            spent=self.spent,
+            steps=self.steps,
+        )
+        write_json(self._file, record.model_dump())
+
+
+def _run_step(
+    planned: PlannedStep, settings: Settings, folder: Place, progress: Progress, memory: _Memory
+) -> None:
+    """Run a step; anew where it was made from what earlier steps had written before they made other data."""
+    from pairsmith.runs import Run
+
+    def anew() -> Run:
+        return Run(folder, progress, True, lambda: memory.begin(planned.name))
+
+    if planned.name in memory.afresh:
+        planned.step.run(settings, anew())
+        return
+    done = memory.steps.get(planned.name)
+    try:
+        planned.step.run(settings, Run(folder, progress))
+    except OtherWorkError:
+        own = _fingerprint(planned, settings, with_content=False)
+        if done is None or done.own != own or not _refers(planned):
+            raise
+        progress.say(f"{folder}: made from what earlier steps had written before; made anew")
+        planned.step.run(settings, anew())
 
 
 def _free_memory() -> None:
@@ -150,8 +193,8 @@ def _before(recipe: Recipe, out: Place, fresh: bool) -> Record:
     nothing = Record(recipe=recipe.name, steps={})
     record = out / RECORD
     with reaching(out, FolderError):
-        if not record.is_file():
-            if out.is_file() or (out.is_dir() and any(_foreign(file) for file in out.iterdir())):
+        if size_of(record) is None:
+            if size_of(out) is not None or any(_foreign(file) for file in inside(out)):
                 raise FolderError(f"{out} holds something else than a recipe's run; give another --out")
             return nothing
         text = record.read_bytes()

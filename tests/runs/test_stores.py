@@ -47,6 +47,7 @@ def s3(server, monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    monkeypatch.setattr(lease, "_SETTLE_SECONDS", 0.0)
     s3fs.S3FileSystem.clear_instance_cache()
     name = f"bucket-{os.urandom(4).hex()}"
     s3fs.S3FileSystem().mkdir(name)
@@ -119,6 +120,37 @@ class TestFolder:
         work.commit(writer, 0, 1)
         writer.finish(work.card)
         assert contents(store) == expected
+
+    def test_a_manifest_that_is_gone_is_put_right(self, store, work, expected):
+        work.commit(work.start(store), 0)
+        (store / "manifest.json").unlink()
+        writer = work.start(store)
+        assert writer.done == (0,)
+        work.commit(writer, 0, 1)
+        writer.finish(work.card)
+        assert contents(store) == expected
+
+    def test_lines_of_another_run_do_not_count(self, store, work, expected):
+        """As a writer leaves them that did not know yet that it had lost the folder."""
+        other = work.start(store, settings={**work.settings, "seed": 8})
+        work.commit(other, 1)
+        stale = (store / "journal/00000.jsonl").read_bytes()
+        writer = work.start(store, fresh=True)
+        work.commit(writer, 0)
+        lines = (store / "journal/00000.jsonl").read_bytes()
+        (store / "journal/00000.jsonl").write_bytes(lines + stale)
+        writer = work.start(store)
+        assert writer.done == (0,)
+        work.commit(writer, 0, 1)
+        writer.finish(work.card)
+        assert contents(store) == expected
+
+    def test_the_mark_of_an_empty_folder_is_nothing_else(self, s3, work):
+        """A console makes a folder by an object whose name ends in a slash."""
+        out = place(s3) / "out"
+        out.fs.pipe_file(f"{out.path}/", b"")
+        work.commit(work.start(out), 0)
+        assert work.start(out).done == (0,)
 
     def test_other_things_are_left_alone(self, store, work):
         (store / "notes.txt").write_text("mine")
@@ -235,6 +267,32 @@ class TestLease:
         lock.release(store)
         assert (store / LEASE).exists()  # it is the other's
 
+    def test_a_run_that_lost_it_can_wait_for_it_again(self, store, work, clock):
+        writer = work.start(store)
+        work.commit(writer, 0)
+        self.other(store)
+        assert work.start(store).done == (0,)  # the other did not renew it
+        assert clock.now >= lease.STALE_SECONDS
+        self.other(store)
+        clock.each = lambda: self.other(store, count=clock.now)
+        with pytest.raises(FolderError, match="another run is writing to"):
+            work.start(store, fresh=True)
+        assert (store / "data/train-00000.parquet").exists()
+
+    def test_a_store_that_cannot_refuse(self, store, monkeypatch):
+        real = store.fs.pipe_file
+
+        def pipe_file(path, value, mode="overwrite"):
+            if mode == "create":
+                raise NotImplementedError
+            real(path, value)
+
+        monkeypatch.setattr(store.fs, "pipe_file", pipe_file)
+        monkeypatch.setattr(lease.time, "sleep", lambda _: None)
+        lock.acquire(store)
+        lock.check(store)
+        lock.release(store)
+
     def test_it_is_renewed_while_it_is_held(self, store, monkeypatch):
         monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
         renewed = threading.Event()
@@ -307,6 +365,25 @@ class TestUnreachable:
         writer.finish(work.card)
         assert contents(out) == expected
 
+    def test_a_look_that_fails_takes_nothing_for_absent(self, s3, work, expected, monkeypatch):
+        out = place(s3) / "out"
+        work.commit(work.start(out), 0, 1)
+        for name in ("info", "ls", "cat_file"):
+            with monkeypatch.context() as gone:
+
+                def fail(*arguments, **keywords):
+                    raise ConnectionError("Connection reset by peer")
+
+                gone.setattr(out.fs, name, fail)
+                with pytest.raises(
+                    StorageError, match="s3://.*cannot be (reached|written)|cannot write s3://"
+                ):
+                    work.start(out)
+        writer = work.start(out)
+        assert writer.done == (0, 1)
+        writer.finish(work.card)
+        assert contents(out) == expected
+
     def test_no_such_bucket(self, s3, work):
         with pytest.raises(
             StorageError, match="s3://no-bucket/out cannot be reached: there is no such bucket"
@@ -339,6 +416,18 @@ class TestPlaces:
         copy = fetched(store)
         assert (copy / "a/b.txt").read_text() == "x"
         assert fetched(store) == copy
+        (store / "a/b.txt").write_text("longer")
+        assert (fetched(store) / "a/b.txt").read_text() == "longer"
+
+    def test_a_store_without_a_connection(self):
+        with pytest.raises(SettingsError, match=r"ftp://127.0.0.1:1/x: .*give a path, or a URL"):
+            place("ftp://127.0.0.1:1/x")
+
+    def test_what_follows_a_question_mark_is_no_part_of_a_name(self):
+        path = place("memory://a/texts.jsonl?token=abc")
+        path.write_text('{"text": "one"}')
+        (record,) = read_texts(str(path))
+        assert (record.text, record.where) == ("one", "texts.jsonl:1")
 
 
 RECIPE = """

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pairsmith.encoders.correlation import spearman
 from pairsmith.encoders.similarity import cosine_similarity_rows
-from pairsmith.errors import FolderError, InputError, ModelError
+from pairsmith.errors import FolderError, InputError, ModelError, redacted_values
 from pairsmith.evaluate.bootstrap import interval, mean_draws, spearman_draws
 from pairsmith.evaluate.settings import EvaluateStsSettings
 from pairsmith.modelnames import GLOVE, glove_path, model_revision
@@ -99,8 +99,9 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
         results = {name: score.to_json() for name, score in scores.items()}
         rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
-        results["about"] = identity.as_record() | {"complete": True} | rest
+        results["about"] = identity.as_record() | {"complete": True} | redacted_values(rest)
         write_json(run.out / RESULTS, results)
+        run.on_begun()
     lock.release(run.out)
     run.progress.result(sts_table({suite.name: results[suite.name] for suite in suites}))
     return results

@@ -16,7 +16,8 @@ from pairsmith.generate.preview import preview
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.generate.shard import SCHEMAS, ShardLoader, Todo
 from pairsmith.lm.loading import load_model
-from pairsmith.modelnames import model_revision
+from pairsmith.modelnames import model_revision, resolve_model
+from pairsmith.places import is_url
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.runs.executors import Lost, Where, execute
 from pairsmith.tasks import Decoding, TaskSpec, load_task
@@ -69,7 +70,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     where = Where(settings.executor, settings.workers, settings.ray_address)
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(piece.items) for piece in todo.pieces)) * labels)
-        load, say = ShardLoader(task, settings, decoding, revision), partial(run.tell, "worker")
+        load, say = ShardLoader(task, _for_workers(settings), decoding, revision), partial(run.tell, "worker")
         for outcome in execute(load, todo, bar.advance, where, say):
             if isinstance(outcome, Lost):
                 lost.append(outcome)
@@ -105,6 +106,13 @@ class Todos(Sequence[Todo]):
         piece = self.pieces[place]
         made = self.writer.made(piece.number)
         return Todo(piece) if made is None else Todo(piece, made[0]["train"], made[1])
+
+
+def _for_workers(settings: GenerateSettings) -> GenerateSettings:
+    """The settings with a model that lies in a store fetched once, where its workers are on this machine."""
+    if settings.executor != "local" or not is_url(settings.model):
+        return settings
+    return settings.model_copy(update={"model": resolve_model(settings.model)})
 
 
 def _lost(lost: list[Lost[Todo]], run: Run) -> str:

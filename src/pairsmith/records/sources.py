@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from pairsmith.errors import InputError, first_line, nearby
+from pairsmith.errors import InputError, first_line, nearby, redacted
 from pairsmith.modelnames import is_hub_id
-from pairsmith.places import Place, is_url, place, reaching
+from pairsmith.places import Place, display_name, inside, is_folder, is_url, place, reaching, size_of
 
 Columns = Mapping[str, Any]
 _SUFFIXES = (".txt", ".jsonl", ".json", ".tsv", ".csv", ".parquet")
@@ -48,9 +48,9 @@ def open_source(source: str | Place) -> Source:
     """
     path = place(source)
     with reaching(path, InputError):
-        if path.is_dir():
+        if is_folder(path):
             return _folder(path)
-        if path.exists():
+        if (isinstance(path, Path) and path.exists()) or size_of(path) is not None:
             return _file(path)
     if isinstance(source, str) and is_hub_data(source):
         return Source(source, lambda: _hub_rows(source))
@@ -72,7 +72,7 @@ def missing(path: Place) -> InputError:
 
 def data_suffix(path: Place) -> str:
     """The suffix that tells the format, without ``.gz``, in lower case."""
-    name = path.name.lower().removesuffix(".gz")
+    name = display_name(path).lower().removesuffix(".gz")
     return Path(name).suffix
 
 
@@ -99,7 +99,7 @@ def read_lines(path: Place) -> Iterator[tuple[int, str]]:
 @contextmanager
 def _open(path: Place) -> Iterator[IO[bytes]]:
     with path.open("rb") as stream:
-        if path.name.lower().endswith(".gz"):
+        if display_name(path).lower().endswith(".gz"):
             with gzip.open(stream) as inner:
                 yield cast(IO[bytes], inner)
         else:
@@ -118,7 +118,7 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(
                 f"{path} is UTF-16 text; "
-                f"re-save it as UTF-8 (e.g. iconv -f utf-16 -t utf-8 {path.name} > new)"
+                f"re-save it as UTF-8 (e.g. iconv -f utf-16 -t utf-8 {display_name(path)} > new)"
             )
         raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -126,7 +126,7 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
-            f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {path.name} > new)"
+            f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {display_name(path)} > new)"
         ) from None
     if "\x00" in line:
         raise InputError(f"{path}:{number}: holds a NUL character; is this a binary or UTF-16 file?")
@@ -136,30 +136,31 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
 def _file(path: Place) -> Source:
     suffix = data_suffix(path)
     if suffix == ".parquet":
-        return Source(str(path), lambda: _parquet_rows([path]))
+        return Source(redacted(str(path)), lambda: _parquet_rows([path]))
     if suffix in (".jsonl", ".json"):
-        return Source(str(path), lambda: _json_rows(path))
+        return Source(redacted(str(path)), lambda: _json_rows(path))
     if suffix == ".csv":
-        return Source(str(path), lambda: _csv_rows(path))
+        return Source(redacted(str(path)), lambda: _csv_rows(path))
     if suffix == ".tsv":
-        return Source(str(path), lambda: _tsv_rows(path))
+        return Source(redacted(str(path)), lambda: _tsv_rows(path))
     # Any other name is plain text: people keep sentences in corpus.en as well as in corpus.txt.
-    return Source(str(path), lambda: _text_rows(path))
+    return Source(redacted(str(path)), lambda: _text_rows(path))
 
 
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     for number, line in read_lines(path):
-        yield f"{path.name}:{number}", {"text": line}
+        yield f"{display_name(path)}:{number}", {"text": line}
 
 
 def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        where = f"{path.name}:{number}"
+        where = f"{display_name(path)}:{number}"
         if line.lstrip().startswith("["):
             raise InputError(
-                f"{where}: a JSON array; one object a line is expected (e.g. jq -c '.[]' {path.name})"
+                f"{where}: a JSON array; one object a line is expected "
+                f"(e.g. jq -c '.[]' {display_name(path)})"
             )
         try:
             value = json.loads(line)
@@ -190,10 +191,10 @@ def _tsv_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     if '"' in first[1]:
         yield from _table_rows(path, _chain(first, lines), delimiter="\t")
         return
-    header = _header(first[1].split("\t"), f"{path.name}:{first[0]}")
+    header = _header(first[1].split("\t"), f"{display_name(path)}:{first[0]}")
     for number, line in lines:
         if line.strip():
-            where = f"{path.name}:{number}"
+            where = f"{display_name(path)}:{number}"
             yield where, _named(header, line.split("\t"), where)
 
 
@@ -228,12 +229,12 @@ def _table_rows(
         except csv.Error as error:
             number = at[1] if len(at) > 1 else at[0]
             raise InputError(
-                f"{path.name}:{number}: not a valid {data_suffix(path)[1:]} row ({error}); "
+                f"{display_name(path)}:{number}: not a valid {data_suffix(path)[1:]} row ({error}); "
                 'a quotation mark inside a quoted field has to be doubled ("")'
             ) from None
         if fields is None:
             return
-        where = f"{path.name}:{at[1]}"
+        where = f"{display_name(path)}:{at[1]}"
         if not any(field.strip() for field in fields):
             continue
         if header is None:
@@ -272,7 +273,7 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
                     for batch in file.iter_batches(batch_size=1024):
                         for row in batch.to_pylist():
                             number += 1
-                            yield f"{path.name}:{number}", row
+                            yield f"{display_name(path)}:{number}", row
             except (pa.ArrowException, OSError) as error:
                 raise InputError(
                     f"{path} cannot be read as Parquet after row {number}: {first_line(error)}"
@@ -281,7 +282,7 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
 
 def _folder(path: Place) -> Source:
     files = folder_files(path)
-    return Source(str(path), lambda: _parquet_rows(files))
+    return Source(redacted(str(path)), lambda: _parquet_rows(files))
 
 
 def folder_files(path: Place) -> list[Place]:
@@ -291,15 +292,14 @@ def folder_files(path: Place) -> list[Place]:
         InputError: the folder is no dataset folder, or its step did not finish.
     """
     manifest = path / "manifest.json"
-    if manifest.is_file():
+    if size_of(manifest) is not None:
         try:
             complete = json.loads(manifest.read_text(encoding="utf-8")).get("complete")
         except (OSError, ValueError, AttributeError):
             raise InputError(f"{manifest} cannot be read; was it written by pairsmith?") from None
         if not complete:
             raise InputError(f"{path} is unfinished; run the command that writes it again, it continues")
-    data = path / "data"
-    found = [file for file in data.iterdir() if file.name.endswith(".parquet")] if data.is_dir() else []
+    found = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
     files = sorted(found, key=lambda file: file.name)
     if not files:
         raise InputError(f"{path} is a folder without data/*.parquet; give a file or a dataset folder")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pairsmith.errors import InputError, choices
-from pairsmith.places import Place, place
+from pairsmith.places import Place, inside, is_folder, place, reaching, size_of
 from pairsmith.records.readers import parse_score, read_pairs
 from pairsmith.records.schemas import GradedPair
 from pairsmith.records.sources import data_suffix, missing, read_lines
@@ -70,9 +70,11 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
             year lacks a subset, or a line is not what the format says.
     """
     data = place(data)
-    if not data.exists():
-        raise missing(data)
-    found = _find(data) if data.is_dir() else _single(data)
+    with reaching(data, InputError):
+        folder = is_folder(data)
+        if not folder and size_of(data) is None:
+            raise missing(data)
+    found = _find(data) if folder else _single(data)
     if not found:
         raise InputError(
             f"{data} holds none of {', '.join(STS_SUITES)}; expected are folders such as stsb/ with "
@@ -116,10 +118,8 @@ def _find(data: Place) -> dict[str, Callable[[], _Subsets]]:
 
 
 def _folders(folder: Place) -> list[Place]:
-    try:
-        return sorted(entry for entry in folder.iterdir() if entry.is_dir())
-    except OSError as error:
-        raise InputError(f"{folder} cannot be read: {error.strerror or error}") from error
+    with reaching(folder, InputError):
+        return sorted((entry for entry in inside(folder) if is_folder(entry)), key=lambda entry: entry.name)
 
 
 def _in_folder(folder: Place) -> Iterator[tuple[str, Callable[[], _Subsets]]]:
@@ -139,7 +139,7 @@ def _in_folder(folder: Place) -> Iterator[tuple[str, Callable[[], _Subsets]]]:
 
 def _there(folder: Place, name: str) -> Place | None:
     """The file ``name`` or ``name.gz`` in ``folder``, if it is there."""
-    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+    return next((path for path in (folder / name, folder / f"{name}.gz") if size_of(path) is not None), None)
 
 
 def _subset(folder: Place, subset: str) -> Callable[[], tuple[GradedPair, ...]] | None:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pairsmith.errors import FolderError, OtherWorkError
-from pairsmith.places import Place, place, same_place
+from pairsmith.places import Place, inside, place, same_place, size_of
 from pairsmith.progress import Progress
 from pairsmith.runs import lock
-from pairsmith.runs.folder import M, Manifest
+from pairsmith.runs.folder import MANIFEST, MENDS, M, Manifest
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.log import log
@@ -20,11 +20,16 @@ from pairsmith.runs.storage import is_temporary, make_folder, storage_errors
 
 @dataclass(frozen=True)
 class Run:
-    """Where a step writes, how it tells its progress, and whether it starts over what is there."""
+    """Where a step writes, how it tells its progress, and whether it starts over what is there.
+
+    A step calls ``on_begun`` when the folder says that it is this run's: from then on the same step
+    without ``fresh`` goes on with it.
+    """
 
     out: Place
     progress: Progress
     fresh: bool = False
+    on_begun: Callable[[], None] = lambda: None
 
     def tell(self, event: str, text: str) -> None:
         """Say ``text``, and put it into the folder's log."""
@@ -88,7 +93,7 @@ def refuse_source(run: Run, **sources: str) -> None:
 
 
 def _read(out: Place, record: str, read: Callable[[Place], M]) -> M | None:
-    if not (out / record).exists():
+    if not _has_record(out, record):
         return None
     try:
         return read(out)
@@ -96,15 +101,18 @@ def _read(out: Place, record: str, read: Callable[[Place], M]) -> M | None:
         raise FolderError(f"{error}; give another folder as --out") from error
 
 
+def _has_record(out: Place, record: str) -> bool:
+    """Whether a step's record is there, or what mends it."""
+    return size_of(out / record) is not None or (record == MANIFEST and size_of(out / MENDS) is not None)
+
+
 def _refuse_foreign(out: Place, record: str) -> None:
-    if out.exists() and not out.is_dir():
+    if size_of(out) is not None:
         raise FolderError(f"{out} is a file; --out needs a new or empty folder")
-    if not out.is_dir() or (out / record).exists():
+    if _has_record(out, record):
         return
     others = sorted(
-        file.name
-        for file in out.iterdir()
-        if not is_temporary(file) and file.name not in (".DS_Store", LEASE)
+        file.name for file in inside(out) if not is_temporary(file) and file.name not in (".DS_Store", LEASE)
     )
     if others:
         some = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")

@@ -212,7 +212,7 @@ class _Pool:
     def _start(self, index: int) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(self._load, index, theirs), daemon=True)
-        with _threads(self._threads), _deaf():
+        with _threads(self._threads), deaf():
             process.start()
         theirs.close()
         return _Worker(index, process, ours)
@@ -259,7 +259,7 @@ def _ended(process: BaseProcess) -> int | None:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
+def deaf() -> Iterator[None]:
     """Let processes that start now ignore Ctrl-C, which reaches them too: the main process ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -10,11 +10,13 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairsmith.errors import DamagedError, FolderError, choices, first_line
-from pairsmith.places import Place, place, reaching
+from pairsmith.places import Place, is_folder, place, reaching, several, size_of
 from pairsmith.records.sources import missing, open_parquet
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+MENDS = "journal/run.json"
+"""A copy of the manifest as it was at the start, which takes the place of a damaged one."""
 REJECTS = "rejects"
 SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5,}\.parquet")
 
@@ -44,9 +46,11 @@ class ShardEntry(_Model):
         items: how many inputs it was made for.
         content: SHA-256 of their names, in order.
         asked: what was asked for each of them.
+        run: whose it is: the ``base`` of the run's manifest, or its beginning.
     """
 
     shard: int
+    run: str = ""
     files: tuple[FileEntry, ...]
     reasons: dict[str, int] = {}
     items: int = 0
@@ -133,12 +137,11 @@ def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Mani
     file = path / name
     try:
         with reaching(file, FolderError):
-            data = file.read_bytes()
+            try:
+                data = file.read_bytes()
+            except FileNotFoundError:
+                raise FolderError(f"{path} is no dataset folder: it holds no {name}") from None
         manifest = kind.model_validate_json(data)
-    except FileNotFoundError:
-        raise FolderError(f"{path} is no dataset folder: it holds no {name}") from None
-    except OSError as error:
-        raise FolderError(f"{file} cannot be read: {error.strerror or error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         fault = f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
@@ -167,8 +170,8 @@ class DatasetFolder:
         """
         path = place(path)
         with reaching(path, FolderError):
-            if not path.is_dir():
-                if path.exists():
+            if not is_folder(path):
+                if size_of(path) is not None:
                     raise FolderError(f"{path} is a file; a dataset folder is expected")
                 raise FolderError(str(missing(path)))
         manifest = read_manifest(path)
@@ -211,7 +214,8 @@ class DatasetFolder:
         Raises:
             FolderError: that file is missing or damaged.
         """
-        files = [file for file in self._files() if file.split == self.splits[0] and file.rows]
+        first = self.splits[0]
+        files = [file for file in self._files() if file.split == first and file.rows]
         return read_parquet(self.path / files[0].path).slice(0, count).to_pylist() if files else []
 
     def rejects(self) -> pa.Table:
@@ -227,7 +231,7 @@ class DatasetFolder:
 
     def _read(self, split: str, columns: Sequence[str] | None = None) -> pa.Table:
         paths = [self.path / file.path for file in self._files() if file.split == split]
-        return pa.concat_tables([read_parquet(path, columns) for path in paths])
+        return pa.concat_tables(several(lambda path: read_parquet(path, columns), paths))
 
 
 def summary(folder: DatasetFolder) -> str:

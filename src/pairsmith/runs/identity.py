@@ -47,7 +47,12 @@ class Identity:
         return shown | {"fingerprint": self.fingerprint, "pairsmith": __version__}
 
     def base(self, growing: Collection[str]) -> str:
-        """SHA-256 of what stays the same when work only grows: all but ``growing`` settings and inputs."""
+        """SHA-256 of what stays the same when work only grows: all but ``growing`` settings and inputs.
+
+        Of work that cannot grow, the fingerprint.
+        """
+        if not growing:
+            return self.fingerprint
         fixed = {key: value for key, value in self.settings.items() if key not in growing}
         return hash_bytes(canonical_json([FORMAT, self.step, fixed, dict(self.models)]).encode("utf-8"))
 
@@ -69,7 +74,7 @@ def differences(there: Manifest, here: Identity) -> list[str]:
         one, other = left.get(key, _ABSENT), right.get(key, _ABSENT)
         if one is _ABSENT or other is _ABSENT or canonical_json(one) != canonical_json(other):
             found.append(f"{_label(key)}: {_show(one)} there, {_show(other)} here")
-    return found or ["fingerprint: the manifest was changed by hand"]
+    return found or ["fingerprint: a password or token differs, or the manifest was changed by hand"]
 
 
 def only_adds(there: Manifest, here: Identity, growing: Collection[str]) -> bool:

@@ -18,7 +18,8 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from pairsmith.places import Place, each_read
+from pairsmith.errors import StorageError
+from pairsmith.places import Place, inside, reaching, remove_files, several, size_of
 from pairsmith.runs.folder import Manifest, ShardEntry
 from pairsmith.runs.storage import storage_errors, write_atomic, write_json
 
@@ -33,7 +34,7 @@ class Journal:
 
     Attributes:
         entries: the last line of each shard.
-        bad: how many lines are cut short or are not ours; their shards count as not made.
+        bad: how many lines are cut short or are no lines of ours; their shards count as not made.
     """
 
     def __init__(self, out: Place) -> None:
@@ -51,7 +52,7 @@ class Journal:
             StorageError: it cannot be read.
         """
         journal = cls(out)
-        with storage_errors(out / JOURNAL):
+        with reaching(out / JOURNAL, StorageError):
             for number, lines in parts(out):
                 journal._begin(number)
                 for line in lines:
@@ -102,8 +103,7 @@ class Journal:
             StorageError: a part cannot be removed.
         """
         with storage_errors(self._folder):
-            for part in _parts(self._folder):
-                part.unlink(missing_ok=True)
+            remove_files(_parts(self._folder))
         self.entries, self.bad = {}, 0
         self._begin(0)
 
@@ -122,24 +122,25 @@ class Journal:
 def parts(out: Place) -> Iterator[tuple[int, list[bytes]]]:
     """The parts of the journal of ``out`` in order: each one's number and lines, unchecked."""
     found = _parts(out / JOURNAL)
-    for part, data in zip(found, each_read(found), strict=True):
+    for part, data in zip(found, several(lambda part: part.read_bytes(), found), strict=True):
         yield int(part.stem), data.splitlines()
 
 
 def read_run(out: Place) -> Manifest | None:
     """What the journal says the run is, or None where it does not."""
-    try:
-        return Manifest.model_validate_json((out / JOURNAL / RUN).read_bytes())
-    except (OSError, ValidationError):
+    file = out / JOURNAL / RUN
+    if size_of(file) is None:
         return None
+    with reaching(file, StorageError):
+        try:
+            return Manifest.model_validate_json(file.read_bytes())
+        except ValidationError:
+            return None
 
 
 def _parts(folder: Place) -> list[Place]:
-    if not folder.is_dir():
-        return []
-    return sorted(
-        (file for file in folder.iterdir() if _PART.fullmatch(file.name)), key=lambda p: int(p.stem)
-    )
+    found = (file for file in inside(folder) if _PART.fullmatch(file.name))
+    return sorted(found, key=lambda file: int(file.stem))
 
 
 def _line(entry: ShardEntry) -> bytes:

@@ -27,6 +27,8 @@ LEASE = "lease.json"
 RENEW_SECONDS = 10.0
 STALE_SECONDS = 35.0
 _LOOK_SECONDS = 1.0
+_SETTLE_SECONDS = 2.0
+_RELEASE_SECONDS = 2.0
 
 Say = Callable[[str], None]
 
@@ -41,7 +43,6 @@ class Lease:
         self._file = folder / LEASE
         self._owner = uuid.uuid4().hex
         self._count = 0
-        self._renewed = time.monotonic()
         self._lost = False
         self._ended = threading.Event()
         self._guard = threading.Lock()
@@ -57,28 +58,28 @@ class Lease:
         with reaching(self._file.parent, StorageError):
             while _owner(_read(self._file)) != self._owner:
                 _outlive(self._file, say)
-                try:
-                    # Of two that do this at once one fails, in stores that know how; in others one of
-                    # them finds out when it renews.
-                    self._file.fs.pipe_file(self._file.path, self._content(), mode="create")
-                except OSError:
-                    if not _read(self._file):
-                        raise
-        self._renewed = time.monotonic()
+                self._create()
         threading.Thread(target=self._renew_often, daemon=True, name="pairsmith-lease").start()
         atexit.register(self.release)
+
+    def holds(self) -> bool:
+        """Whether the folder is still this process's: looked up, as a machine that slept does not know.
+
+        Raises:
+            StorageError: the store cannot be reached.
+        """
+        with reaching(self._file.parent, StorageError):
+            self._lost = self._lost or _owner(_read(self._file)) != self._owner
+        return not self._lost
 
     def check(self) -> None:
         """Make sure that the folder is still this process's.
 
         Raises:
             FolderError: another process has taken it, as this one had not renewed its lease for long.
-            StorageError: the lease is old, and the store cannot be reached to renew it.
+            StorageError: the store cannot be reached.
         """
-        if not self._lost and time.monotonic() - self._renewed > STALE_SECONDS / 2:
-            with reaching(self._file.parent, StorageError):
-                self._renew()
-        if self._lost:
+        if not self.holds():
             raise FolderError(
                 f"another run has taken over {self._file.parent}, as this one did not answer for a while; "
                 "finished work is kept"
@@ -89,12 +90,30 @@ class Lease:
         self._ended.set()
         _owners.discard(self._owner)
         atexit.unregister(self.release)
-        with self._guard:
-            try:
-                if not self._lost and _owner(_read(self._file)) == self._owner:
-                    self._file.unlink(missing_ok=True)
-            except Exception:  # a store that is gone; nothing more can be done
-                self._lost = True
+        if not self._guard.acquire(timeout=_RELEASE_SECONDS):
+            return  # it is being renewed by a store that does not answer
+        try:
+            if not self._lost and _owner(_read(self._file)) == self._owner:
+                self._file.unlink(missing_ok=True)
+        except Exception:  # a store that is gone; nothing more can be done
+            self._lost = True
+        finally:
+            self._guard.release()
+
+    def _create(self) -> None:
+        """Put the lease where none is. Of two at once one fails in stores that know how to refuse.
+
+        In others, the one that finds the other's lease after a moment has lost.
+        """
+        try:
+            self._file.fs.pipe_file(self._file.path, self._content(), mode="create")
+        except FileExistsError:
+            return
+        except Exception:
+            if _read(self._file):
+                return
+            self._file.fs.pipe_file(self._file.path, self._content())
+            time.sleep(_SETTLE_SECONDS)
 
     def _renew_often(self) -> None:
         while not self._ended.wait(RENEW_SECONDS) and not self._lost:
@@ -112,7 +131,6 @@ class Lease:
                 return
             self._count += 1
             self._file.fs.pipe_file(self._file.path, self._content())
-            self._renewed = time.monotonic()
 
     def _content(self) -> bytes:
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -151,8 +169,9 @@ def _outlive(file: UPath, say: Say) -> None:
                 )
             if not now:
                 return
-    if _read(file) == first:
+    if first and _read(file) == first:
         file.unlink(missing_ok=True)
+        time.sleep(_SETTLE_SECONDS)  # whoever removes it too does so before one of them creates its own
 
 
 def _here() -> dict[str, Any]:

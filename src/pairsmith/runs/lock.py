@@ -37,7 +37,8 @@ def acquire(folder: Place, say: Say = lambda _: None) -> None:
         StorageError: its store cannot be reached.
     """
     if isinstance(folder, UPath):
-        if str(folder) not in _leases:
+        held = _leases.get(str(folder))
+        if held is None or not held.holds():
             lease = Lease(folder)
             lease.take(say)
             _leases[str(folder)] = lease

@@ -4,6 +4,7 @@ For people and their tools; nothing is decided by it, so it is not synced, and s
 take it does not end the run.
 """
 
+import atexit
 import json
 import time
 from collections.abc import Iterator
@@ -96,3 +97,10 @@ class _Part:
 
 
 _parts: dict[str, _Part] = {}
+
+
+@atexit.register
+def _flush_all() -> None:
+    """Also when a run was stopped or has failed."""
+    for part in _parts.values():
+        part.put()

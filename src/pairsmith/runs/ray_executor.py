@@ -69,7 +69,9 @@ def run_ray(
     if not items:
         return
     ray = _connect(address)
-    head = _HOST_AND_PORT.fullmatch(ray.get_runtime_context().gcs_address)
+    # A client (ray://) reaches the cluster through that address alone.
+    through = address if address and address.startswith("ray://") else ray.get_runtime_context().gcs_address
+    head = _HOST_AND_PORT.fullmatch(through)
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -118,6 +120,8 @@ def run_ray(
                         yield Lost(given.pop(number), how)
                     continue
                 free.append(index)
+                if number is None:
+                    deaths[None] = 0
                 if number is not None:
                     result, units = answer
                     advance(units)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pairsmith.errors import FolderError
-from pairsmith.places import Place, reaching
+from pairsmith.places import Place, is_folder, reaching, size_of
 from pairsmith.progress import clock
 from pairsmith.runs import lock
 from pairsmith.runs.folder import MANIFEST, REJECTS
@@ -25,7 +25,7 @@ class Status:
     Attributes:
         step: which step writes it.
         complete: whether it is finished.
-        running: whether a process on this machine is writing to it.
+        running: whether a process is writing to it, on this machine, or in a store on any.
         shards: finished shards; those that a run which has grown is still to extend do not count.
         planned: shards in all, where that is known.
         rows: kept rows of the finished shards.
@@ -70,7 +70,7 @@ def status_of(folder: Place) -> Status | None:
     """
     for name in _RECORDS:
         path = folder / name
-        if path.is_file():
+        if size_of(path) is not None:
             record = _json(path)
             about = record.get("about", record) if name == "results.json" else record
             if isinstance(about, dict) and isinstance(about.get("step"), str):
@@ -89,12 +89,12 @@ def status_lines(path: Place) -> list[str]:
 
 
 def _lines(path: Place) -> Iterator[str]:
-    if not path.is_dir():
+    if not is_folder(path):
         raise FolderError(f"there is no folder {path}")
     if found := status_of(path):
         yield from found.lines(str(path))
         return
-    if not (path / "run.json").is_file():
+    if size_of(path / "run.json") is None:
         raise FolderError(f"{path} holds neither a step's work nor a recipe's run")
     record = _json(path / "run.json")
     done = record.get("steps", {})
@@ -107,7 +107,12 @@ def _lines(path: Place) -> Iterator[str]:
 
 def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
     complete = bool(manifest.get("complete"))
-    entries = manifest.get("shards", []) if complete else list(_journal(folder))
+    run = str(manifest.get("base", ""))[:16]
+    entries = (
+        manifest.get("shards", [])
+        if complete
+        else [entry for entry in _journal(folder) if entry.get("run", "") == run]
+    )
     rows, reasons = 0, Counter[str]()
     for entry in entries:
         rows += sum(file["rows"] for file in entry["files"] if file["split"] != REJECTS)
@@ -143,7 +148,8 @@ def _journal(folder: Place) -> Iterator[dict[str, Any]]:
             try:
                 entry = json.loads(line)
                 entries[entry["shard"]] = entry
-            except (ValueError, KeyError, TypeError):
+                assert entry["files"]
+            except (ValueError, LookupError, TypeError, AssertionError):
                 continue
     yield from entries.values()
 
@@ -155,9 +161,9 @@ def _pace(folder: Place) -> tuple[float | None, float | None]:
     last = begun
     for event in recent(folder):
         when = datetime.fromisoformat(event["time"]).astimezone(UTC)
-        if event["event"] == "start":
+        if event.get("event") == "start":
             begun, last, shards, rows = when, when, 0, 0
-        elif event["event"] == "shard":
+        elif event.get("event") == "shard":
             begun = begun or when
             last, shards, rows = when, shards + 1, rows + int(event.get("rows", 0))
     seconds = (last - begun).total_seconds() if begun and last else 0.0

@@ -20,7 +20,18 @@ from upath import UPath
 
 from pairsmith.errors import InputError, PairsmithError, StorageError
 from pairsmith.modelfiles import hash_file
-from pairsmith.places import Place, files_below, name_in, place, reaching, reason
+from pairsmith.places import (
+    OBJECT_STORES,
+    Place,
+    files_below,
+    is_folder,
+    name_in,
+    place,
+    reaching,
+    reason,
+    several,
+    size_of,
+)
 from pairsmith.records.sources import folder_files, is_hub_data, missing, open_source
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
@@ -28,7 +39,6 @@ JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Map
 # Temporary names begin like this and end in .tmp, so that a later run knows its own leftovers.
 _TEMPORARY = ".pairsmith-"
 _ROW_GROUP = 100_000
-_FOLDERLESS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2", "obs", "tos", "memory")
 
 
 def hash_bytes(data: bytes) -> str:
@@ -47,14 +57,11 @@ def hash_source(source: str | Place) -> str:
         InputError: nothing of that name is there, or a dataset folder is unfinished.
     """
     path = place(source)
-    try:
-        with reaching(path, InputError):
-            if path.is_dir():
-                return _hash_folder(path)
-            if path.exists():
-                return hash_file(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    with reaching(path, InputError):
+        if is_folder(path):
+            return _hash_folder(path)
+        if size_of(path) is not None:
+            return hash_file(path)
     if not (isinstance(source, str) and is_hub_data(source)):
         raise missing(path)
     digest = hashlib.sha256()
@@ -64,16 +71,19 @@ def hash_source(source: str | Place) -> str:
 
 
 def _hash_folder(path: Place) -> str:
-    if (path / "manifest.json").is_file():
+    if size_of(path / "manifest.json") is not None:
         names = {name_in(path, file): file for file in folder_files(path)}
     else:
         names = files_below(path)
-    lines = [
-        f"{name}\t{hash_file(file)}\n"
+    seen = {
+        name: file
         for name, file in sorted(names.items())
         if not any(part.startswith(".") for part in name.split("/"))
-    ]
-    return hash_bytes("".join(lines).encode())
+    }
+    hashes = several(hash_file, list(seen.values()))
+    return hash_bytes(
+        "".join(f"{name}\t{digest}\n" for name, digest in zip(seen, hashes, strict=True)).encode()
+    )
 
 
 def canonical_json(value: JSON) -> str:
@@ -151,7 +161,7 @@ def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
 
 def make_folder(folder: Place) -> None:
     """Make ``folder``, with those above it, where folders are anything: an object store has none."""
-    if isinstance(folder, Path) or folder.protocol not in _FOLDERLESS:
+    if isinstance(folder, Path) or folder.protocol not in OBJECT_STORES:
         folder.mkdir(parents=True, exist_ok=True)
 
 

@@ -9,7 +9,6 @@ run with another fingerprint is refused, with the difference, unless it only add
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -17,9 +16,9 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.errors import DamagedError, SettingsError, first_line, redacted
+from pairsmith.errors import DamagedError, FolderError, SettingsError, StorageError, first_line, redacted
 from pairsmith.modelfiles import hash_file
-from pairsmith.places import Place, name_in
+from pairsmith.places import Place, inside, name_in, reaching, remove_files, several, size_of
 from pairsmith.records.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
@@ -54,7 +53,7 @@ _SPLIT = re.compile(r"\w+")
 MOST_SHARDS = 100_000
 """So that the names of files stand in the order of the shards."""
 
-_HASHED_AT_ONCE = 16
+_RUN_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,7 @@ class FolderWriter:
 
         def extends(there: Manifest) -> bool:
             entries = _entries(there, journal).values()
-            if there.step == step and not there.complete and not entries:
+            if there.step == step and not there.complete and not entries and not journal.bad:
                 return True  # nothing would be lost
             if growth is None or not only_adds(there, identity, growth.settings):
                 return False
@@ -164,7 +163,7 @@ class FolderWriter:
         if there is None or run.fresh:
             journal.clear()
             writer = cls(run, schema, _new_manifest(identity, base, planned, asked), {}, journal)
-            # First the new manifest: from here on the old files are strays, whatever happens.
+            # From here on the old files are strays, whatever happens.
             writer._begin(writer._manifest)
             with storage_errors(run.out):
                 (run.out / "README.md").unlink(missing_ok=True)
@@ -175,6 +174,7 @@ class FolderWriter:
             writer = cls(run, schema, there, _entries(there, journal), journal)
             writer._continue(_new_manifest(identity, base, planned, asked, created=there.created))
         writer._clear_strays()
+        run.on_begun()
         if writer.finished:
             lock.release(run.out)
         else:
@@ -238,7 +238,9 @@ class FolderWriter:
             items=share.items,
             content=share.content,
             asked=share.asked,
+            run=self._manifest.base[:_RUN_DIGITS],
         )
+        lock.check(self._out)  # again: the files may have taken long
         self._journal.add(entry)
         replaced, self._entries[shard] = self._entries.get(shard), entry
         self._counts = (self._counts.minus(replaced) if replaced else self._counts).plus(entry)
@@ -262,8 +264,8 @@ class FolderWriter:
         if not folder.splits:
             raise ValueError("a data set needs a table, if an empty one; commit it before finishing")
         text = render(card, folder, self._schema)
-        lock.check(self._out)
         write_atomic(self._out / "README.md", redacted(text).encode("utf-8"))
+        lock.check(self._out)
         self._save(complete)
         log(self._out, "finish", rows=self._counts.rows, rejects=self._counts.rejects)
         lock.release(self._out)
@@ -311,7 +313,7 @@ class FolderWriter:
         """Go on with what is there: whole shards are kept, the others made again."""
         there = self._manifest
         whole = self._whole()
-        card_missing = there.complete and not (self._out / "README.md").is_file()
+        card_missing = there.complete and size_of(self._out / "README.md") is None
         same = there.fingerprint == manifest.fingerprint and len(whole) == len(self._entries)
         if there.complete and same and not card_missing:
             return
@@ -326,33 +328,32 @@ class FolderWriter:
         def damaged(entry: ShardEntry) -> Place | None:
             for file in entry.files:
                 path = self._out / file.path
-                if not path.is_file() or path.stat().st_size != file.bytes or hash_file(path) != file.sha256:
+                if size_of(path) != file.bytes or hash_file(path) != file.sha256:
                     return path
             return None
 
         whole = {}
-        with storage_errors(self._out), ThreadPoolExecutor(_HASHED_AT_ONCE) as pool:
-            entries = self._entries
-            for (number, entry), path in zip(
-                entries.items(), pool.map(damaged, entries.values()), strict=True
-            ):
+        entries = list(self._entries.values())
+        with reaching(self._out, StorageError):
+            for entry, path in zip(entries, several(damaged, entries), strict=True):
                 if path is None:
-                    whole[number] = entry
+                    whole[entry.shard] = entry
                 else:
-                    text = f"{path} is not as it was written; shard {number} is made again"
+                    text = f"{path} is not as it was written; shard {entry.shard} is made again"
                     self._run.tell("damaged", text)
         return whole
 
     def _clear_strays(self) -> None:
         """Remove temporary files, and files of shards that no line lists."""
         listed = {file.path for entry in self._entries.values() for file in entry.files}
-        for folder in (self._out, *(self._out / name for name in ("data", "rejects", JOURNAL))):
+        for folder in (self._out, self._out / JOURNAL):
+            clear_temporary(folder)
+        for folder in (self._out / "data", self._out / REJECTS):
             clear_temporary(folder)
             with storage_errors(folder):
-                for path in folder.glob("*.parquet") if folder.is_dir() else ():
-                    name = name_in(self._out, path)
-                    if SHARD_FILE.fullmatch(name) and name not in listed:
-                        path.unlink()
+                names = {name_in(self._out, path): path for path in inside(folder)}
+                strays = [name for name in names if SHARD_FILE.fullmatch(name) and name not in listed]
+                remove_files([names[name] for name in strays])
 
 
 def _read_or_mend(run: Run) -> Manifest:
@@ -363,8 +364,9 @@ def _read_or_mend(run: Run) -> Manifest:
     """
     try:
         return read_manifest(run.out)
-    except DamagedError as error:
-        kept = read_run(run.out)
+    except FolderError as error:
+        missing = size_of(run.out / MANIFEST) is None
+        kept = read_run(run.out) if missing or isinstance(error, DamagedError) else None
         if kept is None:
             raise
         run.tell("damaged", f"{first_line(error)}; put right from the journal")
@@ -373,7 +375,11 @@ def _read_or_mend(run: Run) -> Manifest:
 
 def _entries(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     """The finished shards of a folder: listed in its manifest when it is complete, else in its journal."""
-    return {entry.shard: entry for entry in manifest.shards} if manifest.complete else journal.entries
+    if manifest.complete:
+        return {entry.shard: entry for entry in manifest.shards}
+    # A line of another run was left by a writer that did not know yet that it had lost the folder.
+    run = manifest.base[:_RUN_DIGITS]
+    return {number: entry for number, entry in journal.entries.items() if entry.run == run}
 
 
 def _share(entry: ShardEntry) -> Share:

@@ -21,9 +21,10 @@ import torch
 from safetensors.torch import load_file, save
 from upath import UPath
 
+from pairsmith.errors import StorageError
 from pairsmith.modelfiles import hash_file
-from pairsmith.places import Place, download, files_below
-from pairsmith.runs import write_json
+from pairsmith.places import Place, download, files_below, inside, reaching, remove_files, size_of
+from pairsmith.runs import lock, write_json
 from pairsmith.runs.storage import JSON, storage_errors, upload
 
 _RECORD = "pairsmith.json"
@@ -88,6 +89,7 @@ class Checkpoints:
         }
         write_json(checkpoint / _RECORD, record)
         if self._store is not None:
+            lock.check(self._store.parent)
             upload(checkpoint, self._store / checkpoint.name, last=_RECORD)
             with storage_errors(self._store):
                 for other in _records(self._store):
@@ -104,8 +106,9 @@ class Checkpoints:
             StorageError: the store cannot be reached.
         """
         if self._store is not None:
-            with storage_errors(self._store):
-                download(self._store, self.folder)
+            with reaching(self._store, StorageError):
+                for sealed in _records(self._store):
+                    download(sealed.parent, self.folder / sealed.parent.name)
         for path in sorted(self.folder.glob("checkpoint-*"), key=_step, reverse=True):
             record = _whole(path)
             if record is None:
@@ -122,18 +125,19 @@ class Checkpoints:
         Raises:
             StorageError: they cannot be removed.
         """
-        with storage_errors(self._store or self.folder):
-            for record in [*_records(self.folder), *(_records(self._store) if self._store else ())]:
-                _remove(record)
-            if self.folder.exists():
-                shutil.rmtree(self.folder)
+        folders: list[Place] = [self._store, self.folder] if self._store else [self.folder]
+        for folder in folders:
+            with storage_errors(folder):
+                for record in _records(folder):
+                    _remove(record)
+                remove_files(list(files_below(folder).values()))  # of checkpoints that never counted
+                if isinstance(folder, Path) and folder.exists():
+                    shutil.rmtree(folder)
 
 
 def _records(folder: Place) -> list[Place]:
     """What makes the checkpoints in ``folder`` count."""
-    if not folder.is_dir():
-        return []
-    return [path / _RECORD for path in folder.iterdir() if (path / _RECORD).is_file()]
+    return [path / _RECORD for path in inside(folder) if size_of(path / _RECORD) is not None]
 
 
 def _remove(record: Place) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator
 
 from pairsmith.errors import StorageError, first_line
-from pairsmith.places import Place, files_below
+from pairsmith.places import Place, files_below, reaching, remove_files, size_of
 from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import read_manifest
@@ -93,6 +93,7 @@ class ModelFolder:
         same = record is not None and record.fingerprint == identity.fingerprint and not record.complete
         folder._clear(record, keep_checkpoints=same and not run.fresh)
         folder._save({"complete": False})
+        run.on_begun()
         return folder
 
     def finish(self, save: Callable[[Path], None], training: Mapping[str, Any]) -> None:
@@ -138,8 +139,7 @@ class ModelFolder:
                 self.checkpoints.remove()
             if isinstance(self._out, Path):
                 shutil.rmtree(self._out / _SCRATCH, ignore_errors=True)
-            for name in record.files if record else ():
-                (self._out / name).unlink(missing_ok=True)
+            remove_files([self._out / name for name in record.files] if record else [])
 
 
 def _call(save: Callable[[Path], None], scratch: Path, out: Place) -> None:
@@ -155,6 +155,8 @@ def _call(save: Callable[[Path], None], scratch: Path, out: Place) -> None:
 
 
 def _is_whole(out: Place, record: Record) -> bool:
-    return bool(record.files) and all(
-        (out / name).is_file() and hash_file(out / name) == hashed for name, hashed in record.files.items()
-    )
+    with reaching(out, StorageError):
+        return bool(record.files) and all(
+            size_of(out / name) is not None and hash_file(out / name) == hashed
+            for name, hashed in record.files.items()
+        )
