@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", help="One of commits, status, workers, bookkeeping.")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {}
@@ -43,6 +44,8 @@ def main() -> None:
         ("workers", lambda: workers(args.work / "workers", args.rounds)),
         ("bookkeeping", lambda: bookkeeping(args.work, 1000)),
     ):
+        if args.only not in (None, name):
+            continue
         results[name] = measured()
         print(name, results[name], flush=True)
         write(args.json, {"results": results})
@@ -137,13 +140,13 @@ def workers(out: Path, rounds: int) -> dict[str, Any]:
     found: dict[str, list[float]] = {"one worker, one core": [], "two workers, two cores": []}
     for number in range(rounds):
         for name, count in (("one worker, one core", 1), ("two workers, two cores", 2)):
-            small, large = (timed(out / f"{number}-{count}-{size}", count, size) for size in (100, 700))
+            small, large = (timed(out / f"{number}-{count}-{size}", count, size) for size in (1, 6))
             found[name].append((large[0] - small[0]) / (large[1] - small[1]))
     ratio = sum(found["two workers, two cores"]) / sum(found["one worker, one core"])
     return {**{name: [round(x, 1) for x in rates] for name, rates in found.items()}, "ratio": round(ratio, 2)}
 
 
-def timed(out: Path, count: int, inputs: int) -> tuple[int, float]:
+def timed(out: Path, count: int, per_input: int) -> tuple[int, float]:
     """Texts and seconds of one run, in a process that starts anew."""
     shutil.rmtree(out, ignore_errors=True)
     code = (
@@ -154,7 +157,7 @@ def timed(out: Path, count: int, inputs: int) -> tuple[int, float]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     begun = time.monotonic()
     subprocess.run(
-        [sys.executable, "-c", code, here, str(out), str(count), str(inputs)], check=True, env=environment
+        [sys.executable, "-c", code, here, str(out), str(count), str(per_input)], check=True, env=environment
     )
     seconds = time.monotonic() - begun
     from pairsmith.runs import DatasetFolder
@@ -162,9 +165,13 @@ def timed(out: Path, count: int, inputs: int) -> tuple[int, float]:
     return DatasetFolder.open(out).rows, seconds
 
 
-def one(out: Path, count: int, inputs: int) -> None:
+def one(out: Path, count: int, per_input: int) -> None:
     settings = GenerateSettings(
-        inputs=[str(EXAMPLES / "sentences.txt")], limit=inputs, workers=count, shard_size=25
+        inputs=[str(EXAMPLES / "sentences.txt")],
+        per_input=per_input,
+        tries=per_input + 3,
+        workers=count,
+        shard_size=20,
     )
     generate(settings, Run(out, Silent()))
 

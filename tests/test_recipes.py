@@ -28,14 +28,21 @@ class MeasureSettings(Settings):
 
 
 class Calls(list):
-    """What the stand-in steps were asked, in order; ``failing`` names a step to stop at."""
+    """What the stand-in steps were asked, in order; ``failing`` names a step to stop at, once it has begun."""
 
     failing = ""
+    failing_early = ""
+
+    def begin(self, run):
+        if run.out.name == self.failing_early:
+            raise InputError("stopped here")
+        run.on_begun()
+        if run.out.name == self.failing:
+            raise InputError("stopped here")
 
     def make(self, settings, run):
         self.append(("make", run.out.name, settings, run.fresh))
-        if run.out.name == self.failing:
-            raise InputError("stopped here")
+        self.begin(run)
         run.out.mkdir(exist_ok=True)
         run.out.joinpath("manifest.json").write_text(
             '{"complete": true, "counts": {"rows": 1234, "rejects": 5}}'
@@ -45,8 +52,7 @@ class Calls(list):
 
     def measure(self, settings, run):
         self.append(("measure", run.out.name, settings, run.fresh))
-        if run.out.name == self.failing:
-            raise InputError("stopped here")
+        self.begin(run)
         run.out.mkdir(exist_ok=True)
         run.out.joinpath("results.json").write_text('{"graded": {"all": 71.234, "ci": [1.0, 2.0]}}')
 
@@ -417,13 +423,13 @@ def test_a_fresh_start_that_was_stopped_before_a_step_had_begun_is_still_owed(re
     """The step hashes its inputs first, which can take long; until it says that it has begun, it has not."""
     plan = load_recipe(recipe(), steps)
     run_recipe(plan, tmp_path / "run", Silent())
-    calls.failing = "other"
+    calls.failing_early = "other"
     with pytest.raises(InputError):
         run_recipe(plan, tmp_path / "run", Silent(), fresh=True)
-    calls.failing = ""
+    calls.failing_early = ""
     calls.clear()
     run_recipe(plan, tmp_path / "run", Silent())
-    assert [(name, fresh) for _, name, _, fresh in calls][:1] == [("other", True)]
+    assert [(name, fresh) for _, name, _, fresh in calls] == [("other", True), ("after", True)]
 
 
 def test_a_run_that_stopped_goes_on_at_the_step_that_stopped(recipe, steps, calls, tmp_path):
