@@ -21,7 +21,7 @@ same settings (`--top-k 5` is `top_k: 5`). Besides the options below, every step
 
 | option | |
 |---|---|
-| `--out DIR` | Folder to write to. Required. |
+| `--out DIR` | Folder to write to, a path or a URL such as s3://BUCKET/FOLDER. Required. |
 | `--fresh` | Start over what an earlier run left in the folder; without it, that is kept and continued. |
 | `--quiet` | Show no progress; results are printed all the same. |
 
@@ -42,6 +42,21 @@ Run a recipe: steps in order, from a YAML file, or one that ships with pairsmith
 | `--fresh`, `--quiet` | As above. |
 
 How a recipe is written: [recipes.md](recipes.md).
+
+## pairsmith plan RECIPE
+
+Say what a recipe will make and cost before it runs: rows, tokens written, time, memory and disk of each step. Some
+seconds of each step's real work are done and carried over to all of it; nothing is written.
+
+| option | |
+|---|---|
+| `--workers N` | Say what so many workers would take, too. |
+| `--set STEP.SETTING=VALUE`, `--quiet` | As above. |
+
+## pairsmith status DIR
+
+Say of a step's folder, or of a recipe's, what is done and what is left, how fast it goes, how long it will take, and why
+rows were not kept. It may be asked at any time and only reads. More: [running.md](running.md).
 
 ## pairsmith tasks
 

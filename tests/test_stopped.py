@@ -14,6 +14,14 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals
 
 SECONDS = 5.0
 
+# What a shell starts in the background ignores Ctrl-C, and so would what it starts in turn.
+COMMAND = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from pairsmith.__main__ import main
+main(sys.argv[1:])
+"""
+
 
 @pytest.fixture
 def command(tiny_gpt2, tmp_path):
@@ -36,7 +44,7 @@ def files(out):
 )
 def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, workers):
     process = subprocess.Popen(
-        [sys.executable, "-m", "pairsmith", *command("out", "--workers", str(workers))],
+        [sys.executable, "-c", COMMAND, *command("out", "--workers", str(workers))],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
