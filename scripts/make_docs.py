@@ -45,8 +45,8 @@ How a recipe is written: [recipes.md](recipes.md).
 
 ## pairsmith plan RECIPE
 
-Say what a recipe will make and cost before it runs: rows, tokens written, time, memory and disk of each step. Some
-seconds of each step's real work are done and carried over to all of it; nothing is written.
+Say what a recipe will make and cost before it runs: rows, tokens written, time, memory and disk of each
+step. Some seconds of each step's real work are done and carried over to all of it; nothing is written.
 
 | option | |
 |---|---|
@@ -55,8 +55,8 @@ seconds of each step's real work are done and carried over to all of it; nothing
 
 ## pairsmith status DIR
 
-Say of a step's folder, or of a recipe's, what is done and what is left, how fast it goes, how long it will take, and why
-rows were not kept. It may be asked at any time and only reads. More: [running.md](running.md).
+Say of a step's folder, or of a recipe's, what is done and what is left, how fast it goes, how long it will
+take, and why rows were not kept. It may be asked at any time and only reads. More: [running.md](running.md).
 
 ## pairsmith tasks
 

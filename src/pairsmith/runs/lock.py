@@ -38,7 +38,10 @@ def acquire(folder: Place, say: Say = lambda _: None) -> None:
     """
     if isinstance(folder, UPath):
         held = _leases.get(str(folder))
-        if held is None or not held.holds():
+        if held is not None and not held.holds():
+            held.release()
+            held = None
+        if held is None:
             lease = Lease(folder)
             lease.take(say)
             _leases[str(folder)] = lease
