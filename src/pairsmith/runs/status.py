@@ -3,9 +3,12 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from pydantic_core import from_json
 
 from pairsmith.errors import FolderError
 from pairsmith.places import Place, is_folder, reaching, size_of
@@ -141,17 +144,23 @@ def _of_model(folder: Place, record: dict[str, Any]) -> Status:
 
 
 def _journal(folder: Place) -> Iterator[dict[str, Any]]:
-    """The journal's lines, the last of each shard; unchecked, for speed."""
+    """The journal's lines, the last of each shard; unchecked but for their form, for speed."""
     entries = {}
     for _, lines in parts(folder):
-        for line in lines:
-            try:
-                entry = json.loads(line)
+        for entry in _parsed(lines):
+            if isinstance(entry, dict) and {"shard", "files"} <= entry.keys():
                 entries[entry["shard"]] = entry
-                assert entry["files"]
-            except (ValueError, LookupError, TypeError, AssertionError):
-                continue
     yield from entries.values()
+
+
+def _parsed(lines: list[bytes]) -> Iterator[Any]:
+    """What the lines hold; all at once is quickest, one by one where a line is cut short."""
+    try:
+        yield from from_json(b"[" + b",".join(lines) + b"]")
+    except ValueError:
+        for line in lines:
+            with suppress(ValueError):
+                yield from_json(line)
 
 
 def _pace(folder: Place) -> tuple[float | None, float | None]:
