@@ -22,7 +22,7 @@ from pairsmith.generate.settings import GenerateSettings
 from pairsmith.progress import Silent
 from pairsmith.records import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.runs import FolderWriter, Run
-from pairsmith.runs.folder import FileEntry, ShardEntry, read_manifest
+from pairsmith.runs.folder import FileEntry, ShardEntry, read_manifest, run_of
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.status import status_lines
 
@@ -120,7 +120,7 @@ def timed_method(owner: Any, name: str, spent: dict[str, float]) -> None:
 def status(out: Path, shards: int) -> dict[str, float]:
     shutil.rmtree(out, ignore_errors=True)
     start(out, shards)
-    run = read_manifest(out).base[:16]
+    run = run_of(read_manifest(out).base)
     part = FileEntry(path="data/train-00000.parquet", split="train", rows=1200, sha256="0" * 64, bytes=30_000)
     rejected = part.model_copy(update={"split": "rejects", "path": "rejects/part-00000.parquet", "rows": 60})
     Journal(out).complete(

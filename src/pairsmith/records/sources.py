@@ -92,8 +92,6 @@ def read_lines(path: Place) -> Iterator[tuple[int, str]]:
             raise InputError(
                 f"{path} is not a whole gzip file (after line {number}: {error}); fetch or compress it again"
             ) from error
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 @contextmanager

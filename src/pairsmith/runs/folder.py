@@ -15,7 +15,8 @@ from pairsmith.records.sources import missing, open_parquet
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-MENDS = "journal/run.json"
+JOURNAL = "journal"
+MENDS = f"{JOURNAL}/run.json"
 """A copy of the manifest as it was at the start, which takes the place of a damaged one."""
 REJECTS = "rejects"
 SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5,}\.parquet")
@@ -46,7 +47,7 @@ class ShardEntry(_Model):
         items: how many inputs it was made for.
         content: SHA-256 of their names, in order.
         asked: what was asked for each of them.
-        run: whose it is: the ``base`` of the run's manifest, or its beginning.
+        run: whose it is (``run_of`` the manifest's ``base``).
     """
 
     shard: int
@@ -115,6 +116,11 @@ class Manifest(_Model):
 
 
 M = TypeVar("M", bound=Manifest)
+
+
+def run_of(base: str) -> str:
+    """What the lines of a journal call the run whose manifest has this ``base``."""
+    return base[:16]
 
 
 def file_name(split: str, shard: int) -> str:

@@ -20,11 +20,9 @@ from pydantic import ValidationError
 
 from pairsmith.errors import StorageError
 from pairsmith.places import Place, inside, reaching, remove_files, several, size_of
-from pairsmith.runs.folder import Manifest, ShardEntry
+from pairsmith.runs.folder import JOURNAL, MENDS, Manifest, ShardEntry
 from pairsmith.runs.storage import storage_errors, write_atomic, write_json
 
-JOURNAL = "journal"
-RUN = "run.json"
 _PART_LINES = 200
 _PART = re.compile(r"\d{5,}\.jsonl")
 
@@ -41,6 +39,7 @@ class Journal:
         self.entries: dict[int, ShardEntry] = {}
         self.bad = 0
         self._folder = out / JOURNAL
+        self._run = out / MENDS
         self._number = 0
         self._lines: list[bytes] = []
 
@@ -67,7 +66,7 @@ class Journal:
 
     def save_run(self, manifest: Manifest) -> None:
         """Keep what the run is, so that a damaged manifest can be mended."""
-        write_json(self._folder / RUN, manifest.model_dump(mode="json"))
+        write_json(self._run, manifest.model_dump(mode="json"))
 
     def add(self, entry: ShardEntry) -> None:
         """Add a line.
@@ -128,7 +127,7 @@ def parts(out: Place) -> Iterator[tuple[int, list[bytes]]]:
 
 def read_run(out: Place) -> Manifest | None:
     """What the journal says the run is, or None where it does not."""
-    file = out / JOURNAL / RUN
+    file = out / MENDS
     if size_of(file) is None:
         return None
     with reaching(file, StorageError):

@@ -14,7 +14,7 @@ from pairsmith.errors import FolderError
 from pairsmith.places import Place, is_folder, reaching, size_of
 from pairsmith.progress import clock
 from pairsmith.runs import lock
-from pairsmith.runs.folder import MANIFEST, REJECTS
+from pairsmith.runs.folder import MANIFEST, REJECTS, run_of
 from pairsmith.runs.journal import parts
 from pairsmith.runs.log import recent
 
@@ -110,7 +110,7 @@ def _lines(path: Place) -> Iterator[str]:
 
 def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
     complete = bool(manifest.get("complete"))
-    run = str(manifest.get("base", ""))[:16]
+    run = run_of(str(manifest.get("base", "")))
     entries = (
         manifest.get("shards", [])
         if complete

@@ -24,6 +24,7 @@ from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
 from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.folder import (
+    JOURNAL,
     MANIFEST,
     REJECTS,
     SHARD_FILE,
@@ -35,9 +36,10 @@ from pairsmith.runs.folder import (
     file_name,
     read_manifest,
     read_parquet,
+    run_of,
 )
 from pairsmith.runs.identity import Identity, only_adds
-from pairsmith.runs.journal import JOURNAL, Journal, read_run
+from pairsmith.runs.journal import Journal, read_run
 from pairsmith.runs.log import log
 from pairsmith.runs.storage import (
     JSON,
@@ -52,8 +54,6 @@ from pairsmith.runs.storage import (
 _SPLIT = re.compile(r"\w+")
 MOST_SHARDS = 100_000
 """So that the names of files stand in the order of the shards."""
-
-_RUN_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class FolderWriter:
             items=share.items,
             content=share.content,
             asked=share.asked,
-            run=self._manifest.base[:_RUN_DIGITS],
+            run=run_of(self._manifest.base),
         )
         lock.check(self._out)  # again: the files may have taken long
         self._journal.add(entry)
@@ -378,7 +378,7 @@ def _entries(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     if manifest.complete:
         return {entry.shard: entry for entry in manifest.shards}
     # A line of another run was left by a writer that did not know yet that it had lost the folder.
-    run = manifest.base[:_RUN_DIGITS]
+    run = run_of(manifest.base)
     return {number: entry for number, entry in journal.entries.items() if entry.run == run}
 
 
