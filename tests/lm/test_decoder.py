@@ -34,10 +34,14 @@ def model():
 
 
 def run(model, groups, *, rule=DECAY, sampling=None, rows=64, seed=3):
-    decoder = MultiPromptDecoder(model, rule, sampling or Sampling(0, 1.0, 2), seed, rows)
+    decoder = MultiPromptDecoder(model, rule, sampling or Sampling(0, 1.0, 2), seed, prompts_of(groups), rows)
     for group in groups:
         decoder.add(group)
     return {c.group.stream: c for c in decoder.finished()}
+
+
+def prompts_of(groups):
+    return [prompt for group in groups for prompt in group.prompts]
 
 
 def group(model, name, main="m", counters=()):
@@ -117,29 +121,49 @@ def test_a_longer_stop_string_ends_a_text_only_when_it_is_whole():
 
 
 def test_a_prompt_is_computed_once_for_all_groups_that_share_it(model):
-    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, 64)
-    for i in range(10):
-        decoder.add(group(model, i, "m", ["u"] if i % 2 else ["v", "u"]))
+    groups = [group(model, i, "m", ["u"] if i % 2 else ["v", "u"]) for i in range(10)]
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts_of(groups), 64)
+    for each in groups:
+        decoder.add(each)
     list(decoder.finished())
     assert sorted(decoder._session.prefilled) == ["m", "u", "v"]
 
 
-def test_prompts_used_long_ago_are_forgotten(model):
-    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, 2)
-    for i in range(20):
-        decoder.add(group(model, i, "x" * i + "m"))
-    list(decoder.finished())
-    assert len(decoder._computed) <= 4
+def test_prompts_that_no_group_wants_any_more_are_forgotten(model, monkeypatch):
+    monkeypatch.setattr("pairsmith.lm.decoder.AHEAD_TOKENS", 1)
+    groups = [group(model, i, "x" * i + "m") for i in range(20)]
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts_of(groups), 2)
+    for each in groups:
+        decoder.add(each)
+    held = [len(decoder._session.held) for _ in decoder.finished()]
+    assert max(held) <= 4
+    assert len(held) == 20
+
+
+def test_a_next_try_goes_first_and_its_prompts_are_not_computed_again(model, monkeypatch):
+    monkeypatch.setattr("pairsmith.lm.decoder.AHEAD_TOKENS", 1)
+    groups = [group(model, i, "x" * i + "m") for i in range(6)]
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts_of(groups), 1)
+    for each in groups:
+        decoder.add(each)
+    seen = []
+    for continuation in decoder.finished():
+        seen.append(len(continuation.group.main))
+        if len(seen) == 1:
+            decoder.add(Group(groups[0].main, (), stream_key("again")))
+    assert seen == [1, 1, 2, 3, 4, 5, 6]
+    assert len(decoder._session.prefilled) == 6
 
 
 def test_groups_may_be_added_while_others_finish(model):
-    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, 8)
-    decoder.add(group(model, 0))
+    groups = [group(model, i) for i in range(5)]
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts_of(groups), 8)
+    decoder.add(groups[0])
     seen = []
     for continuation in decoder.finished():
         seen.append(continuation.group.stream)
         if len(seen) < 5:
-            decoder.add(group(model, len(seen)))
+            decoder.add(groups[len(seen)])
     assert seen == [stream_key(i) for i in range(5)]
 
 
@@ -149,19 +173,22 @@ def test_groups_may_be_added_while_others_finish(model):
         ("m" * 99, (), "do not fit the model's 100"),
         ("", (), "empty"),
         ("m", ("u",) * 8, "needs more than 8 rows"),
+        ("xm", (), "was not told of"),
     ],
 )
 def test_a_group_that_cannot_be_decoded_is_refused(main, counters, text):
-    model = ScriptedModel(following, ALPHABET + "muv", context=100)
-    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, 8)
+    model = ScriptedModel(following, ALPHABET + "muvx", context=100)
+    prompts = [tuple(model.encode(prompt)) for prompt in ("m", "u", "m" * 99, "")]
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts, 8)
     with pytest.raises(ValueError, match=text):
         decoder.add(group(model, "g", main, counters))
 
 
 def test_the_watcher_sees_both_distributions(model):
     draws = []
-    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 1), 0, 8, draws.append)
-    decoder.add(group(model, "g", "m", ["u"]))
+    watched = group(model, "g", "m", ["u"])
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 1), 0, watched.prompts, 8, draws.append)
+    decoder.add(watched)
     list(decoder.finished())
     (step,) = draws
     expected = expected_first_tokens(("u",))

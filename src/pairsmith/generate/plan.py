@@ -1,8 +1,9 @@
 """What ``generate`` and ``postprocess`` will cost: some seconds of the real work, carried over to all."""
 
+import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,7 +14,6 @@ from pairsmith.generate.pieces import Piece, pieces_of
 from pairsmith.generate.postprocess import all_rows, processed, rows_of, task_of
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.generate.shard import SCHEMAS
-from pairsmith.generate.wanted import Wanted
 from pairsmith.generate.writing import write
 from pairsmith.lm.loading import load_model
 from pairsmith.records import REJECT, to_table
@@ -21,7 +21,7 @@ from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
-from pairsmith.tasks import Decoding, TaskSpec, load_task
+from pairsmith.tasks import Decoding, load_task
 
 CALIBRATION_SECONDS = 15.0
 """How long a language model writes to see how fast it is."""
@@ -50,17 +50,20 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     asked = items * len(task.labels)
     piece = Piece(0, texts, (), (), "")
     # A first few wake the libraries up; they are no measure.
-    write(task, model, _until(piece, task, decoding, 0.0), decoding, settings.seed, settings.rows)
+    few = itertools.islice(piece.wanted(task, decoding), len(task.labels))
+    write(task, model, few, decoding, settings.seed, settings.rows)
     ends: list[float] = []
     begun = time.monotonic()
     written = write(
         task,
         model,
-        _until(piece, task, decoding, CALIBRATION_SECONDS),
+        piece.wanted(task, decoding),
         decoding,
         settings.seed,
         settings.rows,
         lambda _: ends.append(time.monotonic()),
+        # At least one of each label.
+        enough=lambda number: number >= len(task.labels) and time.monotonic() >= begun + CALIBRATION_SECONDS,
     )
     seconds = (ends[-1] - begun) / written.asked
     sample = to_table(written.rows, SCHEMAS[task.schema_kind])
@@ -153,12 +156,3 @@ def _text_column(sample: pa.Table, settings: GenerateSettings) -> str:
     """The column that inputs are read from."""
     names = [settings.column] if settings.column else ["sentence1", "text"]
     return next((name for name in names if name in sample.column_names), sample.column_names[0])
-
-
-def _until(piece: Piece, task: TaskSpec, decoding: Decoding, seconds: float) -> Iterator[Wanted]:
-    """What the piece wants, until the time is over; at least one of each label."""
-    end = time.monotonic() + seconds
-    for number, wanted in enumerate(piece.wanted(task, decoding)):
-        if number >= len(task.labels) and time.monotonic() >= end:
-            return
-        yield wanted

@@ -42,12 +42,12 @@ def _example(
     task: TaskSpec, model: SteerableModel, want: Wanted, decoding: Decoding, seed: int
 ) -> Iterator[str]:
     draws: list[Draw] = []
-    decoder = make_decoder(model, decoding, seed, 1 + len(want.counters), draws.append)
     prompts = [tuple(model.encode(prompt)) for prompt in (want.main, *want.counters)]
+    decoder = make_decoder(model, decoding, seed, prompts, len(prompts), draws.append)
     counters = ", ".join(task.counters(want.label)) or "none"
     heading = f"  label {want.label} (counter-labels: {counters})"
     group = Group(prompts[0], tuple(prompts[1:]), stream_key(want.id, 0))
-    if not decoder.fits(group):
+    if not all(map(decoder.fits, prompts)):
         yield f"{heading}: too long for the model's {model.context} tokens"
         return
     decoder.add(group)

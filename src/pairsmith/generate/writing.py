@@ -4,7 +4,7 @@
 ``generate_pairs`` or ``generate_texts``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -117,15 +117,22 @@ def write(
     rows: int,
     on_done: Done | None = None,
     earlier: Mapping[str, Earlier] | None = None,
+    enough: Callable[[int], bool] | None = None,
 ) -> Written:
     """Write everything that is ``wanted``; ``on_done`` hears of each when its last try has ended.
+
+    ``enough`` is asked before each, with how many were begun, whether to leave the rest.
 
     A try is begun only when the tries before it cannot be enough, so the set of tries, and with it
     every row, is that of trying one after the other. Tries of an ``earlier`` run, by the id of what
     was wanted, are taken as they are, and the next ones follow them.
     """
-    decoder = make_decoder(model, decoding, seed, rows)
-    return _Writer(task, model, iter(wanted), decoding, decoder, on_done, earlier or {}).run()
+    # The labels of one input follow each other and share prompts.
+    encode = lru_cache(maxsize=64)(lambda text: tuple(model.encode(text)))
+    jobs = [_Job(want, encode(want.main), tuple(map(encode, want.counters))) for want in wanted]
+    prompts = {prompt for job in jobs for prompt in (job.main, *job.counters)}
+    decoder = make_decoder(model, decoding, seed, prompts, rows)
+    return _Writer(task, model, jobs, decoding, decoder, on_done, earlier or {}, enough).run()
 
 
 def rows_needed(task: TaskSpec) -> int:
@@ -137,13 +144,14 @@ def make_decoder(
     model: SteerableModel,
     decoding: Decoding,
     seed: int,
+    prompts: Iterable[Prompt],
     rows: int,
     watch: Callable[[Draw], None] | None = None,
 ) -> MultiPromptDecoder:
-    """A decoder that samples by D4 and steers by D3."""
+    """A decoder of these prompts that samples by D4 and steers by D3."""
     rule = partial(self_debias, decay=decoding.decay, floor=decoding.floor)
     sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
-    return MultiPromptDecoder(model, rule, sampling, seed, rows, watch)
+    return MultiPromptDecoder(model, rule, sampling, seed, prompts, rows, watch)
 
 
 class _Writer:
@@ -153,22 +161,22 @@ class _Writer:
         self,
         task: TaskSpec,
         model: SteerableModel,
-        waiting: Iterator[Wanted],
+        jobs: list[_Job],
         decoding: Decoding,
         decoder: MultiPromptDecoder,
         on_done: Done | None,
         earlier: Mapping[str, Earlier],
+        enough: Callable[[int], bool] | None,
     ) -> None:
         self._task = task
         self._context = model.context
-        # The labels of one input follow each other and share prompts.
-        self._encode = lru_cache(maxsize=64)(lambda text: tuple(model.encode(text)))
-        self._waiting = waiting
+        self._waiting = iter(jobs)
         self._decoding = decoding
         self._decoder = decoder
         self._on_done = on_done or (lambda _: None)
         self._earlier = earlier
-        self._jobs: list[_Job] = []
+        self._enough = enough or (lambda _: False)
+        self._jobs: list[_Job] = []  # that were begun
         self._running: dict[int, tuple[_Job, int]] = {}
 
     def run(self) -> Written:
@@ -187,18 +195,21 @@ class _Writer:
 
     def _refill(self) -> None:
         """Take up more of what is wanted while the decoder has room for it."""
-        while self._decoder.room > 0 and (new := next(self._waiting, None)):
-            job = _Job(new, self._encode(new.main), tuple(self._encode(counter) for counter in new.counters))
-            if known := self._earlier.get(new.id):
+        while (
+            self._decoder.room > 0
+            and not self._enough(len(self._jobs))
+            and (job := next(self._waiting, None))
+        ):
+            if known := self._earlier.get(job.wanted.id):
                 job.texts, job.rejects = dict(known.texts), dict(known.rejects)
                 job.begun = len(job.texts) + len(job.rejects)
             self._jobs.append(job)
-            if self._decoder.fits(Group(job.main, job.counters, stream=0)):
+            if all(map(self._decoder.fits, (job.main, *job.counters))):
                 self._begin(job)
                 continue
             reason = f"a prompt and {self._decoding.max_tokens} new tokens exceed the model's {self._context}"
-            job.rejects[0] = _reject(self._task, new, 0, "too long", reason, "")
-            self._on_done(new)
+            job.rejects[0] = _reject(self._task, job.wanted, 0, "too long", reason, "")
+            self._on_done(job.wanted)
 
     def _begin(self, job: _Job) -> None:
         """Begin as many tries as the missing texts ask for."""

@@ -6,12 +6,16 @@ float32 over the vocabulary, in; renormalised probabilities out.
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 Combine = Callable[[Tensor, Tensor], Tensor]
 """``(p_main, p_counter)``, each ``(rows, vocab)`` float32, to ``(rows, vocab)`` float32."""
+
+SMALLEST = torch.finfo(torch.float32).tiny
+"""Stands for a probability of zero where a logarithm is taken."""
 
 
 def self_debias(p_main: Tensor, p_counter: Tensor, decay: float = 100.0, floor: float = 0.01) -> Tensor:
@@ -33,9 +37,7 @@ def self_debias(p_main: Tensor, p_counter: Tensor, decay: float = 100.0, floor: 
     Raises:
         ValueError: the shapes differ, or ``decay`` or ``floor`` is out of range.
     """
-    if p_main.shape != p_counter.shape or p_main.ndim != 2:
-        shapes = f"{tuple(p_main.shape)} and {tuple(p_counter.shape)}"
-        raise ValueError(f"p_main and p_counter must both be (rows, vocab), not {shapes}")
+    _check(p_main, p_counter)
     if not 0 <= decay < math.inf or not 0 <= floor <= 1:
         raise ValueError(f"decay must be at least 0 and floor in [0, 1], not {decay} and {floor}")
     exponent = (p_main - p_counter).clamp_(max=0).mul_(decay)
@@ -44,6 +46,74 @@ def self_debias(p_main: Tensor, p_counter: Tensor, decay: float = 100.0, floor: 
         return weighted.div_(weighted.sum(dim=1, keepdim=True))
     # Without a floor every factor of a row may underflow; its largest term is brought to 1 first.
     return torch.softmax(exponent.add_(p_main.log()), dim=1)
+
+
+def guidance(p_main: Tensor, p_counter: Tensor, scale: float = 1.5) -> Tensor:
+    """Classifier-free guidance: from the counter-prompts' distribution towards and past the main prompt's.
+
+    ``p`` is proportional to ``p_counter * (p_main / p_counter) ** scale``.
+
+    Args:
+        p_main: ``(rows, vocab)`` float32 in [0, 1].
+        p_counter: ``(rows, vocab)`` float32 in [0, 1]: the maximum over the counter-prompts.
+        scale: 0 gives the counter-prompts' distribution, 1 the main prompt's, more leads away from the
+            counter-prompts; at least 0.
+
+    Returns:
+        ``(rows, vocab)`` float32, each row summing to 1.
+
+    Raises:
+        ValueError: the shapes differ, or ``scale`` is out of range.
+    """
+    _check(p_main, p_counter)
+    if not 0 <= scale < math.inf:
+        raise ValueError(f"scale must be at least 0, not {scale}")
+    of_main, of_counter = (p.clamp(min=SMALLEST).log_() for p in (p_main, p_counter))
+    return torch.softmax(torch.lerp(of_counter, of_main, scale), dim=1)
+
+
+def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible: float = 0.1) -> Tensor:
+    """Contrastive decoding: of the tokens the main prompt finds plausible, favour what the others do not.
+
+    Tokens with ``p_main >= plausible * max(p_main)`` get
+    ``p_main ** (1 + strength) / p_counter ** strength``, renormalised; the others get 0.
+
+    Args:
+        p_main: ``(rows, vocab)`` float32 in [0, 1].
+        p_counter: ``(rows, vocab)`` float32 in [0, 1]: the maximum over the counter-prompts.
+        strength: of the contrast, at least 0; 0 leaves the main prompt's probabilities.
+        plausible: share of the likeliest token's probability, above 0 and at most 1.
+
+    Returns:
+        ``(rows, vocab)`` float32, each row summing to 1.
+
+    Raises:
+        ValueError: the shapes differ, or a number is out of range.
+    """
+    _check(p_main, p_counter)
+    if not 0 <= strength < math.inf or not 0 < plausible <= 1:
+        raise ValueError(
+            f"strength must be at least 0 and plausible in (0, 1], not {strength} and {plausible}"
+        )
+    of_main, of_counter = (p.clamp(min=SMALLEST).log_() for p in (p_main, p_counter))
+    scores = of_main.mul(1 + strength).sub_(of_counter, alpha=strength)
+    implausible = p_main < plausible * p_main.amax(dim=1, keepdim=True)
+    return torch.softmax(scores.masked_fill_(implausible, -torch.inf), dim=1)
+
+
+def favours_main(rule: Combine) -> bool:
+    """Whether a token that is at most as likely for the main prompt as another never outweighs it, if
+    the counter-prompts find that other impossible.
+
+    Then the likeliest tokens of the main prompt can be shown to hold all that top-k leaves.
+    """
+    return (rule.func if isinstance(rule, partial) else rule) in (self_debias, contrast)
+
+
+def _check(p_main: Tensor, p_counter: Tensor) -> None:
+    if p_main.shape != p_counter.shape or p_main.ndim != 2:
+        shapes = f"{tuple(p_main.shape)} and {tuple(p_counter.shape)}"
+        raise ValueError(f"p_main and p_counter must both be (rows, vocab), not {shapes}")
 
 
 def counter_maximum(probabilities: Tensor, counters: Tensor) -> Tensor:

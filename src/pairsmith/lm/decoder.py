@@ -4,11 +4,11 @@ A **group** is one continuation: a main prompt, its counter-prompts, and the tok
 which continue all of them alike. Each prompt of a group is a row of the model's batch. Groups of
 any inputs, labels and tries decode together up to a row budget; a group that stops leaves at once
 and a waiting one takes its rows. A distinct prompt is computed once for all the groups that start
-from it within reach of each other.
+from it within reach of each other, a batch of prompts ahead of their need.
 """
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,12 +17,16 @@ import torch
 from torch import Tensor
 
 from pairsmith.errors import ModelError
-from pairsmith.lm.combine import Combine, counter_maximum
+from pairsmith.lm.combine import Combine
 from pairsmith.lm.protocols import Prompt, Session, SteerableModel
-from pairsmith.lm.sampling import Sampling, draw, truncate
+from pairsmith.lm.sampling import Sampling, draw
+from pairsmith.lm.steering import choose, combined
 from pairsmith.runs.seeds import uniforms
 
 Ending = Literal["stop", "length", "end"]
+
+AHEAD_TOKENS = 2048
+"""Prompts are computed for so many tokens at once, the first groups of the waiting line first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ class MultiPromptDecoder:
         rule: combines them, e.g. ``partial(self_debias, decay=100.0)``.
         sampling: truncation and stopping.
         seed: of all draws.
+        prompts: all that groups will have, so that memory can be planned; those that do not fit are left out.
         rows: row budget; at least as many as the largest group has prompts.
         watch: hears of every draw; slow, and meant for a few examples.
     """
@@ -107,6 +112,7 @@ class MultiPromptDecoder:
         rule: Combine,
         sampling: Sampling,
         seed: int,
+        prompts: Iterable[Prompt],
         rows: int = 256,
         watch: Callable[[Draw], None] | None = None,
     ) -> None:
@@ -115,11 +121,12 @@ class MultiPromptDecoder:
         self._sampling = sampling
         self._seed = seed
         self._budget = rows
-        self._session: Session = model.session(rows)
+        self._planned = frozenset(prompt for prompt in prompts if self.fits(prompt))
+        self._session: Session = model.session(rows, self._planned, sampling.max_tokens)
         self._waiting: deque[Group] = deque()
+        self._ready: deque[Group] = deque()  # their prompts are computed
         self._active: list[_Active] = []
-        self._logits = torch.empty(0, model.vocab_size)
-        self._computed: OrderedDict[Prompt, None] = OrderedDict()
+        self._used: Counter[Prompt] = Counter()  # computed prompts, and how many groups want them
         self._stop_tokens = model.tokens_with(sampling.stop[-1])
         self._watch = watch
 
@@ -128,103 +135,121 @@ class MultiPromptDecoder:
         """How many more rows the waiting line can use before it is longer than the batch."""
         return self._budget - sum(len(group.prompts) for group in self._waiting)
 
-    def fits(self, group: Group) -> bool:
-        """Whether each prompt of a group leaves room for ``max_tokens`` within the model's context."""
-        return max(map(len, group.prompts)) + self._sampling.max_tokens <= self._model.context
+    def fits(self, prompt: Prompt) -> bool:
+        """Whether a prompt leaves room for ``max_tokens`` within the model's context, and is not empty."""
+        return 0 < len(prompt) <= self._model.context - self._sampling.max_tokens
 
     def add(self, group: Group) -> None:
-        """Put a group into the waiting line.
+        """Put a group into the waiting line; at its head when its prompts are computed, as for a next try.
 
         Raises:
-            ValueError: it has more prompts than there are rows, an empty prompt, or one that
-                leaves no room for ``max_tokens`` within the model's context.
+            ValueError: it has more prompts than there are rows, or one that is not among ``prompts``, or
+                that does not fit.
         """
         if len(group.prompts) > self._budget:
             raise ValueError(f"a group of {len(group.prompts)} prompts needs more than {self._budget} rows")
-        if not self.fits(group) or not all(group.prompts):
+        if not all(map(self.fits, group.prompts)):
             raise ValueError(
                 f"a prompt is empty, or it and {self._sampling.max_tokens} new tokens "
                 f"do not fit the model's {self._model.context}"
             )
-        self._waiting.append(group)
+        if not self._planned.issuperset(group.prompts):
+            raise ValueError("a group has a prompt that the decoder was not told of")
+        if all(prompt in self._used for prompt in group.prompts):
+            self._used.update(group.prompts)
+            self._ready.appendleft(group)
+        else:
+            self._waiting.append(group)
 
     def finished(self) -> Iterator[Continuation]:
         """Decode until nothing waits, yielding each continuation as it ends; ``add`` may be called then."""
-        while self._waiting or self._active:
+        while self._waiting or self._ready or self._active:
             with torch.inference_mode():
                 self._enter()
-                done = self._advance()
+                done = self._end()
+                self._step()
             yield from done
 
     def _enter(self) -> None:
-        """Move waiting groups into the free rows."""
+        """Move groups whose prompts are computed into the free rows."""
+        rows = sum(len(active.rows) for active in self._active)
         entering: list[_Active] = []
-        used = self._logits.shape[0]
-        while self._waiting and used + len(self._waiting[0].prompts) <= self._budget:
-            group = self._waiting.popleft()
-            entering.append(_Active(group, list(range(used, used + len(group.prompts)))))
-            used += len(group.prompts)
-        if not entering:
-            return
-        prompts = [prompt for active in entering for prompt in active.group.prompts]
-        self._compute(prompts)
-        fresh = self._session.add_rows(prompts)
-        self._logits = torch.cat([self._logits.to(fresh), fresh])
-        self._active += entering
+        while (group := self._next_ready()) and rows + len(group.prompts) <= self._budget:
+            entering.append(_Active(group, list(range(rows, rows + len(group.prompts)))))
+            rows += len(group.prompts)
+            self._ready.popleft()
+        self._forget()
+        if entering:
+            self._active += entering
+            self._draw(entering, self._session.add_rows([p for a in entering for p in a.group.prompts]))
 
-    def _compute(self, prompts: Sequence[Prompt]) -> None:
-        """Have every prompt computed, and let those used longest ago go."""
-        new = [prompt for prompt in dict.fromkeys(prompts) if prompt not in self._computed]
-        if new:
-            self._session.prefill(new)
-        for prompt in prompts:
-            self._computed[prompt] = None
-            self._computed.move_to_end(prompt)
-        # What an input's other labels and its next tries need stays; a prompt may take many megabytes.
-        while len(self._computed) > max(self._budget // 4, len(set(prompts))):
-            self._session.forget(self._computed.popitem(last=False)[0])
+    def _next_ready(self) -> Group | None:
+        """The group that is to enter next; computes prompts of as many groups as make a good batch."""
+        if not self._ready and self._waiting:
+            new: dict[Prompt, None] = {}
+            size = 0
+            while self._waiting and size < AHEAD_TOKENS:
+                group = self._waiting.popleft()
+                fresh = [prompt for prompt in group.prompts if prompt not in self._used]
+                new.update(dict.fromkeys(fresh))
+                size += sum(map(len, fresh))
+                self._used.update(group.prompts)
+                self._ready.append(group)
+            self._session.prefill(list(new))
+        return self._ready[0] if self._ready else None
 
-    def _advance(self) -> list[Continuation]:
-        """Draw one token for every group; returns the groups that ended with it."""
-        drawn = self._draw()
+    def _forget(self) -> None:
+        """Free the prompts that no group wants any more."""
+        for prompt in [prompt for prompt, groups in self._used.items() if not groups]:
+            del self._used[prompt]
+            self._session.forget(prompt)
+
+    def _end(self) -> list[Continuation]:
+        """Take out the groups that ended with the last draw."""
         done: list[Continuation] = []
         staying: list[_Active] = []
-        for active, token in zip(self._active, drawn, strict=True):
-            active.tokens.append(token)
+        for active in self._active:
             ended = self._ended(active)
             if ended is None:
                 staying.append(active)
             else:
                 done.append(ended)
+                self._used.subtract(active.group.prompts)
         if done:
             self._leave(staying)
-        if staying:
-            tokens = torch.empty(self._logits.shape[0], dtype=torch.int64)
-            for active in staying:
-                tokens[active.rows] = active.tokens[-1]
-            self._logits = self._session.step(tokens)
         return done
 
-    def _draw(self) -> list[int]:
-        """One token for each active group from its combined, truncated distribution."""
-        probabilities = torch.softmax(self._logits.float(), dim=1)
-        device = probabilities.device
-        most = max(len(active.rows) for active in self._active)
-        rows = torch.tensor([a.rows + [-1] * (most - len(a.rows)) for a in self._active], device=device)
-        p_main = probabilities[rows[:, 0]]
-        combined = self._rule(p_main, counter_maximum(probabilities, rows[:, 1:])) if most > 1 else p_main
-        kept, choices = truncate(combined, self._sampling.top_k, self._sampling.top_p)
-        kept, choices = kept.cpu(), choices.cpu()  # what is left is small, and not every device has float64
+    def _step(self) -> None:
+        """Feed every row its group's last token, and draw the next."""
+        if not self._active:
+            return
+        tokens = torch.empty(sum(len(active.rows) for active in self._active), dtype=torch.int64)
+        for active in self._active:
+            tokens[active.rows] = active.tokens[-1]
+        self._draw(self._active, self._session.step(tokens))
+
+    def _draw(self, groups: list[_Active], logits: Tensor) -> None:
+        """One more token for each of the groups, whose rows follow each other in ``logits``."""
+        most = max(len(active.rows) for active in groups)
+        first = min(active.rows[0] for active in groups)
+        listed = [
+            [row - first for row in active.rows] + [-1] * (most - len(active.rows)) for active in groups
+        ]
+        rows = torch.tensor(listed, device=logits.device)
+        choices = choose(logits, rows, self._rule, self._sampling)
+        # What is left is small, and not every device has float64.
+        kept, tokens = choices.kept.cpu(), choices.tokens.cpu()
         if not bool(kept.isfinite().all()):
             raise ModelError("the model's probabilities are not finite numbers; use --dtype float32")
-        streams = np.array([active.group.stream for active in self._active], dtype=np.uint64)
-        positions = np.array([len(active.tokens) for active in self._active])
+        streams = np.array([active.group.stream for active in groups], dtype=np.uint64)
+        positions = np.array([len(active.tokens) for active in groups])
         numbers = torch.from_numpy(uniforms(self._seed, streams, positions))
-        drawn: list[int] = draw(kept, choices, numbers).tolist()
+        for active, token in zip(groups, draw(kept, tokens, numbers).tolist(), strict=True):
+            active.tokens.append(token)
         if self._watch:
-            for i, (active, token) in enumerate(zip(self._active, drawn, strict=True)):
-                self._watch(Draw(active.group, token, p_main[i], combined[i]))
-        return drawn
+            p_main, p_combined = combined(logits, rows, self._rule)
+            for i, active in enumerate(groups):
+                self._watch(Draw(active.group, active.tokens[-1], p_main[i], p_combined[i]))
 
     def _ended(self, active: _Active) -> Continuation | None:
         """The group's continuation if its last token ended it."""
@@ -243,16 +268,10 @@ class MultiPromptDecoder:
         return Continuation(active.group, self._model.decode(active.tokens), tuple(active.tokens), ending)
 
     def _leave(self, staying: list[_Active]) -> None:
-        """Close the gaps that ended groups left, moving as few rows as can be."""
-        kept = {row for active in staying for row in active.rows}
-        size = len(kept)
-        gaps = iter(row for row in range(size) if row not in kept)
-        order = list(range(size))
+        """Drop the rows of the groups that do not stay, and number the others anew."""
+        self._session.keep_rows([row for active in staying for row in active.rows])
+        row = 0
         for active in staying:
-            for i, row in enumerate(active.rows):
-                if row >= size:
-                    active.rows[i] = next(gaps)
-                    order[active.rows[i]] = row
+            active.rows = list(range(row, row + len(active.rows)))
+            row += len(active.rows)
         self._active = staying
-        self._session.keep_rows(order)
-        self._logits = self._logits[order]

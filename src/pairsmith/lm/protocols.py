@@ -3,7 +3,7 @@
 Decoding that combines several prompts needs their next-token distributions: a ``SteerableModel``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from torch import Tensor
@@ -13,22 +13,23 @@ Prompt = tuple[int, ...]
 
 
 class Session(Protocol):
-    """Rows of text being continued, and the prompts they start from.
+    """Rows of text being continued, and the computed prompts they start from.
 
     Rows are numbered from 0; each holds the state of one prompt and of the tokens fed to it since.
+    Logits are of the model's own number format.
     """
 
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> None:
+    def prefill(self, prompts: Sequence[Prompt]) -> None:
         """Compute prompts, so that rows can start from them. A prompt is known by its tokens."""
 
-    def forget(self, prompt: Sequence[int]) -> None:
-        """Free the memory of a prompt; the rows that started from it stay."""
+    def forget(self, prompt: Prompt) -> None:
+        """Free the memory of a prompt, once no row that started from it is left."""
 
-    def add_rows(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Append one row for each computed prompt.
+    def add_rows(self, prompts: Sequence[Prompt]) -> Tensor:
+        """Append one row for each of these computed prompts.
 
         Returns:
-            Next-token logits of the new rows, ``(len(prompts), vocab)`` float32.
+            Next-token logits of the new rows, ``(len(prompts), vocab)``.
         """
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -38,11 +39,11 @@ class Session(Protocol):
             tokens: ``(rows,)`` int64.
 
         Returns:
-            Next-token logits, ``(rows, vocab)`` float32.
+            Next-token logits, ``(rows, vocab)``.
         """
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Keep these rows in this order; the others leave."""
+        """Row ``rows[i]`` becomes row i; the others leave."""
 
 
 class SteerableModel(Protocol):
@@ -77,5 +78,5 @@ class SteerableModel(Protocol):
     def tokens_with(self, piece: str) -> frozenset[int]:
         """The tokens whose own text holds ``piece``."""
 
-    def session(self, rows: int) -> Session:
-        """A session of at most ``rows`` rows."""
+    def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> Session:
+        """A session of ``rows`` rows at most, from these prompts, and of ``tail`` tokens fed to each."""

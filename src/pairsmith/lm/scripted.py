@@ -1,10 +1,12 @@
 """A language model whose distributions are written down: for tests, and for trying a task without weights."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 
 import torch
 from torch import Tensor
+
+from pairsmith.lm.protocols import Prompt
 
 Next = Callable[[str, str], Mapping[str, float]]
 """(prompt, continuation so far) to the probability of each next token; tokens are single characters."""
@@ -38,9 +40,9 @@ class ScriptedModel:
         """The token of ``piece``, if it is one character of the alphabet."""
         return frozenset({self._number[piece]}) if piece in self._number else frozenset()
 
-    def session(self, rows: int) -> "ScriptedSession":
-        """A session; the limit is not needed here."""
-        del rows
+    def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> "ScriptedSession":
+        """A session; the limits are not needed here."""
+        del rows, prompts, tail
         return ScriptedSession(self)
 
     def logits(self, prompt: str, continuation: str) -> Tensor:
@@ -58,15 +60,19 @@ class ScriptedSession:
         self._model = model
         self._rows: list[tuple[str, str]] = []
         self.prefilled: list[str] = []
+        self.held: set[str] = set()
 
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> None:
+    def prefill(self, prompts: Sequence[Prompt]) -> None:
         """Note which prompts were computed."""
-        self.prefilled += [self._model.decode(prompt) for prompt in prompts]
+        texts = [self._model.decode(prompt) for prompt in prompts]
+        self.prefilled += texts
+        self.held.update(texts)
 
-    def forget(self, prompt: Sequence[int]) -> None:
-        """Nothing is held."""
+    def forget(self, prompt: Prompt) -> None:
+        """Note that it is gone."""
+        self.held.remove(self._model.decode(prompt))
 
-    def add_rows(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+    def add_rows(self, prompts: Sequence[Prompt]) -> Tensor:
         """Start rows from prompts."""
         texts = [self._model.decode(prompt) for prompt in prompts]
         self._rows += [(text, "") for text in texts]

@@ -1,44 +1,47 @@
 """Any causal LM of transformers as a ``SteerableModel``.
 
-Keys and values lie in a fixed table with one slot a row, each row filled from its first place on,
-so rows of different lengths continue together without padding between prompt and text, and rows
-enter and leave without the others being copied.
+What many prompts start with is computed once, the rest of each in batches. Rows then begin from them in a
+``SharedCache``.
 """
 
-import weakref
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, cast
+from heapq import heappop, heappush
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
+from transformers.cache_utils import DynamicCache
 
 from pairsmith.errors import ModelError
+from pairsmith.lm.kv_store import LayerStates
+from pairsmith.lm.packing import packed
 from pairsmith.lm.protocols import Prompt
+from pairsmith.lm.shared_cache import ATTENTION, SharedCache
+from pairsmith.lm.starts import common_starts
 
 PREFILL_TOKENS = 4096
 """Prompts are computed in batches of about so many tokens, to bound memory."""
 
-LENGTH_LIMITS = ("max_position_embeddings", "sliding_window", "window_size", "attention_chunk_size")
+LENGTH_LIMITS = ("max_position_embeddings", "window_size", "attention_chunk_size", "sliding_window")
 """What configurations call the number of tokens a layer can look back on."""
-
-GROWTH = 64
-"""Slots grow by so many places at a time."""
 
 
 class TransformersModel:
     """A causal LM and its tokenizer; see ``pairsmith.lm.loading.load_model`` for one by name."""
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str, revision: str) -> None:
-        self._model = model.eval()
+        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
+        self._model = packed(model.eval())
         self._tokenizer = tokenizer
         self.name = name
         self.revision = revision
-        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
         text_config = model.config.get_text_config()
-        # Rows of unequal length share one mask, so none may be longer than a layer's window sees.
-        limits = (getattr(text_config, name, None) for name in LENGTH_LIMITS)
+        # What the shared attention does not know of, a model may only need where it is out of reach.
+        known = ("max_position_embeddings",) if model._can_set_attn_implementation() else LENGTH_LIMITS
+        limits = (getattr(text_config, name, None) for name in known)
         self.context: int = min(
             (limit for limit in limits if isinstance(limit, int) and limit > 0), default=2048
         )
@@ -72,181 +75,149 @@ class TransformersModel:
         )
         return texts
 
-    def session(self, rows: int) -> "TransformersSession":
-        """A session of at most ``rows`` rows."""
-        return TransformersSession(self._model, rows)
+    def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> "TransformersSession":
+        """A session of ``rows`` rows at most, from these prompts, and of ``tail`` tokens fed to each."""
+        return TransformersSession(self._model, rows, prompts, tail)
 
 
 class TransformersSession:
-    """Rows in a ``SlotCache``, and the computed prompts they are copied from."""
+    """Computed prompts, and the rows that began from them."""
 
-    def __init__(self, model: Any, rows: int) -> None:
+    def __init__(self, model: Any, rows: int, prompts: Iterable[Prompt], tail: int) -> None:
         self._model = model
         self._device = model.device
-        self._cache = SlotCache(model.config.get_text_config().num_hidden_layers, rows)
-        self._prompts: dict[Prompt, tuple[list[tuple[Tensor, Tensor]], Tensor]] = {}
+        self._folded = model._can_set_attn_implementation()
+        self._start_of = common_starts(prompts)
+        self._starts = {start: i for i, start in enumerate(sorted(set(self._start_of.values()) - {()}))}
+        starts = len(self._starts), max(map(len, self._starts), default=0)
+        rest = max((len(prompt) - len(start) for prompt, start in self._start_of.items()), default=0)
+        self._cache = SharedCache(rows, starts, rest, tail, folded=self._folded)
+        self._computed_starts: set[Prompt] = set()
+        self._ahead: dict[Prompt, list[LayerStates]] = {}  # computed, and not in a slot yet
+        self._slots: dict[Prompt, int] = {}
+        self._free = list(range(rows))  # a heap: low slots first, as a step multiplies all up to the last
+        self._logits: dict[Prompt, Tensor] = {}
 
-    def prefill(self, prompts: Sequence[Sequence[int]]) -> None:
-        """Compute prompts in batches of similar length."""
-        ordered = sorted((tuple(prompt) for prompt in prompts), key=len)
-        while ordered:
-            size = max(1, PREFILL_TOKENS // len(ordered[-1]))
-            self._prefill(ordered[-size:])
-            del ordered[-size:]
+    def prefill(self, prompts: Sequence[Prompt]) -> None:
+        """Compute prompts, in batches of those that have their start in common."""
+        by_start: dict[Prompt, list[Prompt]] = defaultdict(list)
+        for prompt in sorted(set(prompts) - self._logits.keys(), key=len):
+            by_start[self._start_of[prompt]].append(prompt)
+        for start, waiting in by_start.items():
+            if start and start not in self._computed_starts:
+                states, _ = self._compute([start], ())
+                self._cache.put_start(self._starts[start], next(states))
+                self._computed_starts.add(start)
+            while waiting:
+                size = max(1, PREFILL_TOKENS // len(waiting[-1]))
+                batch = waiting[-size:]
+                del waiting[-size:]
+                states, logits = self._compute(batch, start)
+                self._ahead |= dict(zip(batch, states, strict=True))
+                self._logits |= dict(zip(batch, logits, strict=True))
 
-    def _prefill(self, prompts: list[Prompt]) -> None:
-        width = max(map(len, prompts))
+    def _compute(self, prompts: list[Prompt], start: Prompt) -> tuple[Iterator[list[LayerStates]], Tensor]:
+        """Keys and values of what follows the start, and next-token logits, ``(prompts, vocab)``."""
+        cache = DynamicCache()  # without the config: full attention, every key kept
+        shared = len(start)
+        if start:
+            for layer, (keys, values) in enumerate(self._cache.start(self._starts[start])):
+                cache.update(*(x.expand(len(prompts), -1, -1, -1) for x in (keys, values)), layer)
+        width = max(map(len, prompts)) - shared
         tokens = torch.zeros(len(prompts), width, dtype=torch.int64)
         for row, prompt in enumerate(prompts):
-            tokens[row, : len(prompt)] = torch.tensor(prompt)
+            tokens[row, : len(prompt) - shared] = torch.tensor(prompt[shared:])
         lengths = torch.tensor([len(prompt) for prompt in prompts])
-        mask = torch.arange(width) < lengths[:, None]
-        cache = DynamicCache()  # without the config: full attention, every key kept
-        ends, which = torch.unique(lengths - 1, return_inverse=True)
-        output = self._model(
-            input_ids=tokens.to(self._device),
-            attention_mask=mask.to(self._device, torch.int64),
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=ends.to(self._device),
-        )
+        mask = torch.arange(shared + width) < lengths[:, None]
+        with self._head_sees((lengths - shared - 1).to(self._device)):
+            output = self._model(
+                input_ids=tokens.to(self._device),
+                attention_mask=mask.to(self._device, torch.int64),
+                position_ids=torch.arange(shared, shared + width, device=self._device).expand(
+                    len(prompts), -1
+                ),
+                past_key_values=cache,
+                use_cache=True,
+            )
         if not cache.layers or not all(getattr(layer, "is_initialized", False) for layer in cache.layers):
             raise ModelError(
                 "this kind of model keeps no keys and values (a recurrent one?); use a transformer"
             )
-        logits = output.logits[torch.arange(len(prompts)), which].float()
-        for row, prompt in enumerate(prompts):
-            size = len(prompt)
-            states = [
-                (layer.keys[row, :, :size].clone(), layer.values[row, :, :size].clone())
-                for layer in cache.layers
-            ]
-            self._prompts[prompt] = states, logits[row].clone()
+        ends = lengths.tolist()
+        states = (
+            [(x.keys[row, :, shared:end], x.values[row, :, shared:end]) for x in cache.layers]
+            for row, end in enumerate(ends)
+        )
+        return states, output.logits[:, -1]
 
-    def forget(self, prompt: Sequence[int]) -> None:
-        """Free a prompt's keys and values."""
-        del self._prompts[tuple(prompt)]
+    @contextmanager
+    def _head_sees(self, places: Tensor) -> Iterator[None]:
+        """Within it only one token of each row, ``(rows,)``, goes on from the layers to the vocabulary."""
 
-    def add_rows(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Copy each prompt's keys and values into a free slot."""
-        known = [self._prompts[tuple(prompt)] for prompt in prompts]
-        self._cache.add([states for states, _ in known])
-        return torch.stack([logits for _, logits in known])
+        def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
+            (hidden,) = args
+            return (hidden[torch.arange(len(places), device=hidden.device), places][:, None],)
+
+        hook = self._model.get_output_embeddings().register_forward_pre_hook(narrow)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def forget(self, prompt: Prompt) -> None:
+        """Free the memory of a prompt that no row needs."""
+        del self._logits[prompt]
+        self._ahead.pop(prompt, None)
+        if prompt in self._slots:
+            heappush(self._free, self._slots.pop(prompt))
+
+    def add_rows(self, prompts: Sequence[Prompt]) -> Tensor:
+        """Append one row for each prompt."""
+        for prompt in dict.fromkeys(prompts):
+            if prompt not in self._slots:
+                if not self._free:
+                    self._vacate(keeping=prompts)
+                self._slots[prompt] = heappop(self._free)
+                start = self._starts.get(self._start_of[prompt], -1)
+                self._cache.put(self._slots[prompt], start, self._ahead.pop(prompt))
+        self._cache.add_rows(self._slots[prompt] for prompt in prompts)
+        return torch.stack([self._logits[prompt] for prompt in prompts])
+
+    def _vacate(self, keeping: Sequence[Prompt]) -> None:
+        """Take out the prompts whose rows have all left and whose next rows are yet to come."""
+        busy = self._cache.slots_in_use | {self._slots[prompt] for prompt in keeping if prompt in self._slots}
+        for prompt, slot in list(self._slots.items()):
+            if slot not in busy:
+                self._ahead[prompt] = [(k.clone(), v.clone()) for k, v in self._cache.read(slot)]
+                heappush(self._free, self._slots.pop(prompt))
 
     def step(self, tokens: Tensor) -> Tensor:
         """Feed every row one token at its own position."""
-        lengths = self._cache.lengths
-        seen = torch.arange(self._cache.width + 1, device=self._device) <= lengths[:, None].to(self._device)
-        output = self._model(
-            input_ids=tokens[:, None].to(self._device),
-            attention_mask=seen.to(torch.int64),
-            position_ids=lengths[:, None].to(self._device),
-            past_key_values=self._cache,
-            use_cache=True,
-        )
-        self._cache.advance()
-        logits: Tensor = output.logits[:, -1].float()
+        positions = self._cache.positions
+        with self._attention(), self._cache.step(self._device) as seen:
+            output = self._model(
+                input_ids=tokens[:, None].to(self._device),
+                attention_mask=seen,
+                position_ids=positions[:, None].to(self._device),
+                past_key_values=self._cache,
+                use_cache=True,
+            )
+        logits: Tensor = output.logits[:, -1]
         return logits
+
+    @contextmanager
+    def _attention(self) -> Iterator[None]:
+        """Within it the model attends by the cache's own attention, where it can."""
+        if not self._folded:
+            yield
+            return
+        usual = self._model.config._attn_implementation
+        self._model.set_attn_implementation(ATTENTION)
+        try:
+            yield
+        finally:
+            self._model.set_attn_implementation(usual)
 
     def keep_rows(self, rows: Sequence[int]) -> None:
         """Keep these rows in this order."""
-        self._cache.keep(list(rows))
-
-
-class SlotLayer(CacheLayerMixin):
-    """Keys and values of one layer, ``(slots, heads, capacity, size)``; slot i belongs to row i."""
-
-    is_sliding = False
-
-    def __init__(self, owner: "SlotCache") -> None:
-        super().__init__()
-        # No circle of references: the memory goes with the last use, not with a later garbage collection.
-        self._owner = cast("SlotCache", weakref.proxy(owner))
-
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Take the memory once the shapes, ``(…, heads, places, size)``, are known."""
-        self.keys = self._table(key_states)
-        self.values = self._table(value_states)
-        self.is_initialized = True
-
-    def grow(self) -> None:
-        """Take a table of the owner's new capacity and move what is there."""
-        if self.is_initialized:
-            keys, values = self.keys, self.values
-            self.lazy_initialization(keys, values)
-            self.keys[:, :, : keys.shape[2]] = keys
-            self.values[:, :, : values.shape[2]] = values
-
-    def _table(self, like: Tensor) -> Tensor:
-        return like.new_zeros(self._owner.slots, like.shape[-3], self._owner.capacity, like.shape[-1])
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *_: object, **__: object
-    ) -> tuple[Tensor, Tensor]:
-        """Write each row's new key and value at its own place; returns all up to the longest row."""
-        rows = torch.arange(key_states.shape[0], device=key_states.device)
-        places = self._owner.lengths.to(key_states.device)
-        self.keys[rows, :, places] = key_states[:, :, 0]
-        self.values[rows, :, places] = value_states[:, :, 0]
-        upto = self._owner.width + 1
-        return self.keys[: len(rows), :, :upto], self.values[: len(rows), :, :upto]
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Length and offset of the keys that a step looks at."""
-        return self._owner.width + query_length, 0
-
-    def get_seq_length(self) -> int:
-        """Tokens in the longest row."""
-        return self._owner.width
-
-    def get_max_length(self) -> int:
-        """Tokens that fit into a slot."""
-        return self._owner.capacity
-
-
-class SlotCache(Cache):
-    """One slot for each row, as long as the longest row needs; see the module's text."""
-
-    def __init__(self, layers: int, slots: int) -> None:
-        super().__init__(layers=[SlotLayer(self) for _ in range(layers)])
-        self.slots = slots
-        self.capacity = 0
-        self.lengths = torch.zeros(0, dtype=torch.int64)
-        self.width = 0
-
-    def add(self, rows: list[list[tuple[Tensor, Tensor]]]) -> None:
-        """Append rows that start from prompts' states: of each layer, a ``(heads, length, size)`` pair."""
-        start = len(self.lengths)
-        lengths = [states[0][0].shape[1] for states in rows]
-        self._set_lengths(torch.cat([self.lengths, torch.tensor(lengths)]))
-        for number, layer in enumerate(self.layers):
-            if not layer.is_initialized:
-                layer.lazy_initialization(*rows[0][number])
-            for i, states in enumerate(rows):
-                keys, values = states[number]
-                layer.keys[start + i, :, : lengths[i]] = keys
-                layer.values[start + i, :, : lengths[i]] = values
-
-    def advance(self) -> None:
-        """Every row has one token more."""
-        self._set_lengths(self.lengths + 1)
-
-    def keep(self, rows: list[int]) -> None:
-        """Row ``rows[i]`` becomes row i; what moves goes from the end into gaps before it."""
-        moves = [(to, origin) for to, origin in enumerate(rows) if to != origin]
-        if moves:
-            places = torch.tensor([to for to, _ in moves])
-            origins = torch.tensor([origin for _, origin in moves])
-            for layer in self.layers:
-                layer.keys[places] = layer.keys[origins]
-                layer.values[places] = layer.values[origins]
-        self._set_lengths(self.lengths[rows])
-
-    def _set_lengths(self, lengths: Tensor) -> None:
-        """Note the rows' lengths, and see that each has room for one token more."""
-        self.lengths = lengths
-        self.width = int(lengths.max()) if len(lengths) else 0
-        if self.width >= self.capacity:
-            self.capacity = (self.width // GROWTH + 1) * GROWTH
-            for layer in self.layers:
-                layer.grow()
+        self._cache.keep_rows(list(rows))

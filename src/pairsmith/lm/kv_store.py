@@ -1,0 +1,52 @@
+"""Memory for keys and values: many pieces of text, in every layer of a model."""
+
+import mmap
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor
+
+LayerStates = tuple[Tensor, Tensor]
+"""Keys and values of one piece of text in one layer, each ``(heads, length, size)``."""
+
+
+class Store:
+    """Keys and values of ``count`` pieces of at most ``length`` tokens.
+
+    All memory is taken with the first piece and never grows. What is not written yet is zero.
+    """
+
+    def __init__(self, count: int, length: int) -> None:
+        self.count = count
+        self.length = length
+        self.lengths = torch.zeros(count, dtype=torch.int64)
+        self.layers: list[LayerStates] = []
+
+    def prepare(self, like: Sequence[LayerStates]) -> None:
+        """Take the memory, ``(count, heads, length, size)`` of each; nothing if that is done."""
+        if not self.layers:
+            self.layers = [(self._zeros(keys), self._zeros(values)) for keys, values in like]
+
+    def write(self, piece: int, states: Sequence[LayerStates]) -> None:
+        """Write a piece from its first token on."""
+        length = states[0][0].shape[1]
+        for (keys, values), (new_keys, new_values) in zip(self.layers, states, strict=True):
+            keys[piece, :, :length] = new_keys
+            values[piece, :, :length] = new_values
+        self.lengths[piece] = length
+
+    def read(self, piece: int) -> list[LayerStates]:
+        """What was written; views."""
+        length = int(self.lengths[piece])
+        return [(keys[piece, :, :length], values[piece, :, :length]) for keys, values in self.layers]
+
+    def _zeros(self, like: Tensor) -> Tensor:
+        shape = (self.count, like.shape[0], self.length, like.shape[2])
+        if like.device.type != "cpu" or not prod(shape):
+            return like.new_zeros(shape)
+        # The system zeroes this as it is touched; in large pages, where it has them, that is far cheaper.
+        memory = mmap.mmap(-1, prod(shape) * like.element_size())
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        return torch.frombuffer(memory, dtype=like.dtype).view(shape)

@@ -1,0 +1,78 @@
+"""Weights laid out for the processor once, instead of at every product.
+
+On a CPU, torch's products rearrange a weight's blocks each time they are called; for a batch of decoding
+rows that is a quarter of the time. Linear layers are replaced by ones whose weights lie in the order that
+oneDNN wants, and an activation that follows one is computed with it. What they compute stays the same.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.activations import FastGELUActivation, GELUTanh, NewGELUActivation
+from transformers.pytorch_utils import Conv1D
+
+ROWS = 256
+"""Rows of a batch that the layout is chosen for; others work as well."""
+
+PACKABLE = (
+    "gpt2", "gpt_neox", "opt", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral",
+    "bloom",
+)  # fmt: skip
+"""Kinds of model whose code is known to use its linear layers by calling them only."""
+
+TANH_GELUS = (NewGELUActivation, FastGELUActivation, GELUTanh)
+"""Activations that are one formula, written in different ways."""
+
+FIRST_AND_ACTIVATION = (("c_fc", "act"), ("dense_h_to_4h", "act"), ("fc1", "activation_fn"))
+"""What GPT-2, GPT-NeoX, and Phi and OPT call a block's first linear layer and the activation after it."""
+
+
+class PackedLinear(nn.Module):
+    """A linear layer with a packed weight; see the module's text."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, gelu: bool = False) -> None:
+        super().__init__()
+        self.out_features = weight.shape[0]
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), ROWS)
+        self._bias = None if bias is None else bias.detach()
+        self._then: tuple[str, list[float], str] = ("gelu", [], "tanh") if gelu else ("none", [], "")
+
+    def forward(self, states: Tensor) -> Tensor:
+        """``(…, in)`` to ``(…, out)``."""
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(states, self._packed, self._bias, *self._then)
+        return product
+
+
+def packed(model: Any) -> Any:
+    """The model with its linear layers packed, where it and torch allow; no gradients go through them."""
+    weight = next(model.parameters())
+    fit = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
+    if not fit or model.config.model_type not in PACKABLE or not _can_pack():
+        return model
+    for module in model.modules():
+        for first, activation in FIRST_AND_ACTIVATION:
+            parts = _linear(getattr(module, first, None))
+            if parts and isinstance(getattr(module, activation, None), TANH_GELUS):
+                setattr(module, first, PackedLinear(*parts, gelu=True))
+                setattr(module, activation, nn.Identity())
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if parts := _linear(child):
+                setattr(module, name, PackedLinear(*parts))
+    return model
+
+
+def _linear(module: Any) -> tuple[Tensor, Tensor | None] | None:
+    """Weight, ``(out, in)``, and bias of a linear layer of a kind that is known exactly."""
+    if type(module) is nn.Linear:
+        return module.weight, module.bias
+    if type(module) is Conv1D:
+        return module.weight.t(), module.bias
+    return None
+
+
+def _can_pack() -> bool:
+    ops = torch.ops.mkldnn  # not part of torch's documented interface: what is missing is gone without
+    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call] # torch has no type here
+    return bool(available) and all(hasattr(ops, op) for op in ("_linear_pointwise", "_reorder_linear_weight"))

@@ -1,0 +1,146 @@
+"""From the logits of many rows to what each group may draw next: rule (D3), top-k, top-p (D4).
+
+The whole vocabulary is read once, for each row's normaliser and each main prompt's likeliest tokens.
+Where these **candidates** provably hold every token that top-k or top-p can leave, the rest is done on
+them alone; the groups for which that cannot be shown are worked out over the whole vocabulary.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pairsmith.lm.combine import Combine, counter_maximum, favours_main
+from pairsmith.lm.sampling import Sampling, truncate
+
+CANDIDATES = 64
+"""Likeliest tokens of a main prompt that are looked at first; with top-k, at least four times k."""
+
+NUCLEUS = 512
+"""The same where there is no top-k."""
+
+CHUNK = 16
+"""Rows whose normalisers are computed at once: their float32 copy should stay in a processor's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What each group may draw: ``(groups, k)`` float32 probabilities, likeliest first, and token numbers."""
+
+    kept: Tensor
+    tokens: Tensor
+
+
+def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
+    """What each group may draw next.
+
+    Args:
+        logits: ``(rows, vocab)`` of any floating-point format.
+        rows: ``(groups, prompts)`` int64: each group's rows, its main prompt's first; -1 where it has fewer.
+        rule: combines the distributions of groups that have counter-prompts.
+        sampling: top-k and top-p.
+
+    Returns:
+        probabilities that sum to 1 and tokens, with as many columns as the group with most needs. A group
+        whose logits are not finite gets probabilities that are not either.
+    """
+    vocab = logits.shape[1]
+    wide = max(CANDIDATES, 4 * sampling.top_k) if sampling.top_k else NUCLEUS
+    if wide >= vocab:
+        return _over_vocabulary(logits, rows, rule, sampling)
+    kept, tokens, certain = _over_candidates(logits, rows, rule, sampling, wide)
+    if bool(certain.all()):
+        return Choices(kept, tokens)
+    left = (~certain).nonzero().squeeze(1)
+    exact = _over_vocabulary(logits, rows[left], rule, sampling)
+    width = max(kept.shape[1], exact.kept.shape[1])
+    kept, tokens = (torch.nn.functional.pad(t, (0, width - t.shape[1])) for t in (kept, tokens))
+    kept[left], tokens[left] = 0.0, 0
+    kept[left, : exact.kept.shape[1]], tokens[left, : exact.kept.shape[1]] = exact.kept, exact.tokens
+    return Choices(kept, tokens)
+
+
+def combined(logits: Tensor, rows: Tensor, rule: Combine) -> tuple[Tensor, Tensor]:
+    """The main prompts' distributions and the rule's, over the whole vocabulary.
+
+    Returns:
+        two of ``(groups, vocab)`` float32.
+    """
+    used, place = torch.unique(rows, return_inverse=True)
+    first = int(used[0] < 0)
+    probabilities = torch.softmax(logits[used[first:]], dim=1, dtype=torch.float32)
+    place = place - first  # -1 stays -1
+    p_main = probabilities[place[:, 0]]
+    return p_main, _steered(rule, p_main, counter_maximum(probabilities, place[:, 1:]), rows)
+
+
+def _over_vocabulary(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
+    kept, tokens = truncate(combined(logits, rows, rule)[1], sampling.top_k, sampling.top_p)
+    most = max(1, int((kept > 0).sum(dim=1).max())) if kept.numel() else 1
+    return Choices(kept[:, :most], tokens[:, :most])
+
+
+def _over_candidates(
+    logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling, wide: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Probabilities, tokens, and for which groups they are those of the whole vocabulary."""
+    normaliser = log_normaliser(logits)
+    main = rows[:, 0]
+    likeliest, tokens = logits[main].topk(wide, dim=1)
+    least = likeliest[:, -1:]
+    tokens, order = tokens.sort(dim=1)  # so that equally likely tokens stay in the order of their numbers
+    p_main = _probabilities(torch.cat([likeliest.gather(1, order), least], dim=1), normaliser[main])
+    # The last column stands for a token outside: at best as likely as the last candidate, and
+    # impossible for the counter-prompts.
+    p_counter = torch.zeros_like(p_main)
+    for column in rows[:, 1:].T:
+        held = (column >= 0).nonzero().squeeze(1)
+        theirs = logits[column[held, None], tokens[held]]
+        p_counter[held, :-1] = torch.maximum(
+            p_counter[held, :-1], _probabilities(theirs, normaliser[column[held]])
+        )
+    weights = _steered(rule, p_main, p_counter, rows)
+    inside, outside = weights[:, :-1], weights[:, -1]
+    kept, choices = truncate(inside, sampling.top_k, sampling.top_p)
+    last = choices.gather(1, (kept > 0).sum(dim=1, keepdim=True).clamp_(min=1) - 1)
+    if sampling.top_k:
+        last = choices[:, -1:]
+    certain = inside.gather(1, last).squeeze(1) > outside
+    if rows.shape[1] > 1 and not (sampling.top_k and favours_main(rule)):
+        certain &= rows[:, 1] < 0
+    if not sampling.top_k:  # of a group without counter-prompts, whose weights are its probabilities
+        certain &= inside.sum(dim=1) >= sampling.top_p
+    return kept, tokens.gather(1, choices), certain
+
+
+def _probabilities(logits: Tensor, normaliser: Tensor) -> Tensor:
+    return (logits.float() - normaliser[:, None]).exp_()
+
+
+def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> Tensor:
+    """The rule's distribution for groups with counter-prompts, the main prompt's for the others."""
+    steered = (rows[:, 1:] >= 0).any(dim=1)
+    if not bool(steered.any()):
+        return p_main
+    if bool(steered.all()):
+        return rule(p_main, p_counter)
+    result = p_main.clone()
+    result[steered] = rule(p_main[steered], p_counter[steered])
+    return result
+
+
+def log_normaliser(logits: Tensor) -> Tensor:
+    """The logarithm of the sum of exponentials of each row.
+
+    Args:
+        logits: ``(rows, vocab)`` of any floating-point format.
+
+    Returns:
+        ``(rows,)`` float32.
+    """
+    parts = []
+    for part in torch.split(logits, CHUNK):
+        # One fused pass for the softmax; its largest probability tells the normaliser.
+        largest = torch.softmax(part, dim=1, dtype=torch.float32).amax(dim=1)
+        parts.append(part.amax(dim=1).float() - largest.log())
+    return torch.cat(parts)
