@@ -14,7 +14,12 @@ from pairsmith.lm.transformers_backend import TransformersModel
 
 @torch.inference_mode()
 def one_label_at_a_time(
-    model: TransformersModel, prompts: Sequence[tuple[int, ...]], texts: int, sampling: Sampling, decay: float
+    network: Any,
+    model: TransformersModel,
+    prompts: Sequence[tuple[int, ...]],
+    texts: int,
+    sampling: Sampling,
+    decay: float,
 ) -> list[str | None]:
     """Texts for one input and one label, as the method's first program writes them; None without an end.
 
@@ -22,7 +27,7 @@ def one_label_at_a_time(
     to the token limit, and each text's distributions are combined and truncated over the whole
     vocabulary, one text after the other.
     """
-    network, device = model._model, model._model.device
+    device = network.device
     rows = [prompt for _ in range(texts) for prompt in prompts]
     width = max(map(len, rows))
     tokens = torch.tensor([[0] * (width - len(row)) + list(row) for row in rows], device=device)
@@ -73,10 +78,9 @@ def _before_stop(text: str, stop: str) -> str | None:
 
 @torch.inference_mode()
 def generate_in_batches(
-    model: TransformersModel, groups: Sequence[Group], sampling: Sampling, size: int
+    network: Any, model: TransformersModel, groups: Sequence[Group], sampling: Sampling, size: int
 ) -> list[str | None]:
     """Texts by ``generate`` of transformers for the main prompts alone, sorted by length."""
-    network: Any = model._model
     stops = sorted(model.tokens_with(sampling.stop))
     ordered = sorted(groups, key=lambda group: len(group.main))
     texts: list[str | None] = []

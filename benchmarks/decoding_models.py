@@ -3,14 +3,18 @@
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 from zlib import crc32
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
+from pairsmith.lm.loading import load_model
 from pairsmith.lm.transformers_backend import TransformersModel
+from pairsmith.modelnames import resolve_model
 
 STOP_RATE = 1 / 22
 """Share of the tokens that hold the quotation mark. Texts that end within 40 tokens then have 14.6 of them
@@ -56,17 +60,21 @@ class MadeTokenizer:
         return [self.decode(row) for row in rows]
 
 
-def build(shape: str, dtype: torch.dtype, device: str) -> TransformersModel:
-    """A model of one of ``SHAPES``; equal weights in each format but for rounding."""
+def build(shape: str, dtype: torch.dtype, device: str) -> tuple[Any, TransformersModel]:
+    """A model as transformers has it, and the same for decoding by us; of one of ``SHAPES``, or by name."""
+    if shape not in SHAPES:
+        loaded = load_model(shape, device=device, dtype=str(dtype).removeprefix("torch."))  # type: ignore[arg-type]
+        plain = AutoModelForCausalLM.from_pretrained(resolve_model(shape), dtype=dtype).to(device).eval()
+        return plain, loaded
     config = SHAPES[shape]
     torch.manual_seed(0)
-    model = (GPT2LMHeadModel if isinstance(config, GPT2Config) else LlamaForCausalLM)(config)
+    with torch.device(device):
+        network = AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
     with torch.no_grad():  # the last norm's output has length sqrt(width)
-        model.lm_head.weight.normal_(std=LOGIT_SPREAD / config.hidden_size**0.5)
-    model.generation_config.eos_token_id = None
-    model.generation_config.pad_token_id = 0
-    model = model.to(device=device, dtype=dtype)
-    return TransformersModel(model, MadeTokenizer(config.vocab_size), name=shape, revision="random")
+        network.lm_head.weight.normal_(std=LOGIT_SPREAD / config.hidden_size**0.5)
+    network.generation_config.eos_token_id = None
+    tokenizer = MadeTokenizer(config.vocab_size)
+    return network, TransformersModel(deepcopy(network), tokenizer, name=shape, revision="random")
 
 
 @dataclass(slots=True)
@@ -100,34 +108,29 @@ def counted(model: Any) -> Iterator[Counts]:
             hook.remove()
 
 
-def products(model: Any, counts: Counts) -> float:
+def products(network: Any, counts: Counts) -> float:
     """Floating-point operations of the matrix products with weights; attention's are left out."""
-    body, head = weights(model.config)
+    body, head = weights(network)
     return 2.0 * (body * counts.tokens + head * counts.rows)
 
 
-def weights(config: Any) -> tuple[int, int]:
+def weights(network: Any) -> tuple[int, int]:
     """Numbers in the matrices of all layers, and in that of the head."""
-    with torch.device("meta"):
-        model = (GPT2LMHeadModel if isinstance(config, GPT2Config) else LlamaForCausalLM)(config)
-    body = next(m for m in model.modules() if isinstance(m, torch.nn.ModuleList))
-    return sum(
-        w.numel() for w in body.parameters() if w.ndim == 2
-    ), model.get_output_embeddings().weight.numel()
+    body = next(m for m in network.modules() if isinstance(m, torch.nn.ModuleList))
+    inside = sum(w.numel() for w in body.parameters() if w.ndim == 2)
+    return inside, network.get_output_embeddings().weight.numel()
 
 
 def matrix_rate(dtype: torch.dtype, device: str) -> float:
     """The best of several products of two 2048 x 2048 matrices, in operations per second."""
     a, b = (torch.randn(2048, 2048, device=device).to(dtype) for _ in range(2))
-    return max(_rate_once(a, b) for _ in range(10))
+    return max(_rate_once(a, b) for _ in range(8))
 
 
 def _rate_once(a: torch.Tensor, b: torch.Tensor) -> float:
-    from time import perf_counter
-
-    start = perf_counter()
-    for _ in range(5):
+    begun = perf_counter()
+    for _ in range(3):
         a @ b
     if a.device.type == "cuda":
         torch.cuda.synchronize()
-    return 5 * 2 * 2048**3 / (perf_counter() - start)
+    return 3 * 2 * 2048**3 / (perf_counter() - begun)

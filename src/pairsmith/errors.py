@@ -10,6 +10,7 @@
     │   │                  DamagedError: what pairsmith once wrote)
     │   └── MissingExtra   an optional dependency that is not installed
     ├── StorageError       the disk is full, read-only or gone; exit code 2
+    ├── RemoteError        a model's server failed; exit code 1
     └── WorkerError        a worker process failed; exit code 1
 
 A message says what was given, what was expected and what to do, in one or two lines.
@@ -100,6 +101,12 @@ class MissingExtra(UserError):  # noqa: N818 - named for what is missing, as peo
 
 class StorageError(PairsmithError):
     """A file could not be written; whatever was finished before is kept."""
+
+
+class RemoteError(PairsmithError):
+    """A model's server failed, after many tries; whatever was finished before is kept."""
+
+    exit_code = 1
 
 
 class WorkerError(PairsmithError):

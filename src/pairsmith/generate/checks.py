@@ -3,6 +3,7 @@
 from pairsmith.errors import SettingsError
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.generate.writing import rows_needed
+from pairsmith.lm.remote import Way, is_remote
 from pairsmith.tasks import TaskSpec
 
 
@@ -19,6 +20,8 @@ def check(task: TaskSpec, settings: GenerateSettings) -> None:
     if settings.ray_address and settings.executor != "ray":
         raise SettingsError("--ray-address needs --executor ray")
     decoding = settings.decoding(task.decoding)
+    if is_remote(settings.model):
+        _check_remote(task, settings)
     if task.kind == "pair" and decoding.tries < decoding.per_input:
         raise SettingsError(
             f"{decoding.tries} tries cannot give {decoding.per_input} texts per input; "
@@ -33,3 +36,21 @@ def check(task: TaskSpec, settings: GenerateSettings) -> None:
                     f"the task {task.name} writes single texts and takes no --{name}; "
                     "--per-input says how many texts each label gets"
                 )
+
+
+def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
+    """Refuse what a model behind a server cannot do."""
+    if settings.preview:
+        raise SettingsError("--preview needs whole distributions, which a server does not give; leave it out")
+    decoding = settings.decoding(task.decoding)
+    if steering_of(task, settings) == "certified" and not 0 < decoding.top_k <= settings.top_logprobs:
+        raise SettingsError(
+            f"--steering certified needs --top-k between 1 and --top-logprobs {settings.top_logprobs}, "
+            f"not {decoding.top_k}"
+        )
+
+
+def steering_of(task: TaskSpec, settings: GenerateSettings) -> Way:
+    """How a server's model is steered; plain sampling where there is nothing to steer against."""
+    decay = settings.decoding(task.decoding).decay
+    return settings.steering if decay and any(map(task.counters, task.label_names)) else "plain"

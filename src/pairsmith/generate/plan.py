@@ -13,9 +13,8 @@ from pairsmith.generate.checks import check
 from pairsmith.generate.pieces import Piece, pieces_of
 from pairsmith.generate.postprocess import all_rows, processed, rows_of, task_of
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.generate.shard import SCHEMAS
+from pairsmith.generate.shard import SCHEMAS, model_of
 from pairsmith.generate.writing import write
-from pairsmith.lm.loading import load_model
 from pairsmith.records import REJECT, to_table
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
@@ -42,7 +41,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     main = peak_memory()  # what the process that only commits will need, with several workers
     if settings.workers > 1 and settings.executor == "local":
         torch.set_num_threads(max(1, cores() // settings.workers))
-    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    model = model_of(task, settings)
     loading = time.monotonic() - started
     items, texts = _inputs(settings, decoding, before)
     if not texts:

@@ -6,21 +6,26 @@ inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, overload
 
 from pairsmith.citations import CITATION
 from pairsmith.errors import WorkerError
-from pairsmith.generate.checks import check
+from pairsmith.generate.checks import check, steering_of
 from pairsmith.generate.pieces import Piece, first_items, growth, pieces_of
 from pairsmith.generate.preview import preview
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.generate.shard import SCHEMAS, ShardLoader, Todo
 from pairsmith.lm.loading import load_model
+from pairsmith.lm.remote import is_remote, remote_revision
 from pairsmith.modelnames import model_revision, resolve_model
 from pairsmith.places import is_url
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.runs.executors import Lost, Where, execute
 from pairsmith.tasks import Decoding, TaskSpec, load_task
+
+ANSWERS = "answers.sqlite"
+"""What a server answered, in the run folder."""
 
 
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
@@ -47,7 +52,8 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         examples = first_items(pieces, settings.preview)
         run.progress.result(preview(task, model, examples, decoding, settings.seed))
         return None
-    revision = model_revision(settings.model)
+    remote = is_remote(settings.model)
+    revision = remote_revision(settings.model) if remote else model_revision(settings.model)
     writer = FolderWriter.start(
         run,
         step="generate",
@@ -70,7 +76,13 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     where = Where(settings.executor, settings.workers, settings.ray_address)
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(piece.items) for piece in todo.pieces)) * labels)
-        load, say = ShardLoader(task, _for_workers(settings), decoding, revision), partial(run.tell, "worker")
+        cache = (
+            str(run.out / ANSWERS)
+            if remote and settings.executor == "local" and isinstance(run.out, Path)
+            else None
+        )
+        load = ShardLoader(task, _for_workers(settings), decoding, revision, cache)
+        say = partial(run.tell, "worker")
         for outcome in execute(load, todo, bar.advance, where, say):
             if isinstance(outcome, Lost):
                 lost.append(outcome)
@@ -110,7 +122,7 @@ class Todos(Sequence[Todo]):
 
 def _for_workers(settings: GenerateSettings) -> GenerateSettings:
     """The settings with a model that lies in a store fetched once, where its workers are on this machine."""
-    if settings.executor != "local" or not is_url(settings.model):
+    if settings.executor != "local" or not is_url(settings.model) or is_remote(settings.model):
         return settings
     return settings.model_copy(update={"model": resolve_model(settings.model)})
 
@@ -131,6 +143,7 @@ def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings
         "task": task.model_dump(mode="json", exclude={"decoding"}),
         **decoding.model_dump(mode="json"),
         **settings.model_dump(mode="json", include={"column", "limit", "seed", "dtype", "shard_size"}),
+        **({"steering": steering_of(task, settings)} if is_remote(settings.model) else {}),
     }
 
 

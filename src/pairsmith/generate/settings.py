@@ -35,7 +35,8 @@ class GenerateSettings(Settings):
     )
     model: str = Field(
         default=TINY,
-        description="The language model: a folder, a Hub id, or pairsmith:tiny (shows the mechanics only).",
+        description="The language model: a folder, a Hub id, a server (http://HOST:PORT/v1#NAME), or "
+        "pairsmith:tiny (shows the mechanics only).",
     )
     inputs: Annotated[list[str], BeforeValidator(_listed)] = Field(
         default=[],
@@ -61,6 +62,17 @@ class GenerateSettings(Settings):
     dtype: DtypeName = Field(default="float32", description="Number format of the model's weights.")
     rows: int = Field(
         default=256, ge=1, description="Rows that the model computes at once; lower it if memory runs out."
+    )
+    steering: Literal["certified", "reranked"] = Field(
+        default="certified",
+        description="With a server: certified self-debiasing from its lists of likeliest tokens, or texts "
+        "sampled by the server and kept if no counter-label's prompt makes them as likely.",
+    )
+    top_logprobs: int = Field(
+        default=20, ge=1, description="With a server: how many likeliest tokens it gives for a prompt."
+    )
+    concurrency: int = Field(
+        default=16, ge=1, le=64, description="With a server: texts that are asked for at the same time."
     )
     executor: Literal["local", "ray"] = Field(
         default="local", description="Where shards are made: on this machine, or on a Ray cluster."

@@ -9,10 +9,13 @@ import pyarrow as pa
 import torch
 
 from pairsmith.errors import ModelError, SettingsError
+from pairsmith.generate.checks import steering_of
 from pairsmith.generate.pieces import Piece
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.generate.writing import Earlier, rows_needed, write
 from pairsmith.lm.loading import load_model
+from pairsmith.lm.remote import RemoteModel, is_remote
+from pairsmith.lm.transformers_backend import TransformersModel
 from pairsmith.records import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -60,6 +63,7 @@ class ShardLoader:
     settings: GenerateSettings
     decoding: Decoding
     revision: str
+    cache: str | None = None
 
     def __call__(self, worker: int) -> Work[Todo, Tables]:
         """The work of the ``worker``-th worker; several share the GPUs out among them.
@@ -72,7 +76,7 @@ class ShardLoader:
         device = settings.device
         if settings.workers > 1 and device in ("auto", "cuda") and torch.cuda.device_count() > 1:
             device = f"cuda:{worker % torch.cuda.device_count()}"
-        model = load_model(settings.model, device=device, dtype=settings.dtype)
+        model = model_of(self.task, settings.model_copy(update={"device": device}), self.cache)
         if model.revision != self.revision:
             raise ModelError(
                 f"model {settings.model}: worker {worker} finds other weights under this name than the "
@@ -110,6 +114,24 @@ class ShardLoader:
                 return Tables(to_table(written.rows, schema), to_table(rejects, REJECT))
 
         return make
+
+
+def model_of(
+    task: TaskSpec, settings: GenerateSettings, cache: str | None = None
+) -> TransformersModel | RemoteModel:
+    """The model of the settings, loaded or connected to.
+
+    Raises:
+        ModelError: there is no such model.
+        MissingExtra: a server's model, and the package to reach it is not installed.
+        RemoteError: the server does not answer.
+    """
+    if not is_remote(settings.model):
+        return load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    way = steering_of(task, settings)
+    return RemoteModel(
+        settings.model, cache, way=way, at_once=settings.concurrency, listed=settings.top_logprobs
+    )
 
 
 def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:

@@ -12,6 +12,8 @@ from pairsmith.generate.wanted import Row, Wanted, pairs_wanted, texts_wanted
 from pairsmith.lm.combine import self_debias
 from pairsmith.lm.decoder import Continuation, Draw, Group, MultiPromptDecoder
 from pairsmith.lm.protocols import Prompt, SteerableModel
+from pairsmith.lm.remote import RemoteModel
+from pairsmith.lm.remote_decoder import RemoteDecoder
 from pairsmith.lm.sampling import Sampling
 from pairsmith.records import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
 from pairsmith.runs.seeds import stream_key
@@ -110,7 +112,7 @@ def generate_texts(
 
 def write(
     task: TaskSpec,
-    model: SteerableModel,
+    model: SteerableModel | RemoteModel,
     wanted: Iterable[Wanted],
     decoding: Decoding,
     seed: int,
@@ -141,16 +143,18 @@ def rows_needed(task: TaskSpec) -> int:
 
 
 def make_decoder(
-    model: SteerableModel,
+    model: SteerableModel | RemoteModel,
     decoding: Decoding,
     seed: int,
     prompts: Iterable[Prompt],
     rows: int,
     watch: Callable[[Draw], None] | None = None,
-) -> MultiPromptDecoder:
+) -> MultiPromptDecoder | RemoteDecoder:
     """A decoder of these prompts that samples by D4 and steers by D3."""
-    rule = partial(self_debias, decay=decoding.decay, floor=decoding.floor)
     sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
+    if isinstance(model, RemoteModel):
+        return RemoteDecoder(model, sampling, seed, decay=decoding.decay, floor=decoding.floor)
+    rule = partial(self_debias, decay=decoding.decay, floor=decoding.floor)
     return MultiPromptDecoder(model, rule, sampling, seed, prompts, rows, watch)
 
 
@@ -160,10 +164,10 @@ class _Writer:
     def __init__(
         self,
         task: TaskSpec,
-        model: SteerableModel,
+        model: SteerableModel | RemoteModel,
         jobs: list[_Job],
         decoding: Decoding,
-        decoder: MultiPromptDecoder,
+        decoder: MultiPromptDecoder | RemoteDecoder,
         on_done: Done | None,
         earlier: Mapping[str, Earlier],
         enough: Callable[[int], bool] | None,
@@ -242,6 +246,12 @@ def judge(task: TaskSpec, wanted: Wanted, number: int, continuation: Continuatio
         return _reject(
             task, wanted, number, "no end", "the model ended the text without a quotation mark", text
         )
+    if continuation.ending == "uncertified":
+        reason = "the server's lists of likeliest tokens do not prove the next token"
+        return _reject(task, wanted, number, "not certified", reason, text)
+    if continuation.ending == "outranked":
+        reason = "a counter-label's prompt makes the text at least as likely"
+        return _reject(task, wanted, number, "outranked", reason, text)
     if not text:
         return _reject(task, wanted, number, "empty", "nothing before the quotation mark", text)
     if text.splitlines() != [text]:

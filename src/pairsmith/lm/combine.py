@@ -40,16 +40,23 @@ def self_debias(p_main: Tensor, p_counter: Tensor, decay: float = 100.0, floor: 
     _check(p_main, p_counter)
     if not 0 <= decay < math.inf or not 0 <= floor <= 1:
         raise ValueError(f"decay must be at least 0 and floor in [0, 1], not {decay} and {floor}")
-    exponent = (p_main - p_counter).clamp_(max=0).mul_(decay)
     if floor > 0:
-        weighted = exponent.clamp_(min=math.log(floor)).exp_().mul_(p_main)
+        weighted = self_debiased(p_main, p_counter, decay, floor)
         return weighted.div_(weighted.sum(dim=1, keepdim=True))
     # Without a floor every factor of a row may underflow; its largest term is brought to 1 first.
-    return torch.softmax(exponent.add_(p_main.log()), dim=1)
+    return torch.softmax((p_main - p_counter).clamp_(max=0).mul_(decay).add_(p_main.log()), dim=1)
+
+
+def self_debiased(p_main: Tensor, p_counter: Tensor, decay: float, floor: float) -> Tensor:
+    """D3 before the probabilities are renormalised; arguments as for ``self_debias``, of any one shape."""
+    exponent = (p_main - p_counter).clamp_(max=0).mul_(decay)
+    if floor > 0:
+        exponent.clamp_(min=math.log(floor))
+    return exponent.exp_().mul_(p_main)
 
 
 def guidance(p_main: Tensor, p_counter: Tensor, scale: float = 1.5) -> Tensor:
-    """Classifier-free guidance: from the counter-prompts' distribution towards and past the main prompt's.
+    """Classifier-free guidance: from what the counter-prompts say towards and past what the main prompt says.
 
     ``p`` is proportional to ``p_counter * (p_main / p_counter) ** scale``.
 

@@ -23,7 +23,7 @@ from pairsmith.lm.sampling import Sampling, draw
 from pairsmith.lm.steering import choose, combined
 from pairsmith.runs.seeds import uniforms
 
-Ending = Literal["stop", "length", "end"]
+Ending = Literal["stop", "length", "end", "uncertified", "outranked"]
 
 AHEAD_TOKENS = 2048
 """Prompts are computed for so many tokens at once, the first groups of the waiting line first."""
@@ -57,8 +57,9 @@ class Continuation:
         group: the group it belongs to.
         text: the text before the stop string, or all of it when there was none.
         tokens: what was drawn, the stop string's tokens included.
-        ending: ``stop`` (the stop string came), ``length`` (it did not within the limit), or
-            ``end`` (the model ended the text itself).
+        ending: ``stop`` (the stop string came), ``length`` (it did not within the limit), ``end`` (the
+            model ended the text itself); of a server's model also ``uncertified`` (its lists did not
+            prove the next step) and ``outranked`` (a counter-prompt makes the text likelier).
     """
 
     group: Group

@@ -1,0 +1,197 @@
+"""How fast texts are decoded: ours, the way of the method's first program, and transformers' ``generate``.
+
+    python benchmarks/decoding.py --quick --json FILE
+
+64 first texts of ``examples/sentences.txt``, the three labels of the task ``sts``, two texts each. All
+are measured in turns within one run, with the same model, prompts and sampling; a figure is the median
+over the rounds, a ratio the median of the rounds' ratios.
+"""
+
+import argparse
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from common import write
+from decoding_baselines import generate_in_batches, one_label_at_a_time
+from decoding_models import SHAPES, build, counted, matrix_rate, products
+from pairsmith.generate.wanted import Wanted, pairs_wanted
+from pairsmith.lm.combine import self_debias
+from pairsmith.lm.decoder import Group, MultiPromptDecoder
+from pairsmith.lm.sampling import Sampling
+from pairsmith.lm.transformers_backend import TransformersModel
+from pairsmith.tasks import load_task
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "sentences.txt"
+SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=40)
+TEXTS = 2
+DECAY = 100.0
+
+
+@dataclass(slots=True)
+class Measured:
+    """One run: texts begun and accepted, tokens through the layers, rows through the head."""
+
+    seconds: float
+    texts: int
+    accepted: int
+    tokens: int = 0
+    rows: int = 0
+    mfu: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Texts begun per second; how many of them end is chance, and the same for all."""
+        return self.texts / self.seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="GPT-2 small alone, in under 8 minutes.")
+    parser.add_argument("--models", nargs="*", default=[*SHAPES, "pairsmith:tiny"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--inputs", type=int, default=64)
+    parser.add_argument("--rows", type=int, default=256)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    results = {}
+    for name in ["gpt2"] if args.quick else args.models:
+        results[name] = measure(name, args)
+        if args.json:
+            write(args.json, {"settings": vars(args) | {"json": None}, "results": results})
+        gc.collect()
+
+
+def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """One model: ours in bfloat16 and float32, the baselines, and the ratios."""
+    sentences = [line for line in EXAMPLES.read_text(encoding="utf-8").splitlines() if line][: args.inputs]
+    wanted = list(pairs_wanted(load_task("sts"), sentences, TEXTS))
+    runs: dict[str, Callable[[], Measured]] = {}
+    for dtype in (torch.bfloat16, torch.float32):
+        kind = str(dtype).removeprefix("torch.")
+        network, model = build(name, dtype, args.device)
+        runs[f"ours {kind}"] = partial(ours, network, model, wanted, DECAY, args.rows)
+        runs[f"one at a time {kind}"] = partial(one_at_a_time, network, model, cycle(inputs_of(wanted)))
+        if dtype is torch.bfloat16:
+            runs["ours, decay 0, bfloat16"] = partial(ours, network, model, wanted, 0.0, args.rows)
+            # A part of them is enough for generate, whose batches do not wait for each other.
+            some = wanted[: len(wanted) // (4 if args.quick else 2)]
+            each = len(some) * TEXTS
+            sizes = {s: batched(network, model, some, s).rate for s in (each // 4, each // 2, each)}
+            best = max(sizes, key=lambda size: sizes[size])
+            print(name, "generate, texts/s by batch size:", {s: round(r, 1) for s, r in sizes.items()}, flush=True)
+            runs["generate, decay 0, bfloat16"] = partial(batched, network, model, some, best)
+    runs["ours bfloat16"]()  # a first time wakes the libraries up
+    rounds: list[dict[str, Measured]] = []
+    for number in range(args.rounds):
+        rounds.append({label: run() for label, run in runs.items()})
+        print(name, "round", number + 1, {k: round(m.rate, 2) for k, m in rounds[-1].items()}, flush=True)
+    return report(name, rounds, sizes)
+
+
+def report(name: str, rounds: list[dict[str, Measured]], sizes: dict[int, float]) -> dict[str, Any]:
+    """Medians, and ratios of what ran beside each other."""
+
+    def ratio(one: str, other: str) -> float:
+        return round(median(r[one].rate / r[other].rate for r in rounds), 2)
+
+    summary: dict[str, Any] = {}
+    for label in rounds[0]:
+        all_of_it = [r[label] for r in rounds]
+        share = sum(m.accepted for m in all_of_it) / sum(m.texts for m in all_of_it)
+        summary[label] = {
+            "accepted_per_second": round(median(m.rate for m in all_of_it) * share, 3),
+            "accepted_share": round(share, 3),
+            "row_steps_per_second": round(median(m.rows / m.seconds for m in all_of_it), 1),
+            "share_of_matrix_rate": round(median(m.mfu for m in all_of_it), 3),
+            "seconds": [round(m.seconds, 2) for m in all_of_it],
+        }
+    ratios = {
+        "ours bfloat16 : one at a time float32": ratio("ours bfloat16", "one at a time float32"),
+        "ours bfloat16 : one at a time bfloat16": ratio("ours bfloat16", "one at a time bfloat16"),
+        "ours float32 : one at a time float32": ratio("ours float32", "one at a time float32"),
+        "decay 0, ours : generate": ratio("ours, decay 0, bfloat16", "generate, decay 0, bfloat16"),
+    }
+    for title, figures in (summary | ratios).items():
+        print(f"{name}: {title}: {figures}", flush=True)
+    return {"runs": summary, "ratios": ratios, "generate_texts_per_second_by_batch_size": sizes}
+
+
+def inputs_of(wanted: list[Wanted]) -> list[list[Wanted]]:
+    """What is wanted of each input."""
+    by_input: dict[str | None, list[Wanted]] = {}
+    for want in wanted:
+        by_input.setdefault(want.input, []).append(want)
+    return list(by_input.values())
+
+
+def ours(network: Any, model: TransformersModel, wanted: list[Wanted], decay: float, rows: int) -> Measured:
+    """All groups through the decoder."""
+    groups = groups_of(model, wanted, counters=decay > 0)
+    rule = partial(self_debias, decay=decay, floor=0.01)
+    dtype, device = network.dtype, network.device.type
+    before = matrix_rate(dtype, device)
+    with counted(model._model) as counts:
+        begun = perf_counter()
+        prompts = [prompt for group in groups for prompt in group.prompts]
+        decoder = MultiPromptDecoder(model, rule, SAMPLING, 1, prompts, rows)
+        for group in groups:
+            decoder.add(group)
+        accepted = sum(done.ending == "stop" for done in decoder.finished())
+        seconds = perf_counter() - begun
+    rate = (before + matrix_rate(dtype, device)) / 2
+    mfu = products(network, counts) / seconds / rate
+    return Measured(seconds, len(groups), accepted, counts.tokens, counts.rows, mfu)
+
+
+def groups_of(model: TransformersModel, wanted: list[Wanted], *, counters: bool) -> list[Group]:
+    groups = []
+    for i, want in enumerate(wanted):
+        others = tuple(tuple(model.encode(prompt)) for prompt in want.counters) if counters else ()
+        main = tuple(model.encode(want.main))
+        groups += [Group(main, others, TEXTS * i + text) for text in range(TEXTS)]
+    return groups
+
+
+def one_at_a_time(network: Any, model: TransformersModel, inputs: Any) -> Measured:
+    """The next input's labels, one after the other."""
+    labels = next(inputs)
+    begun = perf_counter()
+    with counted(network) as counts:
+        texts = [
+            text
+            for want in labels
+            for text in one_label_at_a_time(
+                network,
+                model,
+                [tuple(model.encode(prompt)) for prompt in (want.main, *want.counters)],
+                TEXTS,
+                SAMPLING,
+                DECAY,
+            )
+        ]
+    seconds = perf_counter() - begun
+    return Measured(seconds, len(texts), sum(t is not None for t in texts), counts.tokens, counts.rows)
+
+
+def batched(network: Any, model: TransformersModel, wanted: list[Wanted], size: int) -> Measured:
+    """All main prompts through ``generate``."""
+    groups = groups_of(model, wanted, counters=False)
+    begun = perf_counter()
+    with counted(network) as counts:
+        texts = generate_in_batches(network, model, groups, SAMPLING, size)
+    seconds = perf_counter() - begun
+    return Measured(seconds, len(texts), sum(t is not None for t in texts), counts.tokens, counts.rows)
+
+
+if __name__ == "__main__":
+    main()

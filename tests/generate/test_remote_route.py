@@ -1,0 +1,86 @@
+"""``generate`` with a model behind a server: faults, a server that goes away, and what cannot be asked of one."""
+
+import pytest
+from tests.server import serving
+
+from pairsmith.bundled import TINY
+from pairsmith.errors import RemoteError, SettingsError
+from pairsmith.generate.route import ANSWERS, generate
+from pairsmith.generate.settings import GenerateSettings
+from pairsmith.lm.loading import load_model
+from pairsmith.progress import Silent
+from pairsmith.runs import Run
+
+
+@pytest.fixture(scope="module")
+def local():
+    return load_model(TINY, device="cpu")
+
+
+@pytest.fixture
+def server(local, monkeypatch):
+    monkeypatch.setattr("pairsmith.lm.remote.WAIT", 0.0)
+    with serving(local) as server:
+        server.most = 100
+        yield server
+
+
+@pytest.fixture
+def settings_for(server, tmp_path):
+    inputs = tmp_path / "first.txt"
+    inputs.write_text("A man is playing.\nTwo dogs run.\nIt rains.\n")
+
+    def settings(**given):
+        options = {
+            "model": server.name,
+            "inputs": [str(inputs)],
+            "shard_size": 1,
+            "max_tokens": 8,
+            "tries": 2,
+        }
+        return GenerateSettings(**{**options, **given})
+
+    return settings
+
+
+def rows(folder):
+    return sorted(map(str, folder.table().to_pylist()))
+
+
+def test_rows_equal_those_of_the_model_itself(server, settings_for, tmp_path):
+    remote = generate(settings_for(), Run(tmp_path / "remote", Silent()))
+    here = generate(settings_for(model=TINY), Run(tmp_path / "here", Silent()))
+    assert rows(remote) == rows(here)
+    assert remote.table().num_rows > 0
+
+
+@pytest.mark.parametrize("steering", ["certified", "reranked"])
+def test_a_server_that_goes_away_costs_nothing(server, settings_for, tmp_path, steering):
+    settings = settings_for(steering=steering)
+    whole = generate(settings, Run(tmp_path / "whole", Silent()))
+    asked = len(server.seen)
+    server.seen.clear()
+    server.faults.extend([""] * (asked // 2) + ["500"] * 300)
+    with pytest.raises(RemoteError, match="the same command continues"):
+        generate(settings, Run(tmp_path / "cut", Silent()))
+    server.faults.clear()
+    answered = sum(1 for _ in range(asked // 2))
+    server.seen.clear()
+    again = generate(settings, Run(tmp_path / "cut", Silent()))
+    assert rows(again) == rows(whole)
+    assert len(server.seen) <= asked - answered + 1
+    assert (tmp_path / "cut" / ANSWERS).is_file()
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"preview": 1}, "--preview needs whole distributions"),
+        ({"top_k": 30}, "--top-k between 1 and --top-logprobs 20, not 30"),
+        ({"top_k": 0}, "not 0"),
+    ],
+)
+def test_what_a_server_cannot_do_is_refused(server, settings_for, tmp_path, given, text):
+    with pytest.raises(SettingsError, match=text):
+        generate(settings_for(**given), Run(tmp_path / "out", Silent()))
+    assert not server.seen

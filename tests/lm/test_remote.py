@@ -1,0 +1,159 @@
+"""Models behind a server: equal to the model itself, and no row lost or made twice whatever goes wrong."""
+
+from functools import partial
+
+import pytest
+from tests.server import serving
+
+from pairsmith.bundled import TINY
+from pairsmith.errors import ModelError, RemoteError
+from pairsmith.generate.wanted import pairs_wanted
+from pairsmith.lm.combine import self_debias
+from pairsmith.lm.decoder import Group, MultiPromptDecoder
+from pairsmith.lm.loading import load_model
+from pairsmith.lm.remote import RemoteModel
+from pairsmith.lm.remote_decoder import RemoteDecoder
+from pairsmith.lm.sampling import Sampling
+from pairsmith.runs.seeds import stream_key
+from pairsmith.tasks import load_task
+
+SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=12)
+SENTENCES = ["A man is playing a guitar.", "Two dogs run on the beach."]
+
+
+@pytest.fixture(scope="module")
+def local():
+    return load_model(TINY, device="cpu")
+
+
+@pytest.fixture
+def server(local, monkeypatch):
+    monkeypatch.setattr("pairsmith.lm.remote.WAIT", 0.0)
+    with serving(local) as server:
+        yield server
+
+
+@pytest.fixture
+def connect(server):
+    models = []
+
+    def connected(**options):
+        models.append(RemoteModel(server.name, **options))
+        return models[-1]
+
+    yield connected
+    for model in models:
+        model.close()
+
+
+def groups(model, texts=1):
+    return [
+        Group(
+            tuple(model.encode(want.main)),
+            tuple(tuple(model.encode(counter)) for counter in want.counters),
+            stream_key(want.id, number),
+        )
+        for want in pairs_wanted(load_task("sts"), SENTENCES, 1)
+        for number in range(texts)
+    ]
+
+
+def remotely(model, texts=1):
+    decoder = RemoteDecoder(model, SAMPLING, 5, decay=100.0, floor=0.01)
+    for group in groups(model, texts):
+        decoder.add(group)
+    done = {continuation.group.stream: continuation for continuation in decoder.finished()}
+    return decoder, done
+
+
+def exactly(local):
+    made = groups(local)
+    prompts = [prompt for group in made for prompt in group.prompts]
+    decoder = MultiPromptDecoder(local, partial(self_debias, decay=100.0), SAMPLING, 5, prompts)
+    for group in made:
+        decoder.add(group)
+    return {done.group.stream: done for done in decoder.finished()}
+
+
+def test_certified_rows_equal_those_of_the_model_itself(local, server, connect):
+    server.most = 100
+    decoder, done = remotely(connect())
+    exact = exactly(local)
+    assert decoder.uncertified == 0
+    assert {k: (c.tokens, c.text, c.ending) for k, c in done.items()} == {
+        k: (c.tokens, c.text, c.ending) for k, c in exact.items()
+    }
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_lists_that_are_too_short_cost_rows_but_never_make_wrong_ones(local, server, connect, refuses):
+    server.most, server.refuses_longer = 6, refuses
+    decoder, done = remotely(connect(listed=6))
+    exact = exactly(local)
+    certified = {stream for stream, each in done.items() if each.ending != "uncertified"}
+    assert len(done) == len(exact)
+    assert 0 < len(certified) < len(done)
+    assert decoder.uncertified == len(done) - len(certified)
+    assert all(done[stream].tokens == exact[stream].tokens for stream in certified)
+
+
+def test_a_server_that_gives_fewer_than_asked_is_asked_for_no_more(server, connect):
+    server.most = 6
+    remotely(connect(listed=20))
+    posts = server.seen.count("/v1/completions")
+    decoder, _ = remotely(connect(listed=20))
+    assert server.seen.count("/v1/completions") - posts == decoder.steps
+
+
+@pytest.mark.parametrize("fault", ["429", "500", "503", "timeout", "cut", "malformed"])
+@pytest.mark.parametrize("way", ["plain", "certified", "reranked"])
+def test_faults_change_nothing(server, connect, monkeypatch, fault, way):
+    monkeypatch.setattr("pairsmith.lm.remote.SECONDS", 0.3)
+    server.most = 100
+    _, expected = remotely(connect(way=way))
+    server.faults.extend([fault, "", fault, fault, "", fault])
+    _, done = remotely(connect(way=way))
+    assert not server.faults
+    assert {k: (c.text, c.ending) for k, c in done.items()} == {
+        k: (c.text, c.ending) for k, c in expected.items()
+    }
+
+
+def test_what_was_answered_is_never_asked_again(server, connect, tmp_path):
+    server.most = 100
+    _, expected = remotely(connect(cache=str(tmp_path / "answers.sqlite")))
+    asked = len(server.seen)
+    _, done = remotely(connect(cache=str(tmp_path / "answers.sqlite")))
+    assert len(server.seen) == asked
+    assert done.keys() == expected.keys()
+
+
+def test_a_server_that_stays_broken_ends_the_run_and_is_named(server, connect, tmp_path):
+    model = connect(way="plain")
+    server.faults.extend(["500"] * 1000)
+    with pytest.raises(RemoteError, match=r"127\.0\.0\.1.*no proper answer after 8 tries \(500"):
+        remotely(model)
+
+
+def test_a_refused_request_is_the_users_to_mend(server, connect):
+    model = connect(way="plain")
+    server.faults.append("404")
+    with pytest.raises(ModelError, match="refuses the request: 404"):
+        remotely(model)
+
+
+@pytest.mark.parametrize("name", ["http://127.0.0.1:1/v1", "http://#x"])
+def test_a_url_without_a_model_is_refused(name):
+    with pytest.raises(ModelError, match="HOST:PORT/v1#NAME"):
+        RemoteModel(name, way="plain")
+
+
+def test_reranked_texts_are_likelier_under_their_own_prompt(local, server, connect):
+    model = connect(way="reranked")
+    _, done = remotely(model, texts=6)
+    judged = [each for each in done.values() if each.group.counters and each.ending in ("stop", "outranked")]
+    assert {each.ending for each in judged} == {"stop", "outranked"}
+    for each in judged:
+        prompts = [model.decode(prompt) for prompt in each.group.prompts]
+        own, *others = model.log_probabilities(prompts, each.text + '"')
+        assert (own > max(others)) == (each.ending == "stop")
