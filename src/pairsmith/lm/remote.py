@@ -197,8 +197,8 @@ class RemoteModel:
             if number == TRIES - 1 or self._stopped.wait(max(pause, doubled)):
                 break
         raise RemoteError(
-            f"{redacted(url)}: no proper answer after {number + 1} tries ({redacted(text[:200])}); what is done "
-            "is saved, and the same command continues"
+            f"{redacted(url)}: no proper answer after {number + 1} tries ({redacted(text[:200])}); what "
+            "is done is saved, and the same command continues"
         )
 
     def _answer(self, url: str, path: str, body: dict[str, Any]) -> tuple[str, float | None]:
