@@ -88,7 +88,12 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
             each = len(some) * TEXTS
             sizes = {s: batched(network, model, some, s).rate for s in (each // 4, each // 2, each)}
             best = max(sizes, key=lambda size: sizes[size])
-            print(name, "generate, texts/s by batch size:", {s: round(r, 1) for s, r in sizes.items()}, flush=True)
+            print(
+                name,
+                "generate, texts/s by batch size:",
+                {s: round(r, 1) for s, r in sizes.items()},
+                flush=True,
+            )
             runs["generate, decay 0, bfloat16"] = partial(batched, network, model, some, best)
     runs["ours bfloat16"]()  # a first time wakes the libraries up
     rounds: list[dict[str, Measured]] = []

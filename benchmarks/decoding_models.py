@@ -13,6 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
 from pairsmith.lm.loading import load_model
+from pairsmith.lm.packing import packed
 from pairsmith.lm.transformers_backend import TransformersModel
 from pairsmith.modelnames import resolve_model
 
@@ -74,7 +75,7 @@ def build(shape: str, dtype: torch.dtype, device: str) -> tuple[Any, Transformer
         network.lm_head.weight.normal_(std=LOGIT_SPREAD / config.hidden_size**0.5)
     network.generation_config.eos_token_id = None
     tokenizer = MadeTokenizer(config.vocab_size)
-    return network, TransformersModel(deepcopy(network), tokenizer, name=shape, revision="random")
+    return network, TransformersModel(packed(deepcopy(network)), tokenizer, name=shape, revision="random")
 
 
 @dataclass(slots=True)

@@ -150,7 +150,7 @@ def test_a_next_try_goes_first_and_its_prompts_are_not_computed_again(model, mon
     for continuation in decoder.finished():
         seen.append(len(continuation.group.main))
         if len(seen) == 1:
-            decoder.add(Group(groups[0].main, (), stream_key("again")))
+            decoder.add(Group(groups[0].main, (), stream_key("again")), soon=True)
     assert seen == [1, 1, 2, 3, 4, 5, 6]
     assert len(decoder._session.prefilled) == 6
 

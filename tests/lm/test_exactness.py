@@ -14,6 +14,7 @@ from transformers import AutoTokenizer
 
 from pairsmith.lm.combine import self_debias
 from pairsmith.lm.decoder import Group, MultiPromptDecoder
+from pairsmith.lm.packing import packed
 from pairsmith.lm.sampling import Sampling, draw, truncate
 from pairsmith.lm.transformers_backend import TransformersModel
 from pairsmith.runs.seeds import stream_key, uniforms
@@ -51,9 +52,15 @@ CONFIGS = {
     ),
     "gemma3": lambda v: tf.Gemma3TextConfig(vocab_size=v, sliding_window=16, **GROUPED),
     "mistral": lambda v: tf.MistralConfig(vocab_size=v, sliding_window=16, **SMALL),
-    # Its attention cannot be replaced: positions by a bias, keys and values handed over in full.
+    # Their attention is not replaced: keys and values are handed over in full, without gaps.
     "bloom": lambda v: tf.BloomConfig(
         vocab_size=v, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.4, bos_token_id=0, eos_token_id=0
+    ),
+    "mpt": lambda v: tf.MptConfig(
+        vocab_size=v, d_model=32, n_layers=2, n_heads=4, max_seq_len=256, initializer_range=0.4, eos_token_id=0
+    ),
+    "gpt_oss": lambda v: tf.GptOssConfig(
+        vocab_size=v, num_local_experts=4, num_experts_per_tok=2, sliding_window=128, rope_scaling=None, **GROUPED
     ),
 }  # fmt: skip
 
@@ -67,7 +74,7 @@ def model(request, tiny_gpt2):
     config = CONFIGS[request.param](len(tokenizer))
     config.tie_word_embeddings = False  # tied and random, models repeat themselves
     network = tf.AutoModelForCausalLM.from_config(config)
-    return TransformersModel(network, tokenizer, name=request.param, revision="test")
+    return TransformersModel(packed(network), tokenizer, name=request.param, revision="test")
 
 
 def random_groups(model, count, seed=0):

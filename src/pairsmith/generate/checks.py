@@ -13,7 +13,7 @@ def check(task: TaskSpec, settings: GenerateSettings) -> None:
     Raises:
         SettingsError: the first thing that does not go.
     """
-    if settings.rows < rows_needed(task):
+    if settings.rows is not None and settings.rows < rows_needed(task):
         raise SettingsError(
             f"--rows {settings.rows} is too few: the task {task.name} needs at least {rows_needed(task)}"
         )
@@ -43,6 +43,14 @@ def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
     if settings.preview:
         raise SettingsError("--preview needs whole distributions, which a server does not give; leave it out")
     decoding = settings.decoding(task.decoding)
+    if decoding.rule != "self-debiasing":
+        raise SettingsError(
+            f"a server's model is steered by self-debiasing only, not by --rule {decoding.rule}"
+        )
+    if task.format == "chat" and steering_of(task, settings) != "certified":
+        raise SettingsError(
+            f"the task {task.name} is a chat, which a server's model writes with --steering certified only"
+        )
     if steering_of(task, settings) == "certified" and not 0 < decoding.top_k <= settings.top_logprobs:
         raise SettingsError(
             f"--steering certified needs --top-k between 1 and --top-logprobs {settings.top_logprobs}, "

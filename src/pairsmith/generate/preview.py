@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from pairsmith.generate.wanted import Wanted, pairs_wanted, texts_wanted
-from pairsmith.generate.writing import judge, make_decoder
+from pairsmith.generate.writing import encoded, judge, make_decoder
 from pairsmith.lm.decoder import Draw, Group
 from pairsmith.lm.protocols import SteerableModel
 from pairsmith.records import Reject
@@ -42,7 +42,7 @@ def _example(
     task: TaskSpec, model: SteerableModel, want: Wanted, decoding: Decoding, seed: int
 ) -> Iterator[str]:
     draws: list[Draw] = []
-    prompts = [tuple(model.encode(prompt)) for prompt in (want.main, *want.counters)]
+    prompts = [encoded(task, model, prompt) for prompt in (want.main, *want.counters)]
     decoder = make_decoder(model, decoding, seed, prompts, len(prompts), draws.append)
     counters = ", ".join(task.counters(want.label)) or "none"
     heading = f"  label {want.label} (counter-labels: {counters})"

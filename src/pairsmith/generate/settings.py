@@ -48,6 +48,10 @@ class GenerateSettings(Settings):
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of every random draw.")
     decay: Annotated[float | None, _of_task("decay")] = None
     floor: Annotated[float | None, _of_task("floor")] = None
+    rule: Annotated[Literal["self-debiasing", "guidance", "contrast"] | None, _of_task("rule")] = None
+    scale: Annotated[float | None, _of_task("scale")] = None
+    strength: Annotated[float | None, _of_task("strength")] = None
+    plausible: Annotated[float | None, _of_task("plausible")] = None
     top_k: Annotated[int | None, _of_task("top_k")] = None
     top_p: Annotated[float | None, _of_task("top_p")] = None
     max_tokens: Annotated[int | None, _of_task("max_tokens")] = None
@@ -60,8 +64,11 @@ class GenerateSettings(Settings):
     )
     device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1 or mps.")
     dtype: DtypeName = Field(default="float32", description="Number format of the model's weights.")
-    rows: int = Field(
-        default=256, ge=1, description="Rows that the model computes at once; lower it if memory runs out."
+    rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rows that the model computes at once; unset: as many as fit the memory, 256 at most (on "
+        "a GPU 1,024).",
     )
     steering: Literal["certified", "reranked"] = Field(
         default="certified",

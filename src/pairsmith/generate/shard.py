@@ -15,7 +15,7 @@ from pairsmith.generate.settings import GenerateSettings
 from pairsmith.generate.writing import Earlier, rows_needed, write
 from pairsmith.lm.loading import load_model
 from pairsmith.lm.remote import RemoteModel, is_remote
-from pairsmith.lm.transformers_backend import TransformersModel
+from pairsmith.lm.transformers_backend import MOST_ROWS, TransformersModel
 from pairsmith.records import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -107,7 +107,7 @@ class ShardLoader:
                     )
                 except (RuntimeError, MemoryError) as error:
                     advance(-ended)
-                    budget = _halved(budget, rows_needed(self.task), error)
+                    budget = _halved(budget or MOST_ROWS["cpu"], rows_needed(self.task), error)
                     continue
                 schema = SCHEMAS[self.task.schema_kind]
                 rejects = [*written.rejects, *todo.piece.duplicates]

@@ -4,12 +4,12 @@
 ``generate_pairs`` or ``generate_texts``.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 from pairsmith.generate.wanted import Row, Wanted, pairs_wanted, texts_wanted
-from pairsmith.lm.combine import self_debias
+from pairsmith.lm.combine import Combine, contrast, guidance, named_rule, self_debias
 from pairsmith.lm.decoder import Continuation, Draw, Group, MultiPromptDecoder
 from pairsmith.lm.protocols import Prompt, SteerableModel
 from pairsmith.lm.remote import RemoteModel
@@ -70,7 +70,8 @@ def generate_pairs(
     *,
     decoding: Decoding | None = None,
     seed: int = 1,
-    rows: int = 256,
+    rows: int | None = None,
+    rule: Combine | str | None = None,
 ) -> Written:
     """Write second texts for ``inputs`` (D1-D4).
 
@@ -80,15 +81,19 @@ def generate_pairs(
         inputs: first texts; equal ones give equal rows.
         decoding: how texts are drawn; the task's by default.
         seed: of every draw, 0 to 2**63 - 1.
-        rows: prompts that the model computes at once; at least ``rows_needed(task)``.
+        rows: prompts that the model computes at once, at least ``rows_needed(task)``; as many as fit the
+            memory by default.
+        rule: combines distributions in place of the one that ``decoding`` names: a function of the form
+            ``lm.combine.Combine``, or its dotted name, ``package.module.function``.
 
     Raises:
-        ValueError: ``task`` writes single texts, or ``rows`` is too few.
+        ValueError: ``task`` writes single texts, ``rows`` is too few, or there is no such rule.
     """
     if task.kind != "pair":
         raise ValueError(f"{task.name} writes single texts: call generate_texts")
     decoding = decoding or task.decoding
-    return write(task, model, pairs_wanted(task, inputs, decoding.per_input), decoding, seed, rows)
+    wanted = pairs_wanted(task, inputs, decoding.per_input)
+    return write(task, model, wanted, decoding, seed, rows, rule=named_rule(rule))
 
 
 def generate_texts(
@@ -97,7 +102,8 @@ def generate_texts(
     *,
     decoding: Decoding | None = None,
     seed: int = 1,
-    rows: int = 256,
+    rows: int | None = None,
+    rule: Combine | str | None = None,
 ) -> Written:
     """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
 
@@ -107,7 +113,8 @@ def generate_texts(
     if task.kind != "text":
         raise ValueError(f"{task.name} writes second texts for given ones: call generate_pairs")
     decoding = decoding or task.decoding
-    return write(task, model, texts_wanted(task, range(decoding.per_input)), decoding, seed, rows)
+    wanted = texts_wanted(task, range(decoding.per_input))
+    return write(task, model, wanted, decoding, seed, rows, rule=named_rule(rule))
 
 
 def write(
@@ -116,25 +123,39 @@ def write(
     wanted: Iterable[Wanted],
     decoding: Decoding,
     seed: int,
-    rows: int,
+    rows: int | None,
     on_done: Done | None = None,
     earlier: Mapping[str, Earlier] | None = None,
     enough: Callable[[int], bool] | None = None,
+    rule: Combine | None = None,
 ) -> Written:
     """Write everything that is ``wanted``; ``on_done`` hears of each when its last try has ended.
 
-    ``enough`` is asked before each, with how many were begun, whether to leave the rest.
+    ``enough`` is asked before each, with how many were begun, whether to leave the rest. ``rule`` takes the
+    place of the one that ``decoding`` names.
 
     A try is begun only when the tries before it cannot be enough, so the set of tries, and with it
     every row, is that of trying one after the other. Tries of an ``earlier`` run, by the id of what
     was wanted, are taken as they are, and the next ones follow them.
     """
     # The labels of one input follow each other and share prompts.
-    encode = lru_cache(maxsize=64)(lambda text: tuple(model.encode(text)))
+    encode = lru_cache(maxsize=64)(partial(encoded, task, model))
     jobs = [_Job(want, encode(want.main), tuple(map(encode, want.counters))) for want in wanted]
     prompts = {prompt for job in jobs for prompt in (job.main, *job.counters)}
-    decoder = make_decoder(model, decoding, seed, prompts, rows)
+    decoder = make_decoder(model, decoding, seed, prompts, rows, rule=rule)
     return _Writer(task, model, jobs, decoding, decoder, on_done, earlier or {}, enough).run()
+
+
+def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
+    """The tokens of a prompt, in the form that the task has.
+
+    Raises:
+        ModelError: the task is a chat, and the model is not made for chats.
+    """
+    if task.format == "plain":
+        return tuple(model.encode(prompt))
+    message, _, answer = prompt.rpartition("\n")
+    return tuple(model.encode_chat(message, answer))
 
 
 def rows_needed(task: TaskSpec) -> int:
@@ -146,16 +167,25 @@ def make_decoder(
     model: SteerableModel | RemoteModel,
     decoding: Decoding,
     seed: int,
-    prompts: Iterable[Prompt],
-    rows: int,
+    prompts: Collection[Prompt],
+    rows: int | None,
     watch: Callable[[Draw], None] | None = None,
+    rule: Combine | None = None,
 ) -> MultiPromptDecoder | RemoteDecoder:
-    """A decoder of these prompts that samples by D4 and steers by D3."""
+    """A decoder of these prompts that samples by D4 and steers by a rule, D3 unless told otherwise."""
     sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
     if isinstance(model, RemoteModel):
         return RemoteDecoder(model, sampling, seed, decay=decoding.decay, floor=decoding.floor)
-    rule = partial(self_debias, decay=decoding.decay, floor=decoding.floor)
-    return MultiPromptDecoder(model, rule, sampling, seed, prompts, rows, watch)
+    return MultiPromptDecoder(model, rule or rule_of(decoding), sampling, seed, prompts, rows, watch)
+
+
+def rule_of(decoding: Decoding) -> Combine:
+    """The rule by which a label's prompt is combined with those of its counter-labels."""
+    if decoding.rule == "guidance":
+        return partial(guidance, scale=decoding.scale)
+    if decoding.rule == "contrast":
+        return partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
+    return partial(self_debias, decay=decoding.decay, floor=decoding.floor)
 
 
 class _Writer:
@@ -220,7 +250,7 @@ class _Writer:
         while job.begun < self._decoding.tries and job.open + len(job.texts) < job.wanted.count:
             group = Group(job.main, job.counters, stream_key(job.wanted.id, job.begun))
             self._running[id(group)] = job, job.begun  # equal inputs have equal groups
-            self._decoder.add(group)
+            self._decoder.add(group, soon=bool(job.texts or job.rejects))
             job.begun += 1
             job.open += 1
         if not job.open:

@@ -7,6 +7,7 @@ float32 over the vocabulary, in; renormalised probabilities out.
 import math
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 
 import torch
 from torch import Tensor
@@ -106,6 +107,22 @@ def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible
     scores = of_main.mul(1 + strength).sub_(of_counter, alpha=strength)
     implausible = p_main < plausible * p_main.amax(dim=1, keepdim=True)
     return torch.softmax(scores.masked_fill_(implausible, -torch.inf), dim=1)
+
+
+def named_rule(rule: Combine | str | None) -> Combine | None:
+    """A rule by its dotted name, ``package.module.function``; a function, or None, is itself.
+
+    Raises:
+        ValueError: there is no such function.
+    """
+    if not isinstance(rule, str):
+        return rule
+    module, _, name = rule.rpartition(".")
+    try:
+        found: Combine = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"no rule is called {rule!r}: {error}; give package.module.function") from None
+    return found
 
 
 def favours_main(rule: Combine) -> bool:

@@ -103,7 +103,8 @@ class MultiPromptDecoder:
         sampling: truncation and stopping.
         seed: of all draws.
         prompts: all that groups will have, so that memory can be planned; those that do not fit are left out.
-        rows: row budget; at least as many as the largest group has prompts.
+        rows: row budget, at least as many as the largest group has prompts; by default as many as the model
+            says fit the memory.
         watch: hears of every draw; slow, and meant for a few examples.
     """
 
@@ -114,16 +115,17 @@ class MultiPromptDecoder:
         sampling: Sampling,
         seed: int,
         prompts: Iterable[Prompt],
-        rows: int = 256,
+        rows: int | None = None,
         watch: Callable[[Draw], None] | None = None,
     ) -> None:
         self._model = model
         self._rule = rule
         self._sampling = sampling
         self._seed = seed
-        self._budget = rows
         self._planned = frozenset(prompt for prompt in prompts if self.fits(prompt))
-        self._session: Session = model.session(rows, self._planned, sampling.max_tokens)
+        longest = max(map(len, self._planned), default=1)
+        self._budget = rows or model.rows_that_fit(longest + sampling.max_tokens)
+        self._session: Session = model.session(self._budget, self._planned, sampling.max_tokens)
         self._waiting: deque[Group] = deque()
         self._ready: deque[Group] = deque()  # their prompts are computed
         self._active: list[_Active] = []
@@ -134,14 +136,16 @@ class MultiPromptDecoder:
     @property
     def room(self) -> int:
         """How many more rows the waiting line can use before it is longer than the batch."""
-        return self._budget - sum(len(group.prompts) for group in self._waiting)
+        return self._budget - sum(
+            len(group.prompts) for line in (self._waiting, self._ready) for group in line
+        )
 
     def fits(self, prompt: Prompt) -> bool:
         """Whether a prompt leaves room for ``max_tokens`` within the model's context, and is not empty."""
         return 0 < len(prompt) <= self._model.context - self._sampling.max_tokens
 
-    def add(self, group: Group) -> None:
-        """Put a group into the waiting line; at its head when its prompts are computed, as for a next try.
+    def add(self, group: Group, *, soon: bool = False) -> None:
+        """Put a group into the waiting line; ``soon``, as for a next try, first if its prompts are computed.
 
         Raises:
             ValueError: it has more prompts than there are rows, or one that is not among ``prompts``, or
@@ -156,7 +160,7 @@ class MultiPromptDecoder:
             )
         if not self._planned.issuperset(group.prompts):
             raise ValueError("a group has a prompt that the decoder was not told of")
-        if all(prompt in self._used for prompt in group.prompts):
+        if soon and all(prompt in self._used for prompt in group.prompts):
             self._used.update(group.prompts)
             self._ready.appendleft(group)
         else:

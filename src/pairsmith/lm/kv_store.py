@@ -2,6 +2,7 @@
 
 import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from math import prod
 
 import torch
@@ -46,7 +47,11 @@ class Store:
         if like.device.type != "cpu" or not prod(shape):
             return like.new_zeros(shape)
         # The system zeroes this as it is touched; in large pages, where it has them, that is far cheaper.
-        memory = mmap.mmap(-1, prod(shape) * like.element_size())
-        if hasattr(mmap, "MADV_HUGEPAGE"):
+        private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+        try:
+            memory = mmap.mmap(-1, prod(shape) * like.element_size(), **private)
+        except OSError as error:
+            raise MemoryError(f"{prod(shape) * like.element_size()} bytes for keys and values") from error
+        with suppress(AttributeError, OSError):  # another system, or one without large pages
             memory.madvise(mmap.MADV_HUGEPAGE)
         return torch.frombuffer(memory, dtype=like.dtype).view(shape)

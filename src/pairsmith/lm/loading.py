@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from pairsmith.errors import ModelError, first_line
+from pairsmith.lm.packing import packed
 from pairsmith.lm.transformers_backend import TransformersModel
 from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
 from pairsmith.modelnames import DtypeName, model_revision, not_on_hub, resolve_model
@@ -34,7 +35,7 @@ def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32")
             f"model {name}: its weights lack {missing[0]} ({len(missing)} in all), so it is no causal "
             "language model; give one that was trained to continue text"
         )
-    return TransformersModel(model.to(chosen), tokenizer, name=name, revision=model_revision(name))
+    return TransformersModel(packed(model.to(chosen)), tokenizer, name=name, revision=model_revision(name))
 
 
 def _load(name: str, where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, Any, list[str]]:

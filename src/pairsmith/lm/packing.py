@@ -2,7 +2,8 @@
 
 On a CPU, torch's products rearrange a weight's blocks each time they are called; for a batch of decoding
 rows that is a quarter of the time. Linear layers are replaced by ones whose weights lie in the order that
-oneDNN wants, and an activation that follows one is computed with it. What they compute stays the same.
+oneDNN wants, and an activation that follows one is computed with it. What they compute stays the same but
+for rounding. A packed model can decode, and nothing else: it cannot be saved, copied or trained.
 """
 
 from typing import Any
@@ -47,8 +48,7 @@ class PackedLinear(nn.Module):
 def packed(model: Any) -> Any:
     """The model with its linear layers packed, where it and torch allow; no gradients go through them."""
     weight = next(model.parameters())
-    fit = weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
-    if not fit or model.config.model_type not in PACKABLE or not _can_pack():
+    if weight.device.type != "cpu" or model.config.model_type not in PACKABLE or not _can_pack(weight.dtype):
         return model
     for module in model.modules():
         for first, activation in FIRST_AND_ACTIVATION:
@@ -72,7 +72,11 @@ def _linear(module: Any) -> tuple[Tensor, Tensor | None] | None:
     return None
 
 
-def _can_pack() -> bool:
+def _can_pack(dtype: torch.dtype) -> bool:
     ops = torch.ops.mkldnn  # not part of torch's documented interface: what is missing is gone without
     available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call] # torch has no type here
-    return bool(available) and all(hasattr(ops, op) for op in ("_linear_pointwise", "_reorder_linear_weight"))
+    if not available or not all(hasattr(ops, op) for op in ("_linear_pointwise", "_reorder_linear_weight")):
+        return False
+    if dtype is torch.bfloat16:
+        return hasattr(ops, "_is_mkldnn_bf16_supported") and bool(ops._is_mkldnn_bf16_supported())
+    return dtype is torch.float32

@@ -72,11 +72,21 @@ class SteerableModel(Protocol):
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt, with the special tokens the model wants before it."""
 
+    def encode_chat(self, message: str, answer: str) -> list[int]:
+        """The tokens of a user's message, and of what the model's answer to it begins with.
+
+        Raises:
+            ModelError: the model is not made for chats.
+        """
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, special tokens left out."""
 
     def tokens_with(self, piece: str) -> frozenset[int]:
         """The tokens whose own text holds ``piece``."""
+
+    def rows_that_fit(self, tokens: int) -> int:
+        """How many rows of so many tokens each should be computed at once."""
 
     def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> Session:
         """A session of ``rows`` rows at most, from these prompts, and of ``tail`` tokens fed to each."""

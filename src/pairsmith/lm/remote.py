@@ -111,6 +111,19 @@ class RemoteModel:
             return list(text.encode("utf-8", "surrogatepass"))
         return [int(token) for token in self.ask("tokenize", {"prompt": text})["tokens"]]
 
+    def encode_chat(self, message: str, answer: str) -> list[int]:
+        """The tokens of a chat by the server's template, up to what the answer begins with.
+
+        Raises:
+            ModelError: the way is not ``certified``: text alone cannot be put into a template.
+        """
+        if not self._by_tokens:
+            raise ModelError("a task of `format: chat` needs --steering certified with a server")
+        chat = {"messages": [{"role": "user", "content": message}], "add_generation_prompt": True}
+        begun = self.ask("tokenize", chat)["tokens"]
+        added = self.ask("tokenize", {"prompt": answer, "add_special_tokens": False})["tokens"]
+        return [int(token) for token in [*begun, *added]]
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens."""
         if not self._by_tokens:

@@ -70,8 +70,9 @@ class RemoteDecoder:
         """Whether a prompt leaves room for ``max_tokens`` within the model's context, and is not empty."""
         return 0 < len(prompt) <= self._model.context - self._sampling.max_tokens
 
-    def add(self, group: Group) -> None:
-        """Put a group into the waiting line."""
+    def add(self, group: Group, *, soon: bool = False) -> None:
+        """Put a group into the waiting line; ``soon`` makes no difference here."""
+        del soon
         self._waiting.append(group)
 
     def finished(self) -> Iterator[Continuation]:

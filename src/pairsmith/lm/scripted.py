@@ -31,6 +31,10 @@ class ScriptedModel:
         """One token a character; characters outside the alphabet get numbers above the vocabulary."""
         return [self._number.get(character, self.vocab_size + ord(character)) for character in text]
 
+    def encode_chat(self, message: str, answer: str) -> list[int]:
+        """The message and the answer, a line each."""
+        return self.encode(f"{message}\n{answer}")
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The characters again, without the end token."""
         size = self.vocab_size
@@ -39,6 +43,11 @@ class ScriptedModel:
     def tokens_with(self, piece: str) -> frozenset[int]:
         """The token of ``piece``, if it is one character of the alphabet."""
         return frozenset({self._number[piece]}) if piece in self._number else frozenset()
+
+    def rows_that_fit(self, tokens: int) -> int:
+        """Any number does."""
+        del tokens
+        return 256
 
     def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> "ScriptedSession":
         """A session; the limits are not needed here."""

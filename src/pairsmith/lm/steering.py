@@ -46,7 +46,9 @@ def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> C
     """
     vocab = logits.shape[1]
     wide = max(CANDIDATES, 4 * sampling.top_k) if sampling.top_k else NUCLEUS
-    if wide >= vocab:
+    steered = rows.shape[1] > 1
+    hopeless = steered and not (sampling.top_k and favours_main(rule)) and bool((rows[:, 1] >= 0).all())
+    if wide >= vocab or hopeless:
         return _over_vocabulary(logits, rows, rule, sampling)
     kept, tokens, certain = _over_candidates(logits, rows, rule, sampling, wide)
     if bool(certain.all()):
@@ -105,7 +107,7 @@ def _over_candidates(
     last = choices.gather(1, (kept > 0).sum(dim=1, keepdim=True).clamp_(min=1) - 1)
     if sampling.top_k:
         last = choices[:, -1:]
-    certain = inside.gather(1, last).squeeze(1) > outside
+    certain = (inside.gather(1, last).squeeze(1) > outside) | (outside == 0)
     if rows.shape[1] > 1 and not (sampling.top_k and favours_main(rule)):
         certain &= rows[:, 1] < 0
     if not sampling.top_k:  # of a group without counter-prompts, whose weights are its probabilities
@@ -139,7 +141,7 @@ def log_normaliser(logits: Tensor) -> Tensor:
         ``(rows,)`` float32.
     """
     parts = []
-    for part in torch.split(logits, CHUNK):
+    for part in torch.split(logits, CHUNK if logits.device.type == "cpu" else len(logits)):
         # One fused pass for the softmax; its largest probability tells the normaliser.
         largest = torch.softmax(part, dim=1, dtype=torch.float32).amax(dim=1)
         parts.append(part.amax(dim=1).float() - largest.log())

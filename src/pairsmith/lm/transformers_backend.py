@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from pairsmith.errors import ModelError
+from pairsmith.errors import ModelError, first_line
 from pairsmith.lm.kv_store import LayerStates
-from pairsmith.lm.packing import packed
+from pairsmith.lm.memory import free_memory
 from pairsmith.lm.protocols import Prompt
 from pairsmith.lm.shared_cache import ATTENTION, SharedCache
 from pairsmith.lm.starts import common_starts
@@ -28,19 +28,32 @@ PREFILL_TOKENS = 4096
 LENGTH_LIMITS = ("max_position_embeddings", "window_size", "attention_chunk_size", "sliding_window")
 """What configurations call the number of tokens a layer can look back on."""
 
+FOLDED = (
+    "gpt2", "gpt_neox", "opt", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral",
+    "phi", "phi3", "olmo2", "qwen3_moe", "mixtral", "starcoder2", "granite", "cohere", "stablelm", "smollm3",
+)  # fmt: skip
+"""Kinds of model whose attention is known to be what ``SharedCache.attend`` computes; any other is decoded
+with its own, from keys and values copied for each row."""
+
+MOST_ROWS = {"cpu": 256, "other": 1024}
+"""More rows at once bring nothing: the products of so many are as fast as they get."""
+
 
 class TransformersModel:
-    """A causal LM and its tokenizer; see ``pairsmith.lm.loading.load_model`` for one by name."""
+    """A causal LM and its tokenizer; see ``pairsmith.lm.loading.load_model`` for one by name.
+
+    One thread at a time may use it.
+    """
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str, revision: str) -> None:
-        self.vocab_size: int = model.get_output_embeddings().weight.shape[0]
-        self._model = packed(model.eval())
+        self._model = model.eval()
+        self.vocab_size: int = model.get_output_embeddings().out_features
         self._tokenizer = tokenizer
         self.name = name
         self.revision = revision
         text_config = model.config.get_text_config()
-        # What the shared attention does not know of, a model may only need where it is out of reach.
-        known = ("max_position_embeddings",) if model._can_set_attn_implementation() else LENGTH_LIMITS
+        # Other attention than ours sees no windows here: none of its rows may be longer than one.
+        known = LENGTH_LIMITS[:1] if _folds(model) else LENGTH_LIMITS
         limits = (getattr(text_config, name, None) for name in known)
         self.context: int = min(
             (limit for limit in limits if isinstance(limit, int) and limit > 0), default=2048
@@ -54,6 +67,27 @@ class TransformersModel:
         tokens: list[int] = self._tokenizer(text, verbose=False)["input_ids"]
         if tokens and tokens[-1] in self.end_tokens:  # some tokenizers close every text
             tokens = tokens[:-1]
+        return tokens
+
+    def encode_chat(self, message: str, answer: str) -> list[int]:
+        """The tokens of a chat by the tokenizer's template, up to what the answer begins with.
+
+        Raises:
+            ModelError: the tokenizer has no template, or not for such a chat.
+        """
+        if not getattr(self._tokenizer, "chat_template", None):
+            raise ModelError(
+                f"model {self.name}: its tokenizer has no chat template, as `format: chat` needs; "
+                "give an instruct model, or a task of `format: plain`"
+            )
+        chat = [{"role": "user", "content": message}]
+        try:
+            text: str = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # templates are programs
+            raise ModelError(f"model {self.name}: its chat template fails: {first_line(error)}") from error
+        tokens: list[int] = self._tokenizer(text + answer, add_special_tokens=False, verbose=False)[
+            "input_ids"
+        ]
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -75,6 +109,21 @@ class TransformersModel:
         )
         return texts
 
+    def rows_that_fit(self, tokens: int) -> int:
+        """As many rows as half of the free memory holds, from 16 to ``MOST_ROWS``.
+
+        A row takes the keys and values of its tokens, as if no prompt were shared, and its logits twice in
+        the model's format and once in float32.
+        """
+        config = self._model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        number = self._model.dtype.itemsize
+        row = 2 * config.num_hidden_layers * heads * size * number * tokens
+        row += self.vocab_size * (2 * number + 4)
+        most = MOST_ROWS["cpu" if self._model.device.type == "cpu" else "other"]
+        return int(max(16, min(most, free_memory(self._model.device) // 2 // row)))
+
     def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> "TransformersSession":
         """A session of ``rows`` rows at most, from these prompts, and of ``tail`` tokens fed to each."""
         return TransformersSession(self._model, rows, prompts, tail)
@@ -86,7 +135,7 @@ class TransformersSession:
     def __init__(self, model: Any, rows: int, prompts: Iterable[Prompt], tail: int) -> None:
         self._model = model
         self._device = model.device
-        self._folded = model._can_set_attn_implementation()
+        self._folded = _folds(model)
         self._start_of = common_starts(prompts)
         self._starts = {start: i for i, start in enumerate(sorted(set(self._start_of.values()) - {()}))}
         starts = len(self._starts), max(map(len, self._starts), default=0)
@@ -129,7 +178,8 @@ class TransformersSession:
             tokens[row, : len(prompt) - shared] = torch.tensor(prompt[shared:])
         lengths = torch.tensor([len(prompt) for prompt in prompts])
         mask = torch.arange(shared + width) < lengths[:, None]
-        with self._head_sees((lengths - shared - 1).to(self._device)):
+        last = (lengths - shared - 1).to(self._device)
+        with self._head_sees(last), _named_failures(self._model):
             output = self._model(
                 input_ids=tokens.to(self._device),
                 attention_mask=mask.to(self._device, torch.int64),
@@ -143,12 +193,15 @@ class TransformersSession:
             raise ModelError(
                 "this kind of model keeps no keys and values (a recurrent one?); use a transformer"
             )
+        logits = output.logits
+        if logits.shape[1] > 1:  # this model's head is no module that could be told
+            logits = logits[torch.arange(len(prompts), device=logits.device), last][:, None]
         ends = lengths.tolist()
         states = (
             [(x.keys[row, :, shared:end], x.values[row, :, shared:end]) for x in cache.layers]
             for row, end in enumerate(ends)
         )
-        return states, output.logits[:, -1]
+        return states, logits[:, 0].clone()  # without its batch, which may be large
 
     @contextmanager
     def _head_sees(self, places: Tensor) -> Iterator[None]:
@@ -221,3 +274,21 @@ class TransformersSession:
     def keep_rows(self, rows: Sequence[int]) -> None:
         """Keep these rows in this order."""
         self._cache.keep_rows(list(rows))
+
+
+def _folds(model: Any) -> bool:
+    """Whether the shared attention can take the place of the model's own."""
+    folded: bool = (
+        model.config.get_text_config().model_type in FOLDED and model._can_set_attn_implementation()
+    )
+    return folded
+
+
+@contextmanager
+def _named_failures(model: Any) -> Iterator[None]:
+    """Say which kind of model it is that cannot be continued from keys and values like the others."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+        kind = model.config.model_type
+        raise ModelError(f"models of the kind {kind} cannot be decoded here: {first_line(error)}") from error

@@ -94,7 +94,8 @@ def _faults_between(file: YamlFile) -> list[Fault]:
         if "name" in given:
             text = "unknown key; a label's name is the key that it stands under"
             found.append(Fault(("labels", _key(key), "name"), text))
-    return found + list(faults(kind if isinstance(kind, str) else None, drafts))
+    chat = file.data.get("format") == "chat"
+    return found + list(faults(kind if isinstance(kind, str) else None, drafts, chat=chat))
 
 
 def _fit(check: Callable[[object], Value], value: object) -> Value | None:

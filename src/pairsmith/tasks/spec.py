@@ -21,6 +21,7 @@ PLACEHOLDER = "<X1>"
 QUOTE = '"'
 
 Kind = Literal["pair", "text"]
+Format = Literal["plain", "chat"]
 SchemaKind = Literal["scored_pair", "labelled_pair", "labelled_text"]
 
 
@@ -110,6 +111,26 @@ class Decoding(Settings):
     tries: int = Field(
         default=5, ge=1, description="Tries at most to get them; in a text task, tries at most for each text."
     )
+    rule: Literal["self-debiasing", "guidance", "contrast"] = Field(
+        default="self-debiasing",
+        description="How a label's prompt is combined with those of its counter-labels: the paper's "
+        "self-debiasing, classifier-free guidance, or contrastive decoding.",
+    )
+    scale: float = Field(
+        default=1.5,
+        ge=0,
+        allow_inf_nan=False,
+        description="Strength of guidance; 1 leaves probabilities as they are.",
+    )
+    strength: float = Field(
+        default=0.5, ge=0, allow_inf_nan=False, description="Strength of the contrast; 0 turns it off."
+    )
+    plausible: float = Field(
+        default=0.1,
+        gt=0,
+        le=1,
+        description="Of the contrast: share of the likeliest token's probability that a token must have.",
+    )
     decay: float = Field(
         default=100.0,
         ge=0,
@@ -133,6 +154,11 @@ class TaskSpec(Settings):
     )
     kind: Kind = Field(
         description="`pair`: a first text is given, the second is written. `text`: one text is written."
+    )
+    format: Format = Field(
+        default="plain",
+        description="`plain`: the model continues the instruction. `chat`: for instruct models, all lines of "
+        "the instruction but the last are the user's message, and the last begins the model's answer.",
     )
     labels: tuple[Label, ...] = Field(min_length=1, description="The labels, each with its instruction.")
     decoding: Annotated[Decoding, NothingIsEmpty] = Field(
@@ -169,7 +195,8 @@ class TaskSpec(Settings):
             )
             for label in self.labels
         ]
-        found = [f"{'.'.join(map(str, fault.where))}: {fault.text}" for fault in faults(self.kind, drafts)]
+        between = faults(self.kind, drafts, chat=self.format == "chat")
+        found = [f"{'.'.join(map(str, fault.where))}: {fault.text}" for fault in between]
         if found:
             raise PydanticCustomError("task_faults", "{faults}", {"faults": "\n".join(found)})
         return self
@@ -233,7 +260,7 @@ class Draft:
     near_copies: str | None
 
 
-def faults(kind: str | None, drafts: Sequence[Draft]) -> Iterator[Fault]:
+def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> Iterator[Fault]:
     """What is wrong between the values of a task whose ``kind`` and labels are given.
 
     Places are below the task's root: ``("labels", key, "instruction")``.
@@ -252,6 +279,14 @@ def faults(kind: str | None, drafts: Sequence[Draft]) -> Iterator[Fault]:
             seen.add(name)
         if draft.instruction is not None:
             for text in _instruction_faults(kind, draft.instruction):
+                yield Fault((*where, "instruction"), text)
+            if chat and not draft.instruction.rpartition("\n")[0].strip():
+                text = "a chat needs two lines: the user's message, and the beginning of the model's answer"
+                yield Fault((*where, "instruction"), text)
+            elif chat and PLACEHOLDER in draft.instruction.rpartition("\n")[2]:
+                text = (
+                    f"{PLACEHOLDER} stands in the last line, which is the model's; put it into a line before"
+                )
                 yield Fault((*where, "instruction"), text)
         if draft.counter_labels is not None:
             for text in _counter_faults(draft, names, numeric):

@@ -1,0 +1,45 @@
+"""How much memory a device has left."""
+
+import os
+from pathlib import Path
+
+import torch
+
+_LIMITS = (  # of a container, and what it uses, in the two versions of control groups
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+_UNKNOWN = 4 * 2**30
+"""What is taken for free where the system does not say, in bytes."""
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be taken on a device; a container's limit counts.
+
+    Several processes that ask at the same time are each told of the same memory.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    found = [size for size in (_available(), *map(_below_limit, _LIMITS)) if size is not None]
+    return max(0, min(found, default=_UNKNOWN))
+
+
+def _available() -> int | None:
+    """Of the whole machine."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _below_limit(files: tuple[str, str]) -> int | None:
+    try:
+        limit, used = (Path(file).read_text(encoding="ascii").strip() for file in files)
+        return int(limit) - int(used)
+    except (OSError, ValueError):  # no such limit, or the word max
+        return None

@@ -1,0 +1,78 @@
+"""What a group may draw, from candidates and from the whole vocabulary."""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairsmith.lm.combine import contrast, guidance, self_debias
+from pairsmith.lm.sampling import Sampling, truncate
+from pairsmith.lm.steering import choose, combined, log_normaliser
+
+VOCAB = 700
+RULES = [
+    partial(self_debias, decay=100.0, floor=0.01),
+    partial(self_debias, decay=100.0, floor=0.0),
+    partial(contrast, strength=0.5, plausible=0.1),
+    partial(guidance, scale=1.5),
+]
+
+
+def some_rows(seed, sharpness, ties):
+    """Logits of nine rows, alike as those of prompts about one text are, and four groups of them."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(VOCAB, generator=generator) + 0.5 * torch.randn(9, VOCAB, generator=generator)
+    logits = sharpness * logits
+    if ties:
+        logits = logits.round()
+    return logits, torch.tensor([[0, -1, -1], [1, 2, -1], [3, 4, 5], [6, 7, 8]])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    sharpness=st.floats(0.1, 8.0),
+    ties=st.booleans(),
+    rule=st.sampled_from(RULES),
+    top_k=st.sampled_from([0, 1, 5, 20]),
+    top_p=st.sampled_from([0.3, 0.9, 1.0]),
+)
+def test_candidates_leave_what_the_whole_vocabulary_leaves(seed, sharpness, ties, rule, top_k, top_p):
+    logits, rows = some_rows(seed, sharpness, ties)
+    sampling = Sampling(top_k, top_p)
+    choices = choose(logits, rows, rule, sampling)
+    kept, tokens = truncate(combined(logits, rows, rule)[1], top_k, top_p)
+    del tokens  # of two that are equal but for rounding, either may be kept
+    for mine, which, whole in zip(choices.kept, choices.tokens, kept, strict=True):
+        width = max(len(mine), len(whole))
+        mine, whole = (torch.nn.functional.pad(each, (0, width - len(each))) for each in (mine, whole))
+        assert len(set(which.tolist())) == len(which) or int((mine > 0).sum()) < len(which)
+        # Sums in another order may move the border of top-p by one token whose share is a rounding away.
+        assert torch.allclose(mine, whole, atol=2e-5) or int((mine > 0).sum() - (whole > 0).sum()) in (-1, 1)
+
+
+def test_the_usual_case_needs_no_second_look(monkeypatch):
+    logits, rows = some_rows(1, 3.0, ties=False)
+    monkeypatch.setattr("pairsmith.lm.steering._over_vocabulary", None)
+    choices = choose(logits, rows, RULES[0], Sampling(5, 0.9))
+    assert choices.kept.sum(dim=1).tolist() == pytest.approx([1.0] * 4)
+
+
+def test_equally_likely_tokens_are_left_to_the_whole_vocabulary():
+    logits = torch.zeros(1, VOCAB)
+    choices = choose(logits, torch.tensor([[0]]), RULES[0], Sampling(3, 1.0))
+    assert choices.tokens[0].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_normalisers(dtype):
+    logits = (4 * torch.randn(40, VOCAB, generator=torch.Generator().manual_seed(2))).to(dtype)
+    assert torch.allclose(log_normaliser(logits), logits.double().logsumexp(1).float(), atol=1e-4)
+
+
+def test_logits_that_are_no_numbers_stay_so():
+    logits = torch.full((1, VOCAB), torch.nan)
+    choices = choose(logits, torch.tensor([[0]]), RULES[0], Sampling(5, 0.9))
+    assert not bool(choices.kept.isfinite().all())
