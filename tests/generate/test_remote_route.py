@@ -64,11 +64,11 @@ def test_a_server_that_goes_away_costs_nothing(server, settings_for, tmp_path, s
     with pytest.raises(RemoteError, match="the same command continues"):
         generate(settings, Run(tmp_path / "cut", Silent()))
     server.faults.clear()
-    answered = sum(1 for _ in range(asked // 2))
     server.seen.clear()
     again = generate(settings, Run(tmp_path / "cut", Silent()))
     assert rows(again) == rows(whole)
-    assert len(server.seen) <= asked - answered + 1
+    # What was answered is not asked again, but for what two threads asked at the same moment.
+    assert len(server.seen) <= asked - asked // 2 + settings.concurrency
     assert (tmp_path / "cut" / ANSWERS).is_file()
 
 

@@ -87,13 +87,9 @@ def test_the_instructions_of_sts_are_the_papers(label, words):
 def test_the_counter_labels_and_the_decoding_of_sts_are_the_papers():
     task = load_task("sts")
     assert [task.counters(name) for name in ("1", "0.5", "0")] == [(), ("1",), ("1", "0.5")]
-    assert task.decoding.model_dump(exclude={"decay", "floor"}) == {
-        "top_k": 5,
-        "top_p": 0.9,
-        "max_tokens": 40,
-        "per_input": 2,
-        "tries": 5,
-    }
+    of_the_paper = {"top_k": 5, "top_p": 0.9, "max_tokens": 40, "per_input": 2, "tries": 5}
+    assert task.decoding.model_dump(include=of_the_paper.keys()) == of_the_paper
+    assert task.decoding.rule == "self-debiasing"
 
 
 def test_sts_x1_is_sts_cut_after_the_first_quotation_mark():
@@ -240,7 +236,7 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             "decoding: {top_k: 3}",
             "decodng: {}",
             "task.yaml:11: decodng: unknown key; did you mean 'decoding'? "
-            "known: decoding, description, kind, labels, name",
+            "known: decoding, description, format, kind, labels, name",
         ),
         (
             GOOD,
@@ -253,7 +249,8 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             "{top_k: 3}",
             "{topk: 3}",
             "task.yaml:11: decoding.topk: unknown key; did you mean 'top_k'? "
-            "known: decay, floor, max_tokens, per_input, top_k, top_p, tries",
+            "known: decay, floor, max_tokens, per_input, plausible, rule, scale, strength, "
+            "top_k, top_p, tries",
         ),
         (GOOD, "{top_k: 3}", "3", "task.yaml:11: decoding: should be a mapping of keys to values, not 3"),
         (
@@ -558,4 +555,5 @@ def test_the_page_lists_every_built_in_task():
 def test_the_page_gives_every_default():
     text = PAGE.read_text(encoding="utf-8")
     for key, value in Decoding().model_dump().items():
-        assert f"| `{key}` | {value:g} |" in text
+        shown = f"`{value}`" if isinstance(value, str) else f"{value:g}"
+        assert f"| `{key}` | {shown} |" in text

@@ -72,6 +72,10 @@ def test_the_defaults_of_decoding_are_the_papers():
         "max_tokens": 40,
         "per_input": 2,
         "tries": 5,
+        "rule": "self-debiasing",
+        "scale": 1.5,
+        "strength": 0.5,
+        "plausible": 0.1,
         "decay": 100.0,
         "floor": 0.01,
     }
