@@ -16,7 +16,7 @@ from pairsmith.lm.combine import self_debias
 from pairsmith.lm.decoder import Group, MultiPromptDecoder
 from pairsmith.lm.packing import packed
 from pairsmith.lm.sampling import Sampling, draw, truncate
-from pairsmith.lm.transformers_backend import TransformersModel
+from pairsmith.lm.transformers_backend import FOLDED, TransformersModel
 from pairsmith.runs.seeds import stream_key, uniforms
 
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=36, stop="e")
@@ -63,18 +63,36 @@ CONFIGS = {
         vocab_size=v, num_local_experts=4, num_experts_per_tok=2, sliding_window=128, rope_scaling=None, **GROUPED
     ),
 }  # fmt: skip
+EXPERTS = {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2}
+MORE = {
+    "phi": lambda v: tf.PhiConfig(vocab_size=v, **SMALL),
+    "phi3": lambda v: tf.Phi3Config(vocab_size=v, sliding_window=16, **SMALL),
+    "olmo2": lambda v: tf.Olmo2Config(vocab_size=v, **SMALL),
+    "qwen3_moe": lambda v: tf.Qwen3MoeConfig(vocab_size=v, **EXPERTS, **GROUPED),
+    "mixtral": lambda v: tf.MixtralConfig(vocab_size=v, sliding_window=16, num_local_experts=4, **SMALL),
+    "starcoder2": lambda v: tf.Starcoder2Config(vocab_size=v, sliding_window=16, **SMALL),
+    "granite": lambda v: tf.GraniteConfig(vocab_size=v, **SMALL),
+    "cohere": lambda v: tf.CohereConfig(vocab_size=v, **SMALL),
+    "stablelm": lambda v: tf.StableLmConfig(vocab_size=v, **SMALL),
+    "smollm3": lambda v: tf.SmolLM3Config(vocab_size=v, **SMALL),
+}
+"""Kinds that are compared on a few groups only."""
 
 WINDOWED = ("gemma2", "gemma3", "mistral")
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
 def model(request, tiny_gpt2):
+    return made(request.param, CONFIGS[request.param], tiny_gpt2)
+
+
+def made(name, config_of, tiny_gpt2):
     tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2)
     torch.manual_seed(1)
-    config = CONFIGS[request.param](len(tokenizer))
+    config = config_of(len(tokenizer))
     config.tie_word_embeddings = False  # tied and random, models repeat themselves
     network = tf.AutoModelForCausalLM.from_config(config)
-    return TransformersModel(packed(network), tokenizer, name=request.param, revision="test")
+    return TransformersModel(packed(network), tokenizer, name=name, revision="test")
 
 
 def random_groups(model, count, seed=0):
@@ -146,3 +164,15 @@ def test_nothing_changes_with_keys_and_values_handed_over_in_full(model, expecte
     monkeypatch.setattr(type(model._model), "_can_set_attn_implementation", classmethod(lambda _: False))
     groups, tokens = expected
     assert decoded(model, groups, 64) == tokens
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_other_kinds_of_model(kind, tiny_gpt2):
+    model = made(kind, MORE[kind], tiny_gpt2)
+    groups = random_groups(model, 8)
+    assert decoded(model, groups, 64) == {group.stream: plainly(model, group) for group in groups}
+
+
+def test_every_kind_that_attends_as_we_do_is_tested(tiny_gpt2):
+    kinds = {**CONFIGS, **MORE}
+    assert {made(kind, kinds[kind], tiny_gpt2)._model.config.model_type for kind in kinds} >= set(FOLDED)

@@ -13,14 +13,13 @@ from torch import Tensor, nn
 from transformers.activations import FastGELUActivation, GELUTanh, NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
+from pairsmith.lm.transformers_backend import FOLDED
+
+_OPS = torch.ops.mkldnn
+"""Not part of torch's documented interface: where something of it is missing, nothing is packed."""
+
 ROWS = 256
 """Rows of a batch that the layout is chosen for; others work as well."""
-
-PACKABLE = (
-    "gpt2", "gpt_neox", "opt", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral",
-    "bloom",
-)  # fmt: skip
-"""Kinds of model whose code is known to use its linear layers by calling them only."""
 
 TANH_GELUS = (NewGELUActivation, FastGELUActivation, GELUTanh)
 """Activations that are one formula, written in different ways."""
@@ -35,20 +34,20 @@ class PackedLinear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None, *, gelu: bool = False) -> None:
         super().__init__()
         self.out_features = weight.shape[0]
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), ROWS)
+        self._packed = _OPS._reorder_linear_weight(weight.detach().contiguous(), ROWS)
         self._bias = None if bias is None else bias.detach()
         self._then: tuple[str, list[float], str] = ("gelu", [], "tanh") if gelu else ("none", [], "")
 
     def forward(self, states: Tensor) -> Tensor:
         """``(…, in)`` to ``(…, out)``."""
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(states, self._packed, self._bias, *self._then)
+        product: Tensor = _OPS._linear_pointwise(states, self._packed, self._bias, *self._then)
         return product
 
 
 def packed(model: Any) -> Any:
     """The model with its linear layers packed, where it and torch allow; no gradients go through them."""
     weight = next(model.parameters())
-    if weight.device.type != "cpu" or model.config.model_type not in PACKABLE or not _can_pack(weight.dtype):
+    if weight.device.type != "cpu" or model.config.model_type not in FOLDED or not _can_pack(weight.dtype):
         return model
     for module in model.modules():
         for first, activation in FIRST_AND_ACTIVATION:
@@ -73,10 +72,8 @@ def _linear(module: Any) -> tuple[Tensor, Tensor | None] | None:
 
 
 def _can_pack(dtype: torch.dtype) -> bool:
-    ops = torch.ops.mkldnn  # not part of torch's documented interface: what is missing is gone without
     available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call] # torch has no type here
-    if not available or not all(hasattr(ops, op) for op in ("_linear_pointwise", "_reorder_linear_weight")):
+    needed = ("_linear_pointwise", "_reorder_linear_weight", "_is_mkldnn_bf16_supported")
+    if not available or not all(hasattr(_OPS, op) for op in needed):
         return False
-    if dtype is torch.bfloat16:
-        return hasattr(ops, "_is_mkldnn_bf16_supported") and bool(ops._is_mkldnn_bf16_supported())
-    return dtype is torch.float32
+    return dtype is torch.float32 or (dtype is torch.bfloat16 and bool(_OPS._is_mkldnn_bf16_supported()))

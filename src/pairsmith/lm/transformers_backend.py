@@ -32,8 +32,8 @@ FOLDED = (
     "gpt2", "gpt_neox", "opt", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral",
     "phi", "phi3", "olmo2", "qwen3_moe", "mixtral", "starcoder2", "granite", "cohere", "stablelm", "smollm3",
 )  # fmt: skip
-"""Kinds of model whose attention is known to be what ``SharedCache.attend`` computes; any other is decoded
-with its own, from keys and values copied for each row."""
+"""Kinds of model that are known to attend as ``SharedCache.attend`` does, and to use their linear layers by
+calling them only. Any other is decoded with its own attention, from keys and values copied for each row."""
 
 MOST_ROWS = {"cpu": 256, "other": 1024}
 """More rows at once bring nothing: the products of so many are as fast as they get."""

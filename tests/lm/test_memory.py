@@ -1,0 +1,68 @@
+"""How many rows fit, and what happens when memory is short."""
+
+import pytest
+import torch
+
+from pairsmith.lm import kv_store, memory, packing
+from pairsmith.lm.kv_store import Store
+from pairsmith.lm.loading import load_model
+from pairsmith.lm.transformers_backend import MOST_ROWS
+
+
+def test_what_is_free_is_less_than_there_is():
+    assert 0 < memory.free_memory(torch.device("cpu")) < 2**50
+
+
+def test_a_containers_limit_counts(tmp_path, monkeypatch):
+    (tmp_path / "max").write_text("5000000\n")
+    (tmp_path / "current").write_text("2000000\n")
+    limit = (str(tmp_path / "max"), str(tmp_path / "current"))
+    monkeypatch.setattr(memory, "_LIMITS", (limit,))
+    assert memory.free_memory(torch.device("cpu")) == 3_000_000
+    (tmp_path / "max").write_text("max\n")
+    assert memory.free_memory(torch.device("cpu")) > 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("free", "tokens", "rows"),
+    # GPT-2 of 2 layers of 16 in float32: 256 bytes a token; 300 logits of 12 bytes: 3,600 bytes a row.
+    [(2**40, 100, MOST_ROWS["cpu"]), (2 * 100 * (3_600 + 100 * 256), 100, 100), (0, 100, 16)],
+)
+def test_rows_that_fit(tiny_gpt2, monkeypatch, free, tokens, rows):
+    model = load_model(str(tiny_gpt2), device="cpu")
+    config = model._model.config
+    assert (config.n_layer, config.n_embd, model.vocab_size) == (2, 16, 300)
+    monkeypatch.setattr("pairsmith.lm.transformers_backend.free_memory", lambda _: free)
+    assert model.rows_that_fit(tokens) == rows
+
+
+def test_memory_that_is_not_there_is_a_memory_error(monkeypatch):
+    def refused(*_, **__):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(kv_store.mmap, "mmap", refused)
+    state = torch.zeros(2, 3, 4)
+    with pytest.raises(MemoryError, match="bytes for keys and values"):
+        Store(5, 3).prepare([(state, state)])
+
+
+def test_a_store_gives_back_what_was_written_and_begins_with_zeros():
+    store = Store(3, 8)
+    keys, values = torch.randn(2, 2, 5, 4)
+    store.prepare([(keys, values)])
+    assert not store.layers[0][0].any()
+    store.write(1, [(keys, values)])
+    assert [torch.equal(*pair) for pair in zip(store.read(1)[0], (keys, values), strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("gone", ["_linear_pointwise", "_is_mkldnn_bf16_supported"])
+def test_without_what_packing_needs_a_model_stays_as_it_is(tiny_gpt2, monkeypatch, gone):
+    class Ops:
+        def __getattr__(self, name):
+            if name == gone:
+                raise AttributeError(name)
+            return getattr(torch.ops.mkldnn, name)
+
+    monkeypatch.setattr(packing, "_OPS", Ops())
+    model = load_model(str(tiny_gpt2), device="cpu", dtype="bfloat16")
+    assert not any(isinstance(module, packing.PackedLinear) for module in model._model.modules())
