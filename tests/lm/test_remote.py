@@ -157,3 +157,17 @@ def test_reranked_texts_are_likelier_under_their_own_prompt(local, server, conne
         prompts = [model.decode(prompt) for prompt in each.group.prompts]
         own, *others = model.log_probabilities(prompts, each.text + '"')
         assert (own > max(others)) == (each.ending == "stop")
+
+
+def test_where_there_is_no_server_that_is_said_at_once():
+    with pytest.raises(RemoteError, match="no server answers there"):
+        RemoteModel("http://127.0.0.1:9/v1#x", way="plain")
+
+
+def test_a_wait_that_lasts_is_told(server, connect, caplog):
+    model = connect(way="plain")
+    server.faults.extend(["503"] * 4)
+    model.continued("A", 1, 5, 0.9, 4, '"')
+    assert [record.message.partition(";")[0] for record in caplog.records if "pairsmith" in record.name] == [
+        f'{server.name.partition("#")[0]}/completions: 503 {{"error": "injected"}}'
+    ] * 2

@@ -7,6 +7,7 @@ short asks nothing twice.
 
 import hashlib
 import json
+import logging
 import os
 import random
 import re
@@ -32,6 +33,7 @@ BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
 SECONDS = 120.0
 """How long an answer may take."""
 
+_LOG = logging.getLogger(__name__)
 _SPECIAL = re.compile(r"<[^<>\s]+>|\[EOS\]|")
 
 
@@ -58,6 +60,7 @@ class RemoteModel:
 
     Raises:
         ModelError: the URL names no model.
+        RemoteError: no server answers there.
         MissingExtra: the package ``requests`` is not installed.
     """
 
@@ -93,11 +96,23 @@ class RemoteModel:
         self._cache = _Cache(cache) if cache else None
         self.way, self.at_once, self.listed = way, at_once, listed
         self._by_tokens = way == "certified"
+        self._reach()
         self.end_tokens: frozenset[int] = frozenset()  # a server does not say; see ``ends``
         self.context = 2**31
         if self._by_tokens:
             self.context = int(self.ask("tokenize", {"prompt": ""}).get("max_model_len", self.context))
         self.text_of = lru_cache(maxsize=65536)(self._text_of)
+
+    def _reach(self) -> None:
+        """Find out at once whether there is a server at all."""
+        try:
+            self._session.get(f"{self._base}/models", timeout=min(SECONDS, 10))
+        except self._errors as error:
+            self._session.close()
+            reason = first_line(error)
+            raise RemoteError(
+                f"{redacted(self._base)}: no server answers there ({redacted(reason)})"
+            ) from error
 
     def close(self) -> None:
         """Close the connections and the cache."""
@@ -206,9 +221,13 @@ class RemoteModel:
                 if self._cache:
                     self._cache.put(name, text)
                 return json.loads(text)
-            doubled = WAIT * 2**number * (1 + random.random())  # chance keeps many from asking in step
-            if number == TRIES - 1 or self._stopped.wait(max(pause, doubled)):
+            # Chance keeps many from asking in step.
+            pause = max(pause, WAIT * 2**number * (1 + random.random()))
+            if number == TRIES - 1 or self._stopped.is_set():
                 break
+            if number >= 2:  # what passes at once is nothing to tell
+                _LOG.warning("%s: %s; trying again in %.0f s", redacted(url), redacted(text[:100]), pause)
+            self._stopped.wait(pause)
         raise RemoteError(
             f"{redacted(url)}: no proper answer after {number + 1} tries ({redacted(text[:200])}); what "
             "is done is saved, and the same command continues"
