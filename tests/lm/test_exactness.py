@@ -22,7 +22,7 @@ from pairsmith.runs.seeds import stream_key, uniforms
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=36, stop="e")
 RULE = partial(self_debias, decay=100.0, floor=0.01)
 SEED = 11
-GROUPS = int(os.environ.get("PAIRSMITH_GROUPS", "40"))
+GROUPS = int(os.environ.get("PAIRSMITH_GROUPS", "16"))
 """For each architecture; the plain decoder takes a second for twenty."""
 SMALL = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
