@@ -152,3 +152,23 @@ def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a random BERT with a word-piece tokenizer."""
     return make_bert(tmp_path_factory.mktemp("tiny") / "bert")
+
+
+@pytest.fixture(scope="session")
+def bundled() -> Any:
+    """The bundled language model."""
+    from pairsmith.bundled import TINY
+    from pairsmith.lm.loading import load_model
+
+    return load_model(TINY, device="cpu")
+
+
+@pytest.fixture
+def server(bundled: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The bundled model behind a completions server that gives long lists; nobody waits between tries."""
+    from tests.server import serving
+
+    monkeypatch.setattr("pairsmith.lm.remote.WAIT", 0.0)
+    with serving(bundled) as server:
+        server.most = 100
+        yield server

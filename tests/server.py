@@ -14,7 +14,7 @@ import torch
 class Server(ThreadingHTTPServer):
     """Serves ``model``; ``faults`` are taken one a request, ``seen`` counts the requests by path."""
 
-    daemon_threads = True
+    daemon_threads = False  # none may be at work when the process ends
 
     def __init__(self, model: Any) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -47,7 +47,6 @@ def serving(model: Any) -> Iterator[Server]:
 
 class _Handler(BaseHTTPRequestHandler):
     server: Server
-    protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: object) -> None:
         pass

@@ -1,28 +1,13 @@
 """``generate`` with a model behind a server: faults, a server that goes away, and what cannot be asked of one."""
 
 import pytest
-from tests.server import serving
 
 from pairsmith.bundled import TINY
 from pairsmith.errors import RemoteError, SettingsError
 from pairsmith.generate.route import ANSWERS, generate
 from pairsmith.generate.settings import GenerateSettings
-from pairsmith.lm.loading import load_model
 from pairsmith.progress import Silent
 from pairsmith.runs import Run
-
-
-@pytest.fixture(scope="module")
-def local():
-    return load_model(TINY, device="cpu")
-
-
-@pytest.fixture
-def server(local, monkeypatch):
-    monkeypatch.setattr("pairsmith.lm.remote.WAIT", 0.0)
-    with serving(local) as server:
-        server.most = 100
-        yield server
 
 
 @pytest.fixture

@@ -3,14 +3,11 @@
 from functools import partial
 
 import pytest
-from tests.server import serving
 
-from pairsmith.bundled import TINY
 from pairsmith.errors import ModelError, RemoteError
 from pairsmith.generate.wanted import pairs_wanted
 from pairsmith.lm.combine import self_debias
 from pairsmith.lm.decoder import Group, MultiPromptDecoder
-from pairsmith.lm.loading import load_model
 from pairsmith.lm.remote import RemoteModel
 from pairsmith.lm.remote_decoder import RemoteDecoder
 from pairsmith.lm.sampling import Sampling
@@ -19,18 +16,6 @@ from pairsmith.tasks import load_task
 
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=12)
 SENTENCES = ["A man is playing a guitar.", "Two dogs run on the beach."]
-
-
-@pytest.fixture(scope="module")
-def local():
-    return load_model(TINY, device="cpu")
-
-
-@pytest.fixture
-def server(local, monkeypatch):
-    monkeypatch.setattr("pairsmith.lm.remote.WAIT", 0.0)
-    with serving(local) as server:
-        yield server
 
 
 @pytest.fixture
@@ -75,10 +60,9 @@ def exactly(local):
     return {done.group.stream: done for done in decoder.finished()}
 
 
-def test_certified_rows_equal_those_of_the_model_itself(local, server, connect):
-    server.most = 100
+def test_certified_rows_equal_those_of_the_model_itself(bundled, server, connect):
     decoder, done = remotely(connect())
-    exact = exactly(local)
+    exact = exactly(bundled)
     assert decoder.uncertified == 0
     assert {k: (c.tokens, c.text, c.ending) for k, c in done.items()} == {
         k: (c.tokens, c.text, c.ending) for k, c in exact.items()
@@ -86,10 +70,10 @@ def test_certified_rows_equal_those_of_the_model_itself(local, server, connect):
 
 
 @pytest.mark.parametrize("refuses", [True, False])
-def test_lists_that_are_too_short_cost_rows_but_never_make_wrong_ones(local, server, connect, refuses):
+def test_lists_that_are_too_short_cost_rows_but_never_make_wrong_ones(bundled, server, connect, refuses):
     server.most, server.refuses_longer = 6, refuses
     decoder, done = remotely(connect(listed=6))
-    exact = exactly(local)
+    exact = exactly(bundled)
     certified = {stream for stream, each in done.items() if each.ending != "uncertified"}
     assert len(done) == len(exact)
     assert 0 < len(certified) < len(done)
@@ -109,7 +93,6 @@ def test_a_server_that_gives_fewer_than_asked_is_asked_for_no_more(server, conne
 @pytest.mark.parametrize("way", ["plain", "certified", "reranked"])
 def test_faults_change_nothing(server, connect, monkeypatch, fault, way):
     monkeypatch.setattr("pairsmith.lm.remote.SECONDS", 0.3)
-    server.most = 100
     _, expected = remotely(connect(way=way), sentences=SENTENCES[:1])
     server.faults.extend([fault, "", fault, fault])
     _, done = remotely(connect(way=way), sentences=SENTENCES[:1])
@@ -120,7 +103,6 @@ def test_faults_change_nothing(server, connect, monkeypatch, fault, way):
 
 
 def test_what_was_answered_is_never_asked_again(server, connect, tmp_path):
-    server.most = 100
     _, expected = remotely(connect(cache=str(tmp_path / "answers.sqlite")))
     asked = len(server.seen)
     _, done = remotely(connect(cache=str(tmp_path / "answers.sqlite")))
@@ -148,7 +130,7 @@ def test_a_url_without_a_model_is_refused(name):
         RemoteModel(name, way="plain")
 
 
-def test_reranked_texts_are_likelier_under_their_own_prompt(local, server, connect):
+def test_reranked_texts_are_likelier_under_their_own_prompt(bundled, server, connect):
     model = connect(way="reranked")
     _, done = remotely(model, texts=6)
     judged = [each for each in done.values() if each.group.counters and each.ending in ("stop", "outranked")]

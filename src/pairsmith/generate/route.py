@@ -143,8 +143,15 @@ def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings
         "task": task.model_dump(mode="json", exclude={"decoding"}),
         **decoding.model_dump(mode="json"),
         **settings.model_dump(mode="json", include={"column", "limit", "seed", "dtype", "shard_size"}),
-        **({"steering": steering_of(task, settings)} if is_remote(settings.model) else {}),
+        **(_remote_settings(task, settings) if is_remote(settings.model) else {}),
     }
+
+
+def _remote_settings(task: TaskSpec, settings: GenerateSettings) -> dict[str, Any]:
+    """Those of a server's model; the length of its lists decides which texts can be certified."""
+    steering = steering_of(task, settings)
+    listed = {"top_logprobs": settings.top_logprobs} if steering == "certified" else {}
+    return {"steering": steering, **listed}
 
 
 def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items: int) -> Card:

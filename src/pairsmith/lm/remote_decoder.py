@@ -8,6 +8,7 @@ keeps it if its own prompt makes it likelier than every counter-prompt does.
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from threading import Lock
 
 import numpy as np
 import torch
@@ -60,6 +61,7 @@ class RemoteDecoder:
         self._decoded = ways[model.way]
         self._waiting: deque[Group] = deque()
         self.steps = self.widened = self.uncertified = 0
+        self._counting = Lock()
 
     @property
     def room(self) -> int:
@@ -125,7 +127,7 @@ class RemoteDecoder:
         while len(drawn) < self._sampling.max_tokens:
             choices = self._choices([(*prompt, *drawn) for prompt in group.prompts])
             if choices is None:
-                self.uncertified += 1
+                self._count(uncertified=1)
                 return Continuation(
                     group, self._model.decode(drawn) if drawn else "", tuple(drawn), "uncertified"
                 )
@@ -140,9 +142,15 @@ class RemoteDecoder:
                 break
         return Continuation(group, self._model.decode(drawn), tuple(drawn), ending)
 
+    def _count(self, steps: int = 0, widened: int = 0, uncertified: int = 0) -> None:
+        with self._counting:  # groups are worked on in several threads
+            self.steps += steps
+            self.widened += widened
+            self.uncertified += uncertified
+
     def _choices(self, rows: list[Prompt]) -> Choices | None:
         """The certified step of a group, from longer lists where the first leave it open."""
-        self.steps += 1
+        self._count(steps=1)
         for count in (self._listed, WIDER * self._listed):
             if self._longest is not None and count > self._listed >= self._longest:
                 break
@@ -155,7 +163,7 @@ class RemoteDecoder:
                 break
             if len(main) < count:
                 self._longest = len(main)
-            self.widened += count > self._listed
+            self._count(widened=int(count > self._listed))
             if choices := certified(main, counters, self._sampling, self._decay, self._floor):
                 return choices
         return None
