@@ -9,7 +9,7 @@ quickstart: $(VENV)/installed  ## install, then run recipes/quickstart.yaml into
 	$(BIN)/pairsmith run recipes/quickstart.yaml --out runs/quickstart
 
 test: $(VENV)/installed-dev check  ## install the dev extra, then lint, types, import floors and tests
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
 check: $(VENV)/installed-dev  ## lint, strict types, import floors
 	$(BIN)/ruff check .

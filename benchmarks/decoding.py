@@ -22,11 +22,12 @@ import torch
 
 from common import write
 from decoding_baselines import generate_in_batches, one_label_at_a_time
-from decoding_models import SHAPES, build, counted, matrix_rate, products
+from decoding_models import SHAPES, Counts, build, counted, matrix_rate, products
 from pairsmith.generate.wanted import Wanted, pairs_wanted
 from pairsmith.lm.combine import self_debias
-from pairsmith.lm.decoder import Group, MultiPromptDecoder
+from pairsmith.lm.decoder import Continuation, Group, MultiPromptDecoder
 from pairsmith.lm.sampling import Sampling
+from pairsmith.lm.starts import common_starts
 from pairsmith.lm.transformers_backend import TransformersModel
 from pairsmith.tasks import load_task
 
@@ -73,13 +74,17 @@ def main() -> None:
 
 def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
     """One model: ours in bfloat16 and float32, the baselines, and the ratios."""
-    sentences = [line for line in EXAMPLES.read_text(encoding="utf-8").splitlines() if line][: args.inputs]
-    wanted = list(pairs_wanted(load_task("sts"), sentences, TEXTS))
+    wanted = list(pairs_wanted(load_task("sts"), first_texts(args.inputs), TEXTS))
     runs: dict[str, Callable[[], Measured]] = {}
     for dtype in (torch.bfloat16, torch.float32):
         kind = str(dtype).removeprefix("torch.")
         network, model = build(name, dtype, args.device)
         runs[f"ours {kind}"] = partial(ours, network, model, wanted, DECAY, args.rows)
+        if dtype is torch.bfloat16 and name == "gpt2" and not args.quick:
+            more = list(pairs_wanted(load_task("sts"), first_texts(3 * args.inputs), TEXTS))
+            runs["ours bfloat16, three times the inputs"] = partial(
+                ours, network, model, more, DECAY, args.rows
+            )
         runs[f"one at a time {kind}"] = partial(one_at_a_time, network, model, cycle(inputs_of(wanted)))
         if dtype is torch.bfloat16:
             runs["ours, decay 0, bfloat16"] = partial(ours, network, model, wanted, 0.0, args.rows)
@@ -101,6 +106,11 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
         rounds.append({label: run() for label, run in runs.items()})
         print(name, "round", number + 1, {k: round(m.rate, 2) for k, m in rounds[-1].items()}, flush=True)
     return report(name, rounds, sizes)
+
+
+def first_texts(count: int) -> list[str]:
+    """The first of the example sentences."""
+    return [line for line in EXAMPLES.read_text(encoding="utf-8").splitlines() if line][:count]
 
 
 def report(name: str, rounds: list[dict[str, Measured]], sizes: dict[int, float]) -> dict[str, Any]:
@@ -145,17 +155,27 @@ def ours(network: Any, model: TransformersModel, wanted: list[Wanted], decay: fl
     rule = partial(self_debias, decay=decay, floor=0.01)
     dtype, device = network.dtype, network.device.type
     before = matrix_rate(dtype, device)
-    with counted(model._model) as counts:
-        begun = perf_counter()
-        prompts = [prompt for group in groups for prompt in group.prompts]
-        decoder = MultiPromptDecoder(model, rule, SAMPLING, 1, prompts, rows)
-        for group in groups:
-            decoder.add(group)
-        accepted = sum(done.ending == "stop" for done in decoder.finished())
-        seconds = perf_counter() - begun
+    begun = perf_counter()
+    prompts = [prompt for group in groups for prompt in group.prompts]
+    decoder = MultiPromptDecoder(model, rule, SAMPLING, 1, prompts, rows)
+    for group in groups:
+        decoder.add(group)
+    texts = list(decoder.finished())
+    seconds = perf_counter() - begun
     rate = (before + matrix_rate(dtype, device)) / 2
+    counts = needed(texts)
     mfu = products(network, counts) / seconds / rate
+    accepted = sum(text.ending == "stop" for text in texts)
     return Measured(seconds, len(groups), accepted, counts.tokens, counts.rows, mfu)
+
+
+def needed(texts: list[Continuation]) -> Counts:
+    """What has to go through a model for some texts, each distinct prompt and start once; no padding."""
+    starts = common_starts(prompt for text in texts for prompt in text.group.prompts)
+    tokens = sum(len(prompt) - len(start) for prompt, start in starts.items())
+    tokens += sum(map(len, set(starts.values())))
+    fed = sum(len(text.group.prompts) * (len(text.tokens) - 1) for text in texts)
+    return Counts(tokens + fed, len(starts) + fed)
 
 
 def groups_of(model: TransformersModel, wanted: list[Wanted], *, counters: bool) -> list[Group]:

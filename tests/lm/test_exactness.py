@@ -1,15 +1,21 @@
 """The decoder against the plainest possible one, for every supported architecture.
 
 The plain one takes whole sequences, one group and one prompt at a time, without a cache, padding or sharing.
+Both compute in float32, in different orders. Where a random number falls on a border between two tokens, or
+two tokens are equally likely, but for float32's rounding, which one is drawn is nobody's mistake: the plain
+decoder knows such draws, and a group is compared up to its first.
 """
 
 import os
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 import transformers as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from pairsmith.lm.combine import self_debias
@@ -24,6 +30,7 @@ RULE = partial(self_debias, decay=100.0, floor=0.01)
 SEED = 11
 GROUPS = int(os.environ.get("PAIRSMITH_GROUPS", "16"))
 """For each architecture; the plain decoder takes a second for twenty."""
+RAGGED_EXAMPLES = 2 * GROUPS
 SMALL = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 256, "initializer_range": 0.4,
@@ -78,6 +85,9 @@ MORE = {
 }
 """Kinds that are compared on a few groups only."""
 
+DOUBT = 2e-5
+"""Rounding of a distribution: float32's, made larger by the rule's decay of 100."""
+
 WINDOWED = ("gemma2", "gemma3", "mistral")
 
 
@@ -108,9 +118,22 @@ def random_groups(model, count, seed=0):
     return made
 
 
+@dataclass(frozen=True)
+class Plain:
+    """What the plain decoder draws for a group, and how many of its first tokens are beyond doubt."""
+
+    tokens: tuple[int, ...]
+    clear: int
+
+    def agrees(self, tokens):
+        if self.clear == len(self.tokens):
+            return tokens == self.tokens
+        return tokens[: self.clear] == self.tokens[: self.clear] and len(tokens) > self.clear
+
+
 def plainly(model, group, rule=RULE, sampling=SAMPLING):
     """The tokens of one group."""
-    tokens = []
+    tokens, clear = [], None
     stops = model.tokens_with(sampling.stop)
     for position in range(sampling.max_tokens):
         rows = []
@@ -122,11 +145,34 @@ def plainly(model, group, rule=RULE, sampling=SAMPLING):
         if len(rows) > 1:
             p = rule(p, torch.stack(rows[1:]).max(dim=0).values[None])
         number = uniforms(SEED, np.array([group.stream], dtype=np.uint64), np.array([position]))
-        token = int(draw(*truncate(p, sampling.top_k, sampling.top_p), torch.from_numpy(number)))
-        tokens.append(token)
-        if token in stops or token in model.end_tokens:
+        kept, numbers = truncate(p, sampling.top_k, sampling.top_p)
+        if clear is None and nearness(p[0], kept[0], float(number[0]), sampling) < DOUBT:
+            clear = position
+        tokens.append(int(draw(kept, numbers, torch.from_numpy(number))))
+        if tokens[-1] in model.end_tokens or (tokens[-1] in stops and sampling.stop in model.decode(tokens)):
             break
-    return tuple(tokens)
+    return Plain(tuple(tokens), len(tokens) if clear is None else clear)
+
+
+def nearness(p, kept, number, sampling):
+    """How far a draw is from another outcome: the smallest distance to a border, or between two tokens."""
+    likely = p.sort(descending=True).values
+    count = min(sampling.top_k or len(p), len(p))
+    gaps = 1 - likely[1 : count + 1] / likely[:count][: len(likely) - 1]
+    distances = [gaps[: int((kept > 0).sum()) + 1], (kept.cumsum(0)[:-1] - number).abs()]
+    if sampling.top_k and len(likely) > count:
+        distances.append(gaps[count - 1 :])
+    if sampling.top_p < 1:
+        distances.append((likely[:count].cumsum(0) / likely[:count].sum() - sampling.top_p).abs())
+    return float(torch.cat(distances).min())
+
+
+def disagreeing(found, expected):
+    """The groups whose tokens differ from the plain decoder's, and cannot for rounding."""
+    assert found.keys() == expected.keys()
+    doubtful = sum(plain.clear < len(plain.tokens) for plain in expected.values())
+    assert doubtful <= max(2, len(expected) // 20), "too many to mean anything"
+    return [stream for stream, plain in expected.items() if not plain.agrees(found[stream])]
 
 
 def decoded(model, groups, rows, rule=RULE, sampling=SAMPLING):
@@ -146,8 +192,8 @@ def expected(model):
 @pytest.mark.parametrize("rows", [256, 7])
 def test_tokens_equal_those_of_the_plain_decoder(model, expected, rows):
     groups, tokens = expected
-    assert len({len(each) for each in tokens.values()}) > 3, "some should stop early"
-    assert decoded(model, groups, rows) == tokens
+    assert len({len(each.tokens) for each in tokens.values()}) > 3, "some should stop early"
+    assert not disagreeing(decoded(model, groups, rows), tokens)
 
 
 def test_nothing_changes_without_sharing(model, expected, monkeypatch):
@@ -155,7 +201,7 @@ def test_nothing_changes_without_sharing(model, expected, monkeypatch):
     monkeypatch.setattr("pairsmith.lm.transformers_backend.common_starts", lambda p: dict.fromkeys(p, ()))
     groups, tokens = expected
     for group in groups[::10]:
-        assert decoded(model, [group], 4) == {group.stream: tokens[group.stream]}
+        assert tokens[group.stream].agrees(decoded(model, [group], 4)[group.stream])
 
 
 def test_nothing_changes_with_keys_and_values_handed_over_in_full(model, expected, monkeypatch):
@@ -163,14 +209,56 @@ def test_nothing_changes_with_keys_and_values_handed_over_in_full(model, expecte
         pytest.skip("such a model's context is then its window, shorter than these prompts")
     monkeypatch.setattr(type(model._model), "_can_set_attn_implementation", classmethod(lambda _: False))
     groups, tokens = expected
-    assert decoded(model, groups, 64) == tokens
+    assert not disagreeing(decoded(model, groups, 64), tokens)
+
+
+RAGGED = ("gpt2", "gemma2")
+"""Positions that are learned; and rotary ones, grouped queries, capped products, and windows."""
+
+
+@pytest.fixture(scope="module")
+def ragged_models(tiny_gpt2):
+    return {kind: made(kind, CONFIGS[kind], tiny_gpt2) for kind in RAGGED}
+
+
+@st.composite
+def ragged(draw):
+    """A kind of model, groups of prompts of any lengths, many of which begin alike, settings, and a budget."""
+    tokens = st.integers(1, 299)
+    starts = draw(st.lists(st.lists(tokens, max_size=40).map(tuple), min_size=1, max_size=3))
+    rest = st.lists(tokens, min_size=1, max_size=30).map(tuple)
+    pool = [start + draw(rest) for start in starts for _ in range(draw(st.integers(1, 3)))]
+    sets = draw(st.lists(st.lists(st.sampled_from(pool), min_size=1, max_size=4), min_size=1, max_size=6))
+    groups = [Group(main, tuple(counters), 1000 + i) for i, (main, *counters) in enumerate(sets)]
+    sampling = Sampling(
+        top_k=draw(st.sampled_from([0, 1, 5, 100])),
+        top_p=draw(st.sampled_from([0.5, 0.9, 1.0])),
+        max_tokens=draw(st.integers(1, 20)),
+        stop=draw(st.sampled_from(["e", "in", '"', "\n", "qqq"])),
+    )
+    return draw(st.sampled_from(RAGGED)), groups, sampling, draw(st.integers(4, 30))
+
+
+@given(case=ragged())
+@settings(
+    max_examples=RAGGED_EXAMPLES,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+def test_any_prompts_stops_and_budgets(ragged_models, case):
+    kind, groups, sampling, rows = case
+    model = ragged_models[kind]
+    found = decoded(model, groups, rows, sampling=sampling)
+    for group in groups:
+        plain = plainly(model, group, sampling=sampling)
+        assert plain.agrees(found[group.stream])
 
 
 @pytest.mark.parametrize("kind", MORE)
 def test_other_kinds_of_model(kind, tiny_gpt2):
     model = made(kind, MORE[kind], tiny_gpt2)
     groups = random_groups(model, 8)
-    assert decoded(model, groups, 64) == {group.stream: plainly(model, group) for group in groups}
+    assert not disagreeing(decoded(model, groups, 64), {g.stream: plainly(model, g) for g in groups})
 
 
 def test_every_kind_that_attends_as_we_do_is_tested(tiny_gpt2):

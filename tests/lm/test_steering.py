@@ -4,12 +4,12 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pairsmith.lm.combine import contrast, guidance, self_debias
 from pairsmith.lm.sampling import Sampling, truncate
-from pairsmith.lm.steering import choose, combined, log_normaliser
+from pairsmith.lm.steering import choose, combined, normalisers
 
 VOCAB = 700
 RULES = [
@@ -39,6 +39,7 @@ def some_rows(seed, sharpness, ties):
     top_k=st.sampled_from([0, 1, 5, 20]),
     top_p=st.sampled_from([0.3, 0.9, 1.0]),
 )
+@example(seed=479001600, sharpness=4.828125, ties=False, rule=RULES[0], top_k=5, top_p=0.9)
 def test_candidates_leave_what_the_whole_vocabulary_leaves(seed, sharpness, ties, rule, top_k, top_p):
     logits, rows = some_rows(seed, sharpness, ties)
     sampling = Sampling(top_k, top_p)
@@ -69,7 +70,15 @@ def test_equally_likely_tokens_are_left_to_the_whole_vocabulary():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_normalisers(dtype):
     logits = (4 * torch.randn(40, VOCAB, generator=torch.Generator().manual_seed(2))).to(dtype)
-    assert torch.allclose(log_normaliser(logits), logits.double().logsumexp(1).float(), atol=1e-4)
+    exact = logits.double().logsumexp(1)
+    assert torch.allclose(normalisers(logits).double().sum(1), exact, atol=1e-6)
+
+
+def test_large_logits_lose_no_digits():
+    logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(3)) - 100
+    choices = choose(logits, torch.tensor([[0]]), RULES[0], Sampling(5, 1.0))
+    exact = logits.double().softmax(1).gather(1, choices.tokens)
+    assert torch.allclose(choices.kept.double(), exact / exact.sum(), rtol=5e-7, atol=0)
 
 
 def test_logits_that_are_no_numbers_stay_so():

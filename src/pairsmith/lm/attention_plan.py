@@ -7,8 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pairsmith.lm.kv_store import Store
+
 PAGE = 16
 """Tokens of a page."""
+
+STEP = 8
+"""Numbers of rows, pieces and pages that are multiplied are rounded up to multiples of this. The libraries
+below torch compile a product for each new shape, which takes a millisecond, and keep it in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +41,11 @@ class Tier:
 
     def gather(self, of_rows: Tensor) -> Tensor:
         """``(rows, heads, shared, x)`` to ``(pieces, heads, most * shared, x)``."""
-        gathered = of_rows[self.members].transpose(1, 2)
-        return gathered.reshape(len(self.members), of_rows.shape[1], -1, of_rows.shape[-1])
+        # index_select copies whole rows, where indexing goes from number to number.
+        gathered = of_rows.index_select(0, self.members.flatten()).view(
+            *self.members.shape, *of_rows.shape[1:]
+        )
+        return gathered.transpose(1, 2).reshape(len(self.members), of_rows.shape[1], -1, of_rows.shape[-1])
 
     def spread(self, of_pieces: Tensor, shared: int) -> Tensor:
         """``(pieces, heads, most * shared, x)`` to ``(rows, heads, shared, x)``; 0 where a row has none."""
@@ -55,7 +64,7 @@ class Paged:
 
     Attributes:
         used: the pages that are multiplied.
-        row: ``(pages,)`` row of each of ``used``, ``part`` which of its pages it is; 0 if in no use.
+        row: ``(pages,)`` row of each of ``used``, ``part`` which of its pages it is; 0 for one in no use.
         pages: ``(rows, most)`` which of ``used`` a row has; 0 where it has fewer.
         parts: for the first, second, … pages of rows: the rows that have one, and which of ``used`` it is.
         page: ``(rows,)`` the page of each row's new token, ``offset`` its place there.
@@ -102,35 +111,37 @@ class Plan:
 
 
 def plan_step(
-    stores: Sequence[tuple[Tensor, Tensor, int]],
+    stores: Sequence[tuple[Tensor, Tensor, Store]],
     row_pages: list[list[int]],
     tails: Tensor,
+    pages: Store,
     device: torch.device,
 ) -> Plan:
     """Plan a step that feeds every row one token.
 
     Args:
         stores: in the order of a row's tokens: the piece that each row has, ``(rows,)``, its tokens,
-            ``(rows,)``, and the most that a piece of the store can have.
+            ``(rows,)``, and the store.
         row_pages: each row's pages, that of the new token included.
         tails: ``(rows,)`` tokens fed to each row before.
+        pages: their store.
         device: where the plan is to be.
     """
     before = torch.zeros_like(tails)
     here = tails + torch.stack([lengths for _, lengths, _ in stores]).sum(dim=0)
     tiers: list[Tier] = []
     distances: list[Tensor] = []
-    for number, (pieces, lengths, most) in enumerate(stores):
+    for number, (pieces, lengths, store) in enumerate(stores):
         for rows in _alike(pieces, lengths > 0):
-            longest = int(lengths[rows].max())
+            longest = rounded(int(lengths[rows].max()))
             # A product of a part of each piece is of a copy: worth it only for a small part.
-            length = most if 2 * longest > most else longest
+            length = store.length if 2 * longest > store.length else longest
             columns = torch.arange(length)
             there = rows[:, None] & (columns < lengths[:, None])
             distances.append(torch.where(there, (here - before)[:, None] - columns, -1))
-            tiers.append(_tier(number, length, pieces, rows))
+            tiers.append(_tier(number, length, pieces, rows, store.count))
         before = before + lengths
-    paged = _paged(row_pages, tails)
+    paged = _paged(row_pages, tails, pages.count)
     distances.append(tails[:, None] - torch.arange(paged.pages.shape[1] * PAGE))
     plan: Plan = _moved(Plan(tiers, paged, torch.cat(distances, dim=1)), device)
     return plan
@@ -149,45 +160,54 @@ def _alike(pieces: Tensor, some: Tensor) -> list[Tensor]:
     return [rows for rows in (some & ~popular, popular) if bool(rows.any())]
 
 
-def _tier(number: int, length: int, pieces: Tensor, rows: Tensor) -> Tier:
-    """The tier of some of the rows."""
+def _tier(number: int, length: int, pieces: Tensor, rows: Tensor, count: int) -> Tier:
+    """The tier of some of the rows, of a store of ``count`` pieces."""
     which = rows.nonzero().squeeze(1)
-    used, found = _dense(pieces[which])
-    counts = torch.bincount(found)
+    used, found, size = _dense(pieces[which], count)
+    counts = torch.bincount(found, minlength=size)
     order = found.argsort(stable=True)
     first = counts.cumsum(0) - counts
     piece, place = torch.zeros(2, len(pieces), dtype=torch.int64)
     piece[which] = found
     place[which[order]] = torch.arange(len(which)) - first[found[order]]
-    members = torch.zeros(len(counts), int(counts.max()), dtype=torch.int64)
+    members = torch.zeros(size, rounded(int(counts.max()), STEP // 2), dtype=torch.int64)
     members[found, place[which]] = which
     has = None if bool(rows.all()) else rows[:, None, None, None].float()
     return Tier(number, length, used, members, piece, place, has)
 
 
-def _paged(row_pages: list[list[int]], tails: Tensor) -> Paged:
-    """Rows by the pages of each, and by the tokens, ``(rows,)``, that are there before the new one."""
+def _paged(row_pages: list[list[int]], tails: Tensor, count: int) -> Paged:
+    """Rows by the pages of each, of ``count``, and by the tokens, ``(rows,)``, there before the new one."""
     most = max(map(len, row_pages))
     listed = torch.tensor([pages + [-1] * (most - len(pages)) for pages in row_pages])
     held = listed >= 0
-    used, numbers = _dense(listed[held])
+    used, numbers, size = _dense(listed[held], count)
     pages = torch.zeros_like(listed)
     pages[held] = numbers
-    row, part = torch.zeros(2, 1 + int(numbers.max()), dtype=torch.int64)
+    row, part = torch.zeros(2, size, dtype=torch.int64)
     row[numbers], part[numbers] = held.nonzero().T
     parts = [(held[:, i].nonzero().squeeze(1), pages[held[:, i], i]) for i in range(most)]
     page = listed[torch.arange(len(listed)), tails // PAGE]
     return Paged(used, row, part, pages, parts, page, tails % PAGE)
 
 
-def _dense(used: Tensor) -> tuple[slice | Tensor, Tensor]:
-    """What to take of a store so that all of ``used`` is there, and where each then lies.
+def _dense(used: Tensor, count: int) -> tuple[slice | Tensor, Tensor, int]:
+    """What to take of a store of ``count`` so that all of ``used`` is there, where each lies then, how many.
 
     All up to the last is a view; where little of it is in use, copies of that little are faster.
     """
     last = int(used.max()) + 1
     distinct, where = torch.unique(used, return_inverse=True)
-    return (distinct, where) if 3 * len(distinct) < last else (slice(0, last), used)
+    if 3 * len(distinct) < last:
+        filler = distinct.new_zeros(rounded(len(distinct)) - len(distinct))
+        return torch.cat([distinct, filler]), where, rounded(len(distinct))
+    size = min(rounded(last), count)
+    return slice(0, size), used, size
+
+
+def rounded(number: int, step: int = STEP) -> int:
+    """The next multiple of ``step``."""
+    return -(-number // step) * step
 
 
 def _moved(thing: Any, device: torch.device) -> Any:

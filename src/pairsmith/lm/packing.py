@@ -6,6 +6,7 @@ oneDNN wants, and an activation that follows one is computed with it. What they 
 for rounding. A packed model can decode, and nothing else: it cannot be saved, copied or trained.
 """
 
+import os
 from typing import Any
 
 import torch
@@ -20,6 +21,9 @@ _OPS = torch.ops.mkldnn
 
 ROWS = 256
 """Rows of a batch that the layout is chosen for; others work as well."""
+
+COMPILED = 128
+"""oneDNN keeps so many compiled products, of a megabyte each. By itself it would keep 1,024."""
 
 TANH_GELUS = (NewGELUActivation, FastGELUActivation, GELUTanh)
 """Activations that are one formula, written in different ways."""
@@ -46,6 +50,8 @@ class PackedLinear(nn.Module):
 
 def packed(model: Any) -> Any:
     """The model with its linear layers packed, where it and torch allow; no gradients go through them."""
+    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # read at the first product
+        os.environ.setdefault(variable, str(COMPILED))
     weight = next(model.parameters())
     if weight.device.type != "cpu" or model.config.model_type not in FOLDED or not _can_pack(weight.dtype):
         return model

@@ -50,7 +50,8 @@ class SharedCache(Cache):
         self._free_pages = list(range(self._pages.count))  # a heap
         self._folded = folded
         self._plan: Plan | None = None  # of the step being made
-        self._order = torch.zeros(0, 0)  # of each row's keys in that step
+        self._none = torch.zeros(0, 0, dtype=torch.int64)
+        self._order = self._none  # of each row's keys in that step, where they are handed over
         self._biases: dict[int | None, Tensor] = {}
         self._layer = 0
 
@@ -122,11 +123,11 @@ class SharedCache(Cache):
         slots, tails = torch.tensor(self._row_slots), torch.tensor(self._tails)
         start, slot = self._row_lengths()
         stores = [
-            (self._start_of[slots].clamp(min=0), start, self._starts.length),
-            (slots, slot, self._slots.length),
+            (self._start_of[slots].clamp(min=0), start, self._starts),
+            (slots, slot, self._slots),
         ]
-        self._plan = plan_step(stores, self._row_pages, tails, device)
-        self._order, seen = self._plan.in_order()
+        self._plan = plan_step(stores, self._row_pages, tails, self._pages, device)
+        self._order, seen = (self._none, self._none) if self._folded else self._plan.in_order()
         token = _STEPPING.set(self)
         try:
             yield seen.to(torch.int64)
@@ -136,15 +137,16 @@ class SharedCache(Cache):
         self._tails = [tail + 1 for tail in self._tails]
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
-        """Write the rows' new keys and values, ``(rows, heads, 1, size)``.
+        """Write the rows' new keys and values, ``(rows, heads, 1, size)``; more rows than there are, none.
 
         Returns:
             what it was given when ``attend`` takes them from the stores, else all keys and values.
         """
         paged = self._now.paged
         keys, values = self._pages.layers[layer_idx]
-        keys[paged.page, :, paged.offset] = key_states[:, :, 0]
-        values[paged.page, :, paged.offset] = value_states[:, :, 0]
+        rows = len(paged.page)
+        keys[paged.page, :, paged.offset] = key_states[:rows, :, 0]
+        values[paged.page, :, paged.offset] = value_states[:rows, :, 0]
         self._layer = layer_idx
         return (key_states, value_states) if self._folded else (self._in_full(0), self._in_full(1))
 
@@ -164,25 +166,29 @@ class SharedCache(Cache):
         """Attention of the rows' new tokens in the layer last updated.
 
         Args:
-            query: ``(rows, query heads, 1, size)``.
+            query: ``(rows, query heads, 1, size)``; there may be more rows than the cache has.
             scaling: of the products.
             softcap: bounds them by ``softcap * tanh(product / softcap)``.
             window: how many tokens a row looks back on, its new one included.
 
         Returns:
-            ``(rows, 1, query heads, size)``.
+            ``(rows, 1, query heads, size)``; nonsense where there are more rows.
         """
         plan, paged = self._now, self._now.paged
         page_keys, page_values = (table[paged.used] for table in self._pages.layers[self._layer])
-        rows, heads = query.shape[0], page_keys.shape[1]
+        given, rows, heads = query.shape[0], len(paged.page), page_keys.shape[1]
         before, after = (scaling, 1.0) if query.dtype == torch.float16 else (1.0, scaling)  # it may overflow
-        query = (query * before).view(rows, heads, -1, query.shape[-1])  # query heads that share a key head
+        query = (query[:rows] * before).view(
+            rows, heads, -1, query.shape[-1]
+        )  # query heads that share a key head
         shared = query.shape[2]
         scores = [
             tier.spread(tier.gather(query) @ tier.take(self._layer_of(tier, 0)).transpose(2, 3), shared)
             for tier in plan.tiers
         ]
-        of_pages = query[paged.row] @ page_keys.transpose(2, 3)  # (pages, heads, shared, PAGE)
+        of_pages = query.index_select(0, paged.row) @ page_keys.transpose(
+            2, 3
+        )  # (pages, heads, shared, PAGE)
         scores.append(of_pages[paged.pages].permute(0, 2, 3, 1, 4).flatten(3))
         products = torch.cat(scores, dim=3).float().mul_(after)
         if softcap is not None:
@@ -191,13 +197,13 @@ class SharedCache(Cache):
             self._biases[window] = plan.bias(window)
         weights = torch.softmax(products.add_(self._biases[window]), dim=3).to(query.dtype)
         *of_shared, of_tail = torch.split(weights, [part.shape[3] for part in scores], dim=3)
-        seen = torch.zeros_like(query)
+        seen = query.new_zeros(given, *query.shape[1:])
         for tier, part in zip(plan.tiers, of_shared, strict=True):
-            seen += tier.spread(tier.gather(part) @ tier.take(self._layer_of(tier, 1)), shared)
+            seen[:rows] += tier.spread(tier.gather(part) @ tier.take(self._layer_of(tier, 1)), shared)
         from_pages = of_tail.view(rows, heads, shared, -1, PAGE)[paged.row, :, :, paged.part] @ page_values
         for of_rows, pages in paged.parts:
             seen[of_rows] += from_pages[pages]
-        return seen.reshape(rows, 1, -1, seen.shape[-1])
+        return seen.reshape(given, 1, -1, seen.shape[-1])
 
     @property
     def _now(self) -> Plan:

@@ -86,7 +86,7 @@ def _over_candidates(
     logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling, wide: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Probabilities, tokens, and for which groups they are those of the whole vocabulary."""
-    normaliser = log_normaliser(logits)
+    normaliser = normalisers(logits)
     main = rows[:, 0]
     likeliest, tokens = logits[main].topk(wide, dim=1)
     least = likeliest[:, -1:]
@@ -116,7 +116,8 @@ def _over_candidates(
 
 
 def _probabilities(logits: Tensor, normaliser: Tensor) -> Tensor:
-    return (logits.float() - normaliser[:, None]).exp_()
+    largest, rest = normaliser[:, None].unbind(dim=2)
+    return (logits.float() - largest).sub_(rest).exp_()
 
 
 def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> Tensor:
@@ -131,18 +132,20 @@ def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> 
     return result
 
 
-def log_normaliser(logits: Tensor) -> Tensor:
-    """The logarithm of the sum of exponentials of each row.
+def normalisers(logits: Tensor) -> Tensor:
+    """What turns each row's logits into probabilities: ``exp(logit - largest - rest)``.
+
+    Added up, the two would be rounded by as much as large logits are.
 
     Args:
         logits: ``(rows, vocab)`` of any floating-point format.
 
     Returns:
-        ``(rows,)`` float32.
+        ``(rows, 2)`` float32: the largest logit, and the logarithm of the sum of exponentials less that.
     """
     parts = []
     for part in torch.split(logits, CHUNK if logits.device.type == "cpu" else len(logits)):
-        # One fused pass for the softmax; its largest probability tells the normaliser.
+        # One fused pass for the softmax; its largest probability tells the sum.
         largest = torch.softmax(part, dim=1, dtype=torch.float32).amax(dim=1)
-        parts.append(part.amax(dim=1).float() - largest.log())
+        parts.append(torch.stack([part.amax(dim=1).float(), -largest.log()], dim=1))
     return torch.cat(parts)

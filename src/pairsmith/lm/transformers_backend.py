@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from pairsmith.errors import ModelError, first_line
+from pairsmith.lm.attention_plan import rounded
 from pairsmith.lm.kv_store import LayerStates
 from pairsmith.lm.memory import free_memory
 from pairsmith.lm.protocols import Prompt
@@ -247,15 +248,19 @@ class TransformersSession:
     def step(self, tokens: Tensor) -> Tensor:
         """Feed every row one token at its own position."""
         positions = self._cache.positions
+        rows = len(tokens)
+        if self._folded:
+            filler = (0, rounded(rows) - rows)
+            tokens, positions = (torch.nn.functional.pad(x, filler) for x in (tokens, positions))
         with self._attention(), self._cache.step(self._device) as seen:
             output = self._model(
                 input_ids=tokens[:, None].to(self._device),
-                attention_mask=seen,
+                attention_mask=None if self._folded else seen,
                 position_ids=positions[:, None].to(self._device),
                 past_key_values=self._cache,
                 use_cache=True,
             )
-        logits: Tensor = output.logits[:, -1]
+        logits: Tensor = output.logits[:rows, -1]
         return logits
 
     @contextmanager
