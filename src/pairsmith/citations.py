@@ -1,6 +1,11 @@
-"""The paper that a card asks its reader to cite, as a line of Markdown."""
+"""The papers that cards ask their readers to cite, as lines of Markdown."""
 
 CITATION = (
     "Schick and Schütze (2021): Generating Datasets with Pretrained Language Models. "
     "EMNLP 2021, arXiv:2104.07540."
+)
+
+MINING = (
+    "Joshi, Blevins, Lewis, Weld and Zettlemoyer (2022): Few-shot Mining of Naturally Occurring Inputs and "
+    "Outputs. arXiv:2205.04050."
 )

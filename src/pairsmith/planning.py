@@ -107,6 +107,8 @@ def _planner(kind: str) -> Callable[..., Estimate]:
         from pairsmith.training.plan import plan_train_encoder
 
         return plan_train_encoder
+    if kind == "mine":
+        raise SettingsError("mine cannot be planned yet; leave it out of the recipe for a plan")
     from pairsmith.evaluate.plan import plan_evaluate_sts
 
     return plan_evaluate_sts

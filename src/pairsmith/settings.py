@@ -15,3 +15,6 @@ class Settings(BaseModel):
 
 # A key with nothing behind it, which YAML reads as null, is a mapping without entries.
 NothingIsEmpty = BeforeValidator(lambda value: {} if value is None else value)
+
+Listed = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+"""One source may be given without a list around it."""

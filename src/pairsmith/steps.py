@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pairsmith.evaluate.settings import EvaluateStsSettings
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.mine.settings import MineSettings
 from pairsmith.modelnames import check_name
 from pairsmith.settings import Settings
 from pairsmith.tasks import load_task
@@ -63,6 +64,12 @@ def _train_encoder(settings: TrainEncoderSettings, run: "Run") -> object:
     return train_encoder(settings, run)
 
 
+def _mine(settings: MineSettings, run: "Run") -> object:
+    from pairsmith.mine.route import mine
+
+    return mine(settings, run)
+
+
 def _evaluate_sts(settings: EvaluateStsSettings, run: "Run") -> object:
     from pairsmith.evaluate.sts import evaluate_sts
 
@@ -87,6 +94,12 @@ STEPS: Steps = {
         _train_encoder,
         "Train a sentence encoder on scored pairs.",
         checks={"base": check_name},
+    ),
+    "mine": Step(
+        MineSettings,
+        _mine,
+        "Find pairs of texts in two corpora.",
+        checks={"encoder": check_name},
     ),
     "evaluate-sts": Step(
         EvaluateStsSettings,

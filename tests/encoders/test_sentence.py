@@ -11,7 +11,6 @@ from sentence_transformers import SentenceTransformer
 from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
 from pairsmith.errors import ModelError, SettingsError
 from pairsmith.modelnames import MINILM
-from pairsmith.progress import Progress
 
 TEXTS = ["A man is playing a guitar.", "Two dogs run on the beach today.", 'He said "no"\nand left.', "Rain"]
 
@@ -196,9 +195,12 @@ def test_encoding_nothing_gives_nothing(tiny_gpt2):
     assert encode_texts(load_sentence_encoder(str(tiny_gpt2), device="cpu"), []).shape[0] == 0
 
 
-def test_encoding_shows_progress(tiny_gpt2, capsys):
-    encode_texts(load_sentence_encoder(str(tiny_gpt2), device="cpu"), TEXTS, progress=Progress())
-    assert "encode: 4/4 sentences · 100 %" in capsys.readouterr().err
+def test_encoding_tells_how_far_it_is(tiny_gpt2):
+    heard = []
+    encode_texts(
+        load_sentence_encoder(str(tiny_gpt2), device="cpu"), TEXTS, batch_size=3, advance=heard.append
+    )
+    assert heard == [3, 1]
 
 
 def test_the_embedded_encoder_orders_sentences_by_meaning():

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.generate.wanted import input_id, pairs_wanted, quotable, texts_wanted
+from pairsmith.generate.wanted import pairs_wanted, quotable, texts_wanted
+from pairsmith.records import text_id
 from pairsmith.tasks import load_task
 
 
@@ -18,7 +19,7 @@ def test_prompts_and_counter_prompts_of_sts():
     assert by_label["0"].main == unrelated
     assert set(by_label["0"].counters) == {same, similar}
     assert len({w.id for w in wanted}) == 3
-    assert by_label["1"].row_id(1) == f"{input_id('A dog runs.')}-1-1"
+    assert by_label["1"].row_id(1) == f"{text_id('A dog runs.')}-1-1"
 
 
 def test_quotation_marks_and_tabs_cannot_end_or_break_a_prompt():
@@ -46,6 +47,6 @@ def test_single_texts_are_numbered_by_label():
 
 
 def test_ids_depend_on_the_text_alone():
-    assert input_id("a") == input_id("a") != input_id("b")
-    assert len(input_id("a")) == 16
-    assert input_id("\ud800") != input_id("a")  # half a surrogate pair, as broken files hold
+    assert text_id("a") == text_id("a") != text_id("b")
+    assert len(text_id("a")) == 16
+    assert text_id("\ud800") != text_id("a")  # half a surrogate pair, as broken files hold

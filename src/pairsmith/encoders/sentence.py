@@ -1,7 +1,7 @@
 """Loading sentence encoders: saved ones, and bare transformers with a pooling put on top."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from pairsmith.errors import ModelError, first_line
 from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
 from pairsmith.modelnames import GLOVE, DtypeName, PoolingName, not_on_hub, resolve_model
-from pairsmith.progress import Progress, Silent
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -68,30 +67,26 @@ def encode_texts(
     texts: Sequence[str],
     *,
     batch_size: int = 64,
-    progress: Progress | None = None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> NDArray[np.float32]:
-    """Encode ``texts``, long ones first so that a batch holds texts of one length, with a progress bar.
+    """Encode ``texts``, long ones first so that a batch holds texts of one length.
 
     Args:
         encoder: what to encode with.
         texts: none of them blank.
         batch_size: texts encoded at once.
-        progress: where to show it; nowhere if not given.
+        advance: hears of how many are done.
 
     Returns:
         Shape (len(texts), d), float32, row i that of text i.
     """
-    shown = progress or Silent()
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
     parts = []
-    with shown.task("encode", len(texts), "sentences") as bar:
-        for start in range(0, len(order), batch_size):
-            batch = [texts[row] for row in order[start : start + batch_size]]
-            found = encoder.encode(
-                batch, batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True
-            )
-            parts.append(found.float().cpu().numpy())
-            bar.advance(len(batch))
+    for start in range(0, len(order), batch_size):
+        batch = [texts[row] for row in order[start : start + batch_size]]
+        found = encoder.encode(batch, batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True)
+        parts.append(found.float().cpu().numpy())
+        advance(len(batch))
     vectors: NDArray[np.float32] = np.empty((len(texts), parts[0].shape[1] if parts else 0), np.float32)
     if parts:
         vectors[order] = np.concatenate(parts)

@@ -198,7 +198,12 @@ def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
         dtype=settings.dtype,
         max_length=settings.max_length,
     )
-    return lambda texts: encode_texts(encoder, texts, batch_size=settings.batch_size, progress=progress)
+
+    def encode(texts: Sequence[str]) -> NDArray[np.floating]:
+        with progress.task("encode", len(texts), "sentences") as bar:
+            return encode_texts(encoder, texts, batch_size=settings.batch_size, advance=bar.advance)
+
+    return encode
 
 
 def texts_of(pairs: Sequence[GradedPair]) -> list[str]:

@@ -6,8 +6,8 @@ from hashlib import sha256
 from itertools import chain, islice
 
 from pairsmith.generate.settings import GenerateSettings
-from pairsmith.generate.wanted import Wanted, input_id, pairs_wanted, texts_wanted
-from pairsmith.records import Reject, read_texts
+from pairsmith.generate.wanted import Wanted, pairs_wanted, texts_wanted
+from pairsmith.records import Reject, read_texts, text_id
 from pairsmith.runs import Growth, ShardEntry, Share
 from pairsmith.tasks import Decoding, TaskSpec
 
@@ -65,7 +65,7 @@ def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Piece]:
     seen: set[str] = set()
     sources = (read_texts(source, column=settings.column) for source in settings.inputs)
     for record in islice(chain.from_iterable(sources), settings.limit):
-        name = input_id(record.text)
+        name = text_id(record.text)
         if name not in seen and (not drafts or len(drafts[-1][0]) == settings.shard_size):
             drafts.append(([], [], []))
         texts, duplicates, names = drafts[-1]

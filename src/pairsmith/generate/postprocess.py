@@ -17,7 +17,7 @@ import pyarrow as pa
 from pairsmith.citations import CITATION
 from pairsmith.errors import InputError
 from pairsmith.generate.settings import PostprocessSettings
-from pairsmith.generate.wanted import Row, input_id, quotable
+from pairsmith.generate.wanted import Row, quotable
 from pairsmith.records import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -29,6 +29,7 @@ from pairsmith.records import (
     ScoredPair,
     as_columns,
     from_table,
+    text_id,
     to_table,
 )
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
@@ -187,7 +188,7 @@ def sampled_negatives(rows: Sequence[ScoredPair], count: int, seed: int) -> list
         places = (uniforms(seed, stream, np.arange(TRIES)) * len(pool)).astype(int)
         others = (pool[place] for place in dict.fromkeys(places.tolist()))
         chosen = islice((text for text in others if folded(text) not in taken), count)
-        name = input_id(first)
+        name = text_id(first)
         negatives += [ScoredPair(f"{name}-negative-{i}", first, text, 0.0) for i, text in enumerate(chosen)]
     return negatives
 

@@ -2,17 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from pairsmith.bundled import TINY
 from pairsmith.modelnames import DeviceName, DtypeName
-from pairsmith.settings import Settings
+from pairsmith.settings import Listed, Settings
 from pairsmith.tasks import Decoding
-
-
-def _listed(value: object) -> object:
-    """One source may be given without a list around it."""
-    return [value] if isinstance(value, str) else value
 
 
 def _of_task(name: str) -> Any:
@@ -38,7 +33,7 @@ class GenerateSettings(Settings):
         description="The language model: a folder, a Hub id, a server (http://HOST:PORT/v1#NAME), or "
         "pairsmith:tiny (shows the mechanics only).",
     )
-    inputs: Annotated[list[str], BeforeValidator(_listed)] = Field(
+    inputs: Annotated[list[str], Listed] = Field(
         default=[],
         description="First texts of a pair task: a text, JSONL, TSV, CSV or Parquet file, a dataset folder, "
         "or a Hub data set; may be given several times.",

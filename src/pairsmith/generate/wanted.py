@@ -2,12 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 
-from pairsmith.records import LabelledPair, LabelledText, ScoredPair
+from pairsmith.records import LabelledPair, LabelledText, ScoredPair, text_id
 from pairsmith.tasks import PLACEHOLDER, TaskSpec
-
-ID_LENGTH = 16
 
 Row = ScoredPair | LabelledPair | LabelledText
 """What the route makes."""
@@ -38,11 +35,6 @@ class Wanted:
         return self.id if self.input is None else f"{self.id}-{number}"
 
 
-def input_id(text: str) -> str:
-    """The name of an input: 16 hexadecimal digits of its SHA-256, so equal texts share it."""
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
-
-
 def quotable(text: str) -> str:
     """``text`` so that it can stand between quotation marks in a prompt, on one line.
 
@@ -58,7 +50,7 @@ def pairs_wanted(task: TaskSpec, inputs: Iterable[str], per_input: int) -> Itera
     for text in inputs:
         shown = quotable(text)
         prompts = {label: task.instruction(label).replace(PLACEHOLDER, shown) for label in task.label_names}
-        name = input_id(text)
+        name = text_id(text)
         for label in task.label_names:
             counters = tuple(prompts[counter] for counter in task.counters(label))
             yield Wanted(f"{name}-{label}", text, label, per_input, prompts[label], counters)

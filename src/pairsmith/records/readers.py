@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from pairsmith.errors import InputError, choices
@@ -19,6 +20,14 @@ class TextRecord:
 
     text: str
     where: str
+
+
+ID_LENGTH = 16
+
+
+def text_id(text: str) -> str:
+    """The name of a text: 16 hexadecimal digits of its SHA-256, so equal texts share it."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
 
 
 def read_texts(

@@ -18,6 +18,12 @@ LABELLED_PAIR: pa.Schema = pa.schema(
     [("id", pa.string()), ("sentence1", pa.string()), ("sentence2", pa.string()), ("label", pa.string())]
 )
 LABELLED_TEXT: pa.Schema = pa.schema([("id", pa.string()), ("text", pa.string()), ("label", pa.string())])
+MINED_PAIR: pa.Schema = pa.schema(
+    [
+        ("id", pa.string()), ("input", pa.string()), ("output", pa.string()),
+        ("margin", pa.float64()), ("score", pa.float64()),
+    ]
+)  # fmt: skip
 REJECT: pa.Schema = pa.schema(
     [("id", pa.string()), ("filter", pa.string()), ("reason", pa.string()), ("row", pa.string())]
 )
@@ -53,6 +59,17 @@ class LabelledText:
 
 
 @dataclass(frozen=True, slots=True)
+class MinedPair:
+    """An input and an output found for it, by which margin, and the score that judges them."""
+
+    id: str
+    input: str
+    output: str
+    margin: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reject:
     """A row that was made and not kept: which filter, why, and the row itself as JSON."""
 
@@ -76,8 +93,8 @@ class GradedPair:
     score: float
 
 
-Row = ScoredPair | LabelledPair | LabelledText | Reject
-R = TypeVar("R", ScoredPair, LabelledPair, LabelledText, Reject)
+Row = ScoredPair | LabelledPair | LabelledText | MinedPair | Reject
+R = TypeVar("R", ScoredPair, LabelledPair, LabelledText, MinedPair, Reject)
 
 
 def to_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:

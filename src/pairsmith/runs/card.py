@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +36,9 @@ class Card:
         counts: a table of its own, from a name to a number, e.g. inputs read.
         citations: works to cite, one Markdown line each.
         licence: what a user has to know about rights in the inputs and in the model's output.
+        columns: what columns mean, where it is not what they usually mean.
+        made: in a sentence, by what the rows were made.
+        tags: for the Hub, beside ``pairsmith``.
     """
 
     title: str
@@ -44,6 +47,9 @@ class Card:
     counts: Mapping[str, int] | None = None
     citations: Sequence[str] = ()
     licence: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    made: str = "The texts were made by a program; no person has checked each of them."
+    tags: Sequence[str] = ("synthetic",)
 
 
 def render(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
@@ -52,11 +58,11 @@ def render(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
         f"---\n{_metadata(card, folder, schema)}---\n\n# {_line(card.title)}\n\n{card.description.strip()}",
         _task(card),
         _rows(card, folder),
-        _columns(schema),
+        _columns(card, schema),
         _labels(folder, schema),
         _examples(folder),
         _rejects(folder),
-        _origin(folder),
+        _origin(card, folder),
         _list("Please cite", card.citations),
         f"## Licence\n\n{card.licence.strip()}" if card.licence.strip() else "",
     ]
@@ -71,10 +77,10 @@ def _metadata(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
     if folder.manifest.counts.rejects:
         rejects = [{"split": REJECTS, "path": "rejects/part-*.parquet"}]
         configs.append({"config_name": REJECTS, "data_files": rejects})
-    similarity = {"sentence2", "score"} <= set(schema.names)
+    similarity = {"sentence2", "score"} <= set(schema.names) or "output" in schema.names
     values: dict[str, Any] = {
         "pretty_name": _line(card.title),
-        "tags": ["pairsmith", "synthetic"],
+        "tags": ["pairsmith", *card.tags],
         "task_categories": ["sentence-similarity" if similarity else "text-classification"],
         "size_categories": [next((name for size, name in _SIZES if folder.rows < size), "n>1M")],
         "configs": configs,
@@ -104,8 +110,9 @@ def _rows(card: Card, folder: DatasetFolder) -> str:
     )
 
 
-def _columns(schema: pa.Schema) -> str:
-    rows = [(field.name, str(field.type), _MEANING.get(field.name, "")) for field in schema]
+def _columns(card: Card, schema: pa.Schema) -> str:
+    meaning = {**_MEANING, **card.columns}
+    rows = [(column.name, str(column.type), meaning.get(column.name, "")) for column in schema]
     return "## Columns\n\n" + _table(("column", "type", "meaning"), rows)
 
 
@@ -144,14 +151,14 @@ def _rejects(folder: DatasetFolder) -> str:
     )
 
 
-def _origin(folder: DatasetFolder) -> str:
+def _origin(card: Card, folder: DatasetFolder) -> str:
     manifest = folder.manifest
     rows = [("step", manifest.step), ("pairsmith", manifest.pairsmith)]
     rows += [(f"model {name}", revision) for name, revision in manifest.models.items()]
     rows += [(f"input {name}", f"SHA-256 {digest}") for name, digest in manifest.inputs.items()]
     rows += [(name, _value(value)) for name, value in manifest.settings.items()]
     return (
-        "## How it was made\n\nThe texts were made by a program; no person has checked each of them. "
+        f"## How it was made\n\n{card.made} "
         "pairsmith is an open-source toolkit that makes labelled text data with language models. "
         "With the same settings, inputs and models it makes the same rows. "
         "`manifest.json` has all of this for programs.\n\n" + _table(("setting", "value"), rows)

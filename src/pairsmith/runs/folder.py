@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, TypeVar, overload
 
@@ -213,6 +213,16 @@ class DatasetFolder:
         if split not in self.splits:
             raise FolderError(f"{self.path} has no split {split!r}; {choices(split, self.splits)}")
         return self._read(split, columns)
+
+    def shards(self, split: str = "train", columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The rows of ``split``, one shard's table at a time; only ``columns`` where they are given.
+
+        Raises:
+            FolderError: a file is missing or damaged.
+        """
+        for file in self._files():
+            if file.split == split:
+                yield read_parquet(self.path / file.path, columns)
 
     def head(self, count: int) -> list[dict[str, Any]]:
         """At most ``count`` rows of the first split, all from its first file that holds any.

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,6 +138,20 @@ def write_atomic(path: Place, data: bytes) -> None:
         finally:
             temporary.unlink(missing_ok=True)
         _sync_folder(path.parent)
+
+
+@contextmanager
+def scratch_file(folder: Place, name: str) -> Iterator[Path]:
+    """A path for a file that is gone afterwards, beside ``folder``'s own where that is on a disk.
+
+    What a killed run leaves of it is removed by the next.
+    """
+    parent = folder if isinstance(folder, Path) else Path(tempfile.gettempdir())
+    path = parent / f"{_TEMPORARY}{os.getpid()}-{name}.tmp"
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:

@@ -1,0 +1,117 @@
+"""How fast nearest neighbours are found both ways: ours, and two exact searches of FAISS with a margin loop.
+
+python benchmarks/search.py --json FILE
+"""
+
+import argparse
+import resource
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from common import write
+from pairsmith.encoders.margin import pairs_by_margin
+from pairsmith.encoders.search import two_way_search
+
+WIDTH = 384
+CENTRES = 2_000
+"""Texts are about something: each vector is one of so many, and noise as long as it."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--growth", type=int, nargs="*", default=[25_000, 50_000, 100_000, 200_000])
+    parser.add_argument("--k", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=["ours"], help="Without FAISS.")
+    args = parser.parse_args()
+    results: dict[str, Any] = {"growth": {}}
+    for count in args.growth:
+        x, y = made(count, 1), made(count, 2)
+        results["growth"][count] = timed(partial(ours, x, y, args.k))[0]
+        print(count, round(results["growth"][count], 2), "s; peak MB", peak(), flush=True)
+    x, y = made(args.rows, 1), made(args.rows, 2)
+    rounds = []
+    for _ in range(0 if args.only else args.rounds):
+        mine, pairs = timed(partial(ours, x, y, args.k))
+        theirs, expected = timed(partial(faiss, x, y, args.k))
+        same = len(pairs & expected) / len(expected)
+        rounds.append({"ours": mine, "faiss": theirs, "ratio": theirs / mine, "pairs in common": same})
+        print(rounds[-1], flush=True)
+    if rounds:
+        results["rounds"] = rounds
+        results["ratio"] = median(r["ratio"] for r in rounds)
+        print("ratio", round(results["ratio"], 2))
+    if args.json:
+        write(args.json, {"settings": vars(args) | {"json": None}, "results": results})
+
+
+def made(count: int, seed: int) -> Tensor:
+    """Vectors of length 1 that lie about common centres."""
+    centres = torch.randn(CENTRES, WIDTH, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(seed)
+    which = torch.randint(CENTRES, (count,), generator=generator)
+    noise = torch.randn(count, WIDTH, generator=generator)
+    return torch.nn.functional.normalize(noise.add_(centres[which]), dim=1)
+
+
+def ours(x: Tensor, y: Tensor, k: int) -> set[tuple[int, int]]:
+    """Search both ways, margins, pairs."""
+    pairs = pairs_by_margin(*two_way_search(x, y, k))
+    return set(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True))
+
+
+def faiss(x: Tensor, y: Tensor, k: int) -> set[tuple[int, int]]:
+    """An exact index of each side, searched with the other, and a loop over the candidates."""
+    import faiss as library
+
+    a, b = x.numpy(), y.numpy()
+    near: list[tuple[Any, Any]] = []
+    for one, other in ((a, b), (b, a)):
+        index = library.IndexFlatIP(WIDTH)
+        index.add(other)
+        near.append(index.search(one, k))
+    means = [similarities.mean(axis=1) for similarities, _ in near]
+    scored: list[tuple[float, int, int]] = []
+    for side, (similarities, ids) in enumerate(near):
+        for i in range(len(ids)):
+            margins = [
+                similarities[i, j] / ((means[side][i] + means[1 - side][ids[i, j]]) / 2) for j in range(k)
+            ]
+            best = int(np.argmax(margins))
+            pair = (i, int(ids[i, best])) if side == 0 else (int(ids[i, best]), i)
+            scored.append((float(margins[best]), *pair))
+    seen_x: set[int] = set()
+    seen_y: set[int] = set()
+    pairs = set()
+    for _, i, j in sorted(scored, key=lambda each: (-each[0], each[1], each[2])):
+        if i not in seen_x and j not in seen_y:
+            seen_x.add(i)
+            seen_y.add(j)
+            pairs.add((i, j))
+    return pairs
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds, and what came."""
+    begun = perf_counter()
+    result = work()
+    return perf_counter() - begun, result
+
+
+def peak() -> int:
+    """The most memory of this process so far, in megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+if __name__ == "__main__":
+    main()

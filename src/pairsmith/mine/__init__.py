@@ -1,0 +1,1 @@
+"""The route ``mine``: naturally occurring pairs from two raw corpora."""

@@ -1,0 +1,118 @@
+"""Margins and retrieval rules, against numbers worked out by hand and a slow direct computation."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.encoders.margin import margin, pairs_by_margin
+from pairsmith.encoders.search import Neighbours
+
+# Three x and three y; k = 2.
+#        y0   y1   y2
+# x0    0.9  0.8  0.1
+# x1    0.7  0.2  0.3
+# x2    0.6  0.5  0.4
+OF_X = Neighbours(torch.tensor([[0, 1], [0, 2], [0, 1]]), torch.tensor([[0.9, 0.8], [0.7, 0.3], [0.6, 0.5]]))
+OF_Y = Neighbours(torch.tensor([[0, 1], [0, 2], [2, 1]]), torch.tensor([[0.9, 0.7], [0.8, 0.5], [0.4, 0.3]]))
+# Means: x 0.85, 0.5, 0.55; y 0.8, 0.65, 0.35.
+
+
+def listed(pairs):
+    return [
+        (x, y, round(s, 4), round(m, 4))
+        for x, y, s, m in zip(
+            *(getattr(pairs, n).tolist() for n in ("x", "y", "similarity", "margin")), strict=True
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("ratio", 0.9 / ((0.9 + 0.8) / 4 + (0.9 + 0.7) / 4)), ("distance", 0.9 - 0.825), ("absolute", 0.9)],
+)
+def test_margins_by_hand(kind, expected):
+    found = margin(torch.tensor([0.9]), torch.tensor([0.85]), torch.tensor([0.8]), kind)
+    assert found.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_ratio_to_nothing_is_no_number():
+    assert math.isnan(margin(torch.tensor(0.1), torch.tensor(-0.2), torch.tensor(0.1)).item())
+
+
+# x0: y0 1.0909, y1 1.0667; x1: y0 1.0769, y2 0.7059; x2: y0 0.8889, y1 0.8333
+# y0: x0 1.0909, x1 1.0769; y1: x0 1.0667, x2 0.8333; y2: x2 0.8889, x1 0.7059
+
+
+@pytest.mark.parametrize(
+    ("retrieval", "expected"),
+    [
+        ("forward", [(0, 0, 0.9, 1.0909), (1, 0, 0.7, 1.0769), (2, 0, 0.6, 0.8889)]),
+        ("backward", [(0, 0, 0.9, 1.0909), (0, 1, 0.8, 1.0667), (2, 2, 0.4, 0.8889)]),
+        ("intersection", [(0, 0, 0.9, 1.0909)]),
+        ("max", [(0, 0, 0.9, 1.0909), (2, 2, 0.4, 0.8889)]),
+    ],
+)
+def test_retrieval_by_hand(retrieval, expected):
+    assert listed(pairs_by_margin(OF_X, OF_Y, "ratio", retrieval)) == expected
+
+
+def near(similarities, k):
+    values, ids = torch.tensor(similarities).sort(dim=1, descending=True, stable=True)
+    return Neighbours(ids[:, :k], values[:, :k])
+
+
+@st.composite
+def corpora(draw):
+    """Cosines of a few x and y, drawn from few values so that many tie; their means are exact."""
+    few = st.sampled_from([1, 2, 4, 8])
+    cosines = st.sampled_from([-0.5, 0.0, 0.25, 0.5, 0.75, 1.0])
+    rows, columns = draw(few), draw(few)
+    row = st.lists(cosines, min_size=columns, max_size=columns)
+    return draw(st.lists(row, min_size=rows, max_size=rows)), draw(few)
+
+
+@given(case=corpora(), kind=st.sampled_from(["ratio", "distance", "absolute"]))
+def test_every_rule_against_plain_loops(case, kind):
+    rows, k = case
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    of_x, of_y = near(rows, k), near(columns, k)
+
+    def mean(values):
+        top = sorted(values, reverse=True)[:k]
+        return sum(top) / len(top)
+
+    def score(x, y):
+        usual = (mean(rows[x]) + mean(columns[y])) / 2
+        if kind == "absolute":
+            return rows[x][y]
+        return rows[x][y] - usual if kind == "distance" else rows[x][y] / usual if usual > 0 else None
+
+    def best(candidates):
+        scored = [(pair, score(*pair)) for pair in candidates]
+        scored = [(pair, s) for pair, s in scored if s is not None]
+        return max(scored, key=lambda each: each[1])[0] if scored else None
+
+    forward = [best([(x, y) for y in of_x.ids[x].tolist()]) for x in range(len(rows))]
+    backward = [best([(x, y) for x in of_y.ids[y].tolist()]) for y in range(len(columns))]
+    by_margin = lambda pairs: sorted(  # noqa: E731 - a name for a key used twice
+        (p for p in pairs if p), key=lambda p: (-torch.tensor(score(*p)).item(), p)
+    )
+    taken, xs, ys = [], set(), set()
+    for x, y in by_margin(forward + backward):
+        if x not in xs and y not in ys:
+            taken.append((x, y))
+            xs.add(x)
+            ys.add(y)
+    expected = {
+        "forward": by_margin(forward),
+        "backward": by_margin(backward),
+        "intersection": by_margin(set(forward) & set(backward)),
+        "max": taken,
+    }
+    for retrieval, pairs in expected.items():
+        found = pairs_by_margin(of_x, of_y, kind, retrieval)
+        assert list(zip(found.x.tolist(), found.y.tolist(), strict=True)) == pairs
+        assert found.margin.tolist() == pytest.approx([score(*pair) for pair in pairs], abs=1e-5)

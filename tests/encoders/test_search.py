@@ -1,0 +1,107 @@
+"""The two-way search against a sort of all similarities."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairsmith.encoders import search
+from pairsmith.encoders.search import two_way_search
+
+
+def unit(rows, width, seed, copies=0):
+    """Random vectors of length 1, some of them equal to others."""
+    generator = torch.Generator().manual_seed(seed)
+    made = torch.nn.functional.normalize(torch.randn(rows, width, generator=generator), dim=1)
+    for _ in range(copies):
+        one, other = torch.randint(rows, (2,), generator=generator).tolist()
+        made[one] = made[other]
+    return made
+
+
+def check(found, x, y, k):
+    """Equal to a stable sort, but for the order of those that are equally near within float32's rounding."""
+    exact = (x.double() @ y.double().T).float()
+    values, ids = exact.sort(dim=1, descending=True, stable=True)
+    k = min(k, len(y))
+    assert found.ids.shape == found.similarities.shape == (len(x), k)
+    assert torch.allclose(found.similarities, values[:, :k], atol=1e-5)
+    assert all(len(set(row)) == k for row in found.ids.tolist())
+    assert torch.allclose(exact.gather(1, found.ids), found.similarities, atol=1e-5)
+    clear = torch.ones(len(x), k, dtype=torch.bool)
+    near = (values[:, :-1] - values[:, 1:] < 2e-6)[:, :k]  # each with the one after it
+    clear[:, : near.shape[1]] &= ~near
+    clear[:, 1:] &= ~near[:, : k - 1]
+    assert torch.equal(found.ids[clear], ids[:, :k][clear])
+    return float((found.ids == ids[:, :k]).float().mean())
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 8, 4), (130, 5, 16, 3), (700, 2100, 64, 4), (1500, 300, 32, 20), (40, 4500, 384, 1)]
+)
+def test_both_directions(shape):
+    rows, columns, width, k = shape
+    x, y = unit(rows, width, 1), unit(columns, width, 2)
+    of_x, of_y = two_way_search(x, y, k, memory=2**20)
+    assert check(of_x, x, y, k) >= 0.9999
+    assert check(of_y, y, x, k) >= 0.9999
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 400),
+    columns=st.integers(1, 400),
+    width=st.sampled_from([2, 8, 48]),
+    k=st.integers(1, 30),
+    seed=st.integers(0, 2**31),
+    copies=st.sampled_from([0, 40]),
+    group=st.sampled_from([4, 32]),
+)
+def test_any_shape_with_many_equal_vectors(rows, columns, width, k, seed, copies, group):
+    x, y = unit(rows, width, seed, copies), unit(columns, width, seed + 1, copies)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "GROUP", group)
+        patch.setattr(search, "TILE", (4 * group, 8 * group))
+        of_x, of_y = two_way_search(x, y, k, memory=2**12)
+    check(of_x, x, y, k)
+    check(of_y, y, x, k)
+
+
+def test_what_rounding_hides_is_found():
+    """Similarities closer to each other than bfloat16 can tell, in more groups than are kept."""
+    rows = 3000
+    angle = torch.linspace(0, 1e-2, rows)
+    y = torch.stack([angle.cos(), angle.sin()], dim=1)[
+        torch.randperm(rows, generator=torch.Generator().manual_seed(1))
+    ]
+    x = torch.tensor([[1.0, 0.0]])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "GROUP", 32)
+        patch.setattr(search, "TILE", (32, 256))
+        of_x, _ = two_way_search(x, y, 4)
+    assert of_x.similarities[0].tolist() == pytest.approx([1.0] * 4, abs=1e-6)
+    exact = (x.double() @ y.double().T)[0]
+    assert set(of_x.ids[0].tolist()) <= set(
+        (exact >= exact.sort(descending=True).values[3] - 1e-7).nonzero()[:, 0].tolist()
+    )
+
+
+def test_the_usual_case_needs_no_full_search(monkeypatch):
+    monkeypatch.setattr(search, "_compute_all", None)
+    x = unit(2000, 64, 1)
+    y = torch.nn.functional.normalize(x + 0.1 * unit(2000, 64, 2), dim=1)
+    of_x, of_y = two_way_search(x, y, 1)
+    assert of_x.ids[:, 0].tolist() == of_y.ids[:, 0].tolist() == list(range(2000))
+
+
+def test_progress_and_refusals():
+    heard = []
+    two_way_search(unit(2100, 4, 1), unit(10, 4, 2), 2, memory=1, advance=heard.append)
+    assert heard == [1024, 1024, 52]
+    for x, y, k in (
+        (torch.zeros(0, 3), torch.ones(1, 3), 1),
+        (torch.ones(1, 3), torch.ones(1, 2), 1),
+        (torch.ones(1, 3), torch.ones(1, 3), 0),
+    ):
+        with pytest.raises(ValueError, match="expected"):
+            two_way_search(x, y, k)

@@ -1,0 +1,170 @@
+"""The step ``mine``, on a random encoder."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from datasets import load_dataset
+
+from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
+from pairsmith.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.mine import corpus as corpora
+from pairsmith.mine.corpus import Corpus, Shards, encoded
+from pairsmith.mine.route import judged, mine
+from pairsmith.mine.settings import MineSettings
+from pairsmith.progress import Silent
+from pairsmith.records import MinedPair, TextRecord
+from pairsmith.runs import Run
+
+INPUTS = [f"who plays the {thing}?" for thing in ("guitar", "drum", "flute", "harp", "horn", "lute", "bell")]
+OUTPUTS = [f"a man plays the {thing} today" for thing in ("drum", "harp", "bell", "viol", "pipe", "gong")]
+
+
+@pytest.fixture
+def world(tmp_path, tiny_bert):
+    (tmp_path / "in.txt").write_text("\n".join([*INPUTS, INPUTS[0]]) + "\n")
+    (tmp_path / "out.txt").write_text("\ufeff" + "\n\n".join(OUTPUTS) + "\n")
+
+    def settings(**changes):
+        given = {"inputs": str(tmp_path / "in.txt"), "outputs": str(tmp_path / "out.txt")}
+        return MineSettings(**{**given, "encoder": str(tiny_bert), "k": 3, "shard_size": 3, **changes})
+
+    return tmp_path, settings
+
+
+def files(folder):
+    return {
+        f"{part}/{path.name}": path.read_bytes()
+        for part in ("data", "rejects", "inputs/data", "outputs/data")
+        for path in (folder / part).iterdir()
+    }
+
+
+def test_pairs_margins_and_scores(world, tiny_bert):
+    tmp, settings = world
+    found = mine(settings(retrieval="forward"), Run(tmp / "out", Silent()))
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    x, y = (torch.nn.functional.normalize(torch.tensor(encode_texts(encoder, t))) for t in (INPUTS, OUTPUTS))
+    cosines = x @ y.T
+    usual = (cosines.topk(3, dim=1).values.mean(1)[:, None] + cosines.topk(3, dim=0).values.mean(0)) / 2
+    margins = cosines / usual
+    near = cosines.topk(3, dim=1).indices
+    best = [max(near[i].tolist(), key=lambda j: margins[i, j]) for i in range(len(INPUTS))]
+    expected = sorted(
+        ((float(margins[i, j]), INPUTS[i], OUTPUTS[j], float(cosines[i, j])) for i, j in enumerate(best)),
+        reverse=True,
+    )
+    rows = found.table().to_pylist()
+    assert [(row["input"], row["output"]) for row in rows] == [(one, other) for _, one, other, _ in expected]
+    assert [row["margin"] for row in rows] == pytest.approx([margin for margin, *_ in expected], abs=1e-5)
+    assert [row["score"] for row in rows] == pytest.approx([score for *_, score in expected], abs=1e-5)
+
+
+def test_the_folder(world):
+    tmp, settings = world
+    found = mine(settings(), Run(tmp / "out", Silent()))
+    assert found.table().column_names == ["id", "input", "output", "margin", "score"]
+    rows = found.table().to_pylist()
+    assert len({row["input"] for row in rows}) == len({row["output"] for row in rows}) == len(rows) >= 2
+    assert [r["filter"] for r in found.rejects().to_pylist()] == ["duplicate"]
+    assert set(found.manifest.inputs) == {"inputs 1", "outputs 1"}
+    card = (tmp / "out/README.md").read_text()
+    assert "put together by a program" in card
+    assert "- synthetic" not in card
+    assert load_dataset(str(tmp / "out"), cache_dir=str(tmp / "cache"))["train"].num_rows == found.rows
+    assert not list((tmp / "out").glob(".pairsmith-*"))
+
+
+def test_the_best_and_those_above_a_threshold(world):
+    tmp, settings = world
+    every = mine(settings(), Run(tmp / "every", Silent())).table().to_pylist()
+    best = mine(settings(best=2), Run(tmp / "best", Silent()))
+    assert best.table().to_pylist() == every[:2]
+    border = (every[0]["margin"] + every[1]["margin"]) / 2
+    above = mine(settings(threshold=border), Run(tmp / "above", Silent()))
+    assert above.table().to_pylist() == every[:1]
+    assert sum(r["filter"] == "margin" for r in above.rejects().to_pylist()) == len(every) - 1
+
+
+def test_verbatim_pairs_are_dropped():
+    def verdict(one, other, **changes):
+        settings = MineSettings(inputs="a", outputs="b", encoder="c", **changes)
+        return judged(MinedPair("i", one, other, 1.0, 0.5), settings)
+
+    assert verdict("where is Rome, Italy?", "Italy")[0] == "verbatim"
+    assert verdict("Italy", "Italy is a country")[0] == "verbatim"
+    assert verdict("Italy", "Italy is a country", verbatim="keep") == ("", "")
+    assert verdict("Italy", "Rome") == ("", "")
+
+
+def test_stopped_while_encoding_it_goes_on_to_the_same_bytes(world, monkeypatch):
+    tmp, settings = world
+    mine(settings(), Run(tmp / "whole", Silent()))
+    calls, real = [], corpora.encode_texts
+
+    def failing(encoder, texts, **more):
+        calls.append(len(texts))
+        if len(calls) == 4:
+            raise StorageError("no space left")
+        return real(encoder, texts, **more)
+
+    monkeypatch.setattr(corpora, "encode_texts", failing)
+    with pytest.raises(StorageError):
+        mine(settings(), Run(tmp / "out", Silent()))
+    assert calls == [3, 3, 2, 3]  # the inputs are done
+    mine(settings(), Run(tmp / "out", Silent()))
+    assert calls[4:] == [3, 3]
+    assert files(tmp / "out") == files(tmp / "whole")
+
+
+def test_other_settings_of_the_search_keep_the_vectors(world, monkeypatch):
+    tmp, settings = world
+    mine(settings(), Run(tmp / "out", Silent()))
+    monkeypatch.setattr(corpora, "encode_texts", None)
+    mine(settings(), Run(tmp / "out", Silent()))  # nothing to do
+    with pytest.raises(FolderError, match="margin"):
+        mine(settings(margin="distance"), Run(tmp / "out", Silent()))
+    found = mine(settings(margin="distance"), Run(tmp / "out", Silent(), fresh=True))
+    assert all(row["margin"] < 1 for row in found.table().to_pylist())
+
+
+def test_two_workers_write_the_same_bytes(world):
+    tmp, settings = world
+    mine(settings(), Run(tmp / "one", Silent()))
+    mine(settings(workers=2), Run(tmp / "two", Silent()))
+    assert files(tmp / "one") == files(tmp / "two")
+
+
+def test_k_may_be_larger_than_the_corpora(world):
+    tmp, settings = world
+    assert mine(settings(k=50), Run(tmp / "out", Silent())).rows
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("same\n" * 5, "1 distinct texts of 5"), ("\n\n", "holds no texts")]
+)
+def test_corpora_without_two_texts_are_refused(world, text, message):
+    tmp, settings = world
+    (tmp / "out.txt").write_text(text)
+    with pytest.raises(InputError, match=message):
+        mine(settings(), Run(tmp / "out", Silent()))
+
+
+def test_vectors_without_direction_and_numbers():
+    records = [TextRecord("a", "f:1"), TextRecord("b", "f:2")]
+    rows, rejects = encoded(records, np.array([[0, 0], [3, 4]], np.float32), "m")
+    assert rows["vector"].to_pylist() == [pytest.approx([0.6, 0.8])]
+    assert rejects["filter"].to_pylist() == ["zero vector"]
+    assert json.loads(rejects["row"][0].as_py()) == {"text": "a", "where": "f:1"}
+    with pytest.raises(ModelError, match="not finite for f:2"):
+        encoded(records, np.array([[1, 0], [np.nan, 4]], np.float32), "m")
+
+
+def test_shards_are_read_in_any_order(world):
+    tmp, _ = world
+    shards = Shards(Corpus("inputs", [str(tmp / "in.txt")], None), 3, [0, 1, 2])
+    every = [*INPUTS, INPUTS[0]]
+    for place in (0, 2, 1, 0, 1, 2):
+        assert [record.text for record in shards[place].texts] == every[3 * place : 3 * place + 3]
+    assert [shard.number for shard in shards[1:]] == [1, 2]
