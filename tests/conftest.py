@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("shared machines", deadline=None)
+settings.load_profile("shared machines")
 
 GPT2_VOCABULARY = 300
 _TEXTS = (

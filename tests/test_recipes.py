@@ -613,6 +613,7 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("generate", "pairsmith.generate.route.generate"),
         ("postprocess", "pairsmith.generate.postprocess.postprocess"),
         ("train-encoder", "pairsmith.training.encoder.train_encoder"),
+        ("mine", "pairsmith.mine.route.mine"),
         ("evaluate-sts", "pairsmith.evaluate.sts.evaluate_sts"),
     ],
 )
@@ -622,4 +623,4 @@ def test_each_step_calls_its_function(monkeypatch, name, function):
 
 
 def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
-    assert list(STEPS) == ["generate", "postprocess", "train-encoder", "evaluate-sts"]
+    assert list(STEPS) == ["generate", "postprocess", "train-encoder", "mine", "evaluate-sts"]

@@ -147,7 +147,7 @@ def test_text_from_outside_cannot_break_the_card(tmp_path):
     assert "````text\n```\nx\n---\n````" in body
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_title_leaves_the_metadata_whole(tmp_path_factory, title):
     folder = make(tmp_path_factory.mktemp("c") / "o", SCORED_PAIR, [scored(1)], card=Card(title, title))
