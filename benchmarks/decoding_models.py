@@ -25,13 +25,15 @@ LOGIT_SPREAD = 4.0
 """Standard deviation of the logits: the likeliest of 50,000 tokens then has about a third of the mass, as in
 a trained model, so that combining and truncating have real work."""
 
+# With rotary positions and weights as small as usual, the next token would hang on the last one alone, and
+# half of the texts would go round in circles without a stop; larger weights make the context count.
 SHAPES: dict[str, Any] = {
     "gpt2": GPT2Config(tie_word_embeddings=False),
     "gpt2-medium": GPT2Config(n_embd=1024, n_layer=24, n_head=16, tie_word_embeddings=False),
     "llama-0.5b": LlamaConfig(
         vocab_size=32_000, hidden_size=1024, intermediate_size=4096, num_hidden_layers=26,
         num_attention_heads=16, num_key_value_heads=4, max_position_embeddings=2048,
-        tie_word_embeddings=False,
+        tie_word_embeddings=False, initializer_range=0.05,
     ),
 }  # fmt: skip
 
