@@ -50,15 +50,14 @@ def test_pairs_margins_and_scores(world, tiny_bert):
     usual = (cosines.topk(3, dim=1).values.mean(1)[:, None] + cosines.topk(3, dim=0).values.mean(0)) / 2
     margins = cosines / usual
     near = cosines.topk(3, dim=1).indices
-    best = [max(near[i].tolist(), key=lambda j: margins[i, j]) for i in range(len(INPUTS))]
-    expected = sorted(
-        ((float(margins[i, j]), INPUTS[i], OUTPUTS[j], float(cosines[i, j])) for i, j in enumerate(best)),
-        reverse=True,
-    )
     rows = found.table().to_pylist()
-    assert [(row["input"], row["output"]) for row in rows] == [(one, other) for _, one, other, _ in expected]
-    assert [row["margin"] for row in rows] == pytest.approx([margin for margin, *_ in expected], abs=1e-5)
-    assert [row["score"] for row in rows] == pytest.approx([score for *_, score in expected], abs=1e-5)
+    assert sorted(row["input"] for row in rows) == sorted(INPUTS)
+    assert [row["margin"] for row in rows] == sorted((row["margin"] for row in rows), reverse=True)
+    for row in rows:  # a random encoder's cosines are all alike: which of two is taken hangs on rounding
+        i, j = INPUTS.index(row["input"]), OUTPUTS.index(row["output"])
+        assert row["margin"] == pytest.approx(float(margins[i, j]), abs=1e-5)
+        assert row["margin"] == pytest.approx(float(margins[i, near[i]].max()), abs=1e-5)
+        assert row["score"] == pytest.approx(float(cosines[i, j]), abs=1e-5)
 
 
 def test_the_folder(world):
