@@ -97,9 +97,10 @@ def test_every_rule_against_plain_loops(case, kind):
 
     forward = [best([(x, y) for y in of_x.ids[x].tolist()]) for x in range(len(rows))]
     backward = [best([(x, y) for x in of_y.ids[y].tolist()]) for y in range(len(columns))]
-    by_margin = lambda pairs: sorted(  # noqa: E731 - a name for a key used twice
-        (p for p in pairs if p), key=lambda p: (-torch.tensor(score(*p)).item(), p)
-    )
+
+    def by_margin(pairs):
+        return sorted((p for p in pairs if p), key=lambda p: (-torch.tensor(score(*p)).item(), p))
+
     taken, xs, ys = [], set(), set()
     for x, y in by_margin(forward + backward):
         if x not in xs and y not in ys:

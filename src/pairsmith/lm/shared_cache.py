@@ -137,7 +137,7 @@ class SharedCache(Cache):
         self._tails = [tail + 1 for tail in self._tails]
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
-        """Write the rows' new keys and values, ``(rows, heads, 1, size)``; more rows than there are, none.
+        """Write the rows' new keys and values, ``(rows, heads, 1, size)``; padding after them is left out.
 
         Returns:
             what it was given when ``attend`` takes them from the stores, else all keys and values.
@@ -166,29 +166,27 @@ class SharedCache(Cache):
         """Attention of the rows' new tokens in the layer last updated.
 
         Args:
-            query: ``(rows, query heads, 1, size)``; there may be more rows than the cache has.
+            query: ``(rows, query heads, 1, size)``; padding may stand after the cache's rows.
             scaling: of the products.
             softcap: bounds them by ``softcap * tanh(product / softcap)``.
             window: how many tokens a row looks back on, its new one included.
 
         Returns:
-            ``(rows, 1, query heads, size)``; nonsense where there are more rows.
+            ``(rows, 1, query heads, size)``, zeros for padding.
         """
         plan, paged = self._now, self._now.paged
         page_keys, page_values = (table[paged.used] for table in self._pages.layers[self._layer])
         given, rows, heads = query.shape[0], len(paged.page), page_keys.shape[1]
         before, after = (scaling, 1.0) if query.dtype == torch.float16 else (1.0, scaling)  # it may overflow
-        query = (query[:rows] * before).view(
-            rows, heads, -1, query.shape[-1]
-        )  # query heads that share a key head
+        # (rows, key heads, query heads that share one, size)
+        query = (query[:rows] * before).view(rows, heads, -1, query.shape[-1])
         shared = query.shape[2]
         scores = [
             tier.spread(tier.gather(query) @ tier.take(self._layer_of(tier, 0)).transpose(2, 3), shared)
             for tier in plan.tiers
         ]
-        of_pages = query.index_select(0, paged.row) @ page_keys.transpose(
-            2, 3
-        )  # (pages, heads, shared, PAGE)
+        # (pages, heads, shared, PAGE)
+        of_pages = query.index_select(0, paged.row) @ page_keys.transpose(2, 3)
         scores.append(of_pages[paged.pages].permute(0, 2, 3, 1, 4).flatten(3))
         products = torch.cat(scores, dim=3).float().mul_(after)
         if softcap is not None:

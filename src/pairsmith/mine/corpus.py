@@ -4,10 +4,10 @@ The folder has the columns ``id``, ``text`` and ``vector``. It is finished work 
 stopped goes on behind its last shard, and one with other settings of the search takes it as it is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import overload
+from typing import Self, overload
 
 import numpy as np
 import pyarrow as pa
@@ -35,11 +35,23 @@ class Corpus:
         name: ``inputs`` or ``outputs``.
         sources: where the texts are.
         column: which column holds them.
+        hashes: of the sources, by a name for each.
     """
 
     name: str
     sources: Sequence[str]
     column: str | None
+    hashes: Mapping[str, str]
+
+    @classmethod
+    def of(cls, name: str, sources: Sequence[str], column: str | None) -> Self:
+        """The corpus in these sources.
+
+        Raises:
+            InputError: one is not there.
+        """
+        hashes = {f"{name} {i}": hash_source(source) for i, source in enumerate(sources, start=1)}
+        return cls(name, sources, column, hashes)
 
     def texts(self) -> Iterator[TextRecord]:
         """All of them, one at a time."""
@@ -83,8 +95,8 @@ class Shards(Sequence[Shard]):
         return Shard(number, texts)
 
 
-def encode_corpus(corpus: Corpus, settings: MineSettings, run: Run) -> DatasetFolder:
-    """Encode a corpus into ``run.out``; what is there of it is kept.
+def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Run) -> DatasetFolder:
+    """Encode a corpus into ``run.out`` by the encoder of this revision; what is there of it is kept.
 
     Raises:
         InputError: a text cannot be read.
@@ -94,7 +106,6 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, run: Run) -> DatasetFo
     """
     count = sum(1 for _ in corpus.texts())
     shards = range(-(-count // settings.shard_size))
-    revision = model_revision(settings.encoder)
 
     def start(fresh: bool) -> FolderWriter:
         return FolderWriter.start(
@@ -105,7 +116,7 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, run: Run) -> DatasetFo
                 "column": corpus.column,
                 **settings.model_dump(mode="json", include={"dtype", "max_length", "shard_size"}),
             },
-            inputs={f"{corpus.name} {i}": hash_source(source) for i, source in enumerate(corpus.sources, 1)},
+            inputs=corpus.hashes,
             models={"encoder": revision},
             planned=len(shards),
         )
@@ -119,13 +130,12 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, run: Run) -> DatasetFo
     if writer.finished:
         return writer.folder()
 
-    todo = Shards(corpus, settings.shard_size, [n for n in shards if not writer.is_done(n)])
+    left = [number for number in shards if not writer.is_done(number)]
     where = Where(settings.executor, settings.workers, settings.ray_address)
     with run.progress.task(f"encode {corpus.name}", count, "texts") as bar:
-        bar.skip(
-            count - sum(min(settings.shard_size, count - n * settings.shard_size) for n in todo._numbers)
-        )
-        load = EncoderLoader(settings, revision)
+        size = settings.shard_size
+        bar.skip(count - sum(min(size, count - number * size) for number in left))
+        load, todo = EncoderLoader(settings, revision), Shards(corpus, size, left)
         for outcome in execute(load, todo, bar.advance, where, lambda text: run.tell("worker", text)):
             if isinstance(outcome, Lost):
                 raise WorkerError(
@@ -213,5 +223,7 @@ def _card(corpus: Corpus, settings: MineSettings) -> Card:
     return Card(
         title=f"{corpus.name}, encoded by {settings.encoder}",
         description="Texts and their vectors of length 1, by a sentence encoder, as mining needs them.",
+        made="The texts are as they were given; the vectors were computed.",
+        tags=("embeddings",),
         licence="The rights in the texts apply.",
     )

@@ -19,7 +19,7 @@ from pairsmith.mine.corpus import Corpus, encode_corpus
 from pairsmith.mine.settings import MineSettings
 from pairsmith.modelnames import model_revision
 from pairsmith.records import MINED_PAIR, REJECT, MinedPair, Reject, as_columns, text_id, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, refuse_source, summary
 from pairsmith.runs.storage import scratch_file, storage_errors
 
 _WHERE = {"device", "batch_size", "memory", "executor", "workers", "ray_address"}
@@ -34,27 +34,29 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
+    for source in settings.inputs:
+        refuse_source(run, inputs=source)
+    for source in settings.outputs:
+        refuse_source(run, outputs=source)
     corpora = (
-        Corpus("inputs", settings.inputs, settings.input_column),
-        Corpus("outputs", settings.outputs, settings.output_column),
+        Corpus.of("inputs", settings.inputs, settings.input_column),
+        Corpus.of("outputs", settings.outputs, settings.output_column),
     )
-    for corpus in corpora:
-        for source in corpus.sources:
-            refuse_source(run, **{corpus.name: source})
+    revision = model_revision(settings.encoder)
     writer = FolderWriter.start(
         run,
         step="mine",
         schema=MINED_PAIR,
         settings=settings.model_dump(mode="json", exclude={*_WHERE, "inputs", "outputs", "encoder"}),
-        inputs={f"{c.name} {i}": hash_source(s) for c in corpora for i, s in enumerate(c.sources, 1)},
-        models={"encoder": model_revision(settings.encoder)},
+        inputs={name: digest for corpus in corpora for name, digest in corpus.hashes.items()},
+        models={"encoder": revision},
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
 
     folders = [
-        encode_corpus(corpus, settings, Run(run.out / corpus.name, run.progress, run.fresh))
+        encode_corpus(corpus, settings, revision, Run(run.out / corpus.name, run.progress, run.fresh))
         for corpus in corpora
     ]
     with scratch_file(run.out, "inputs") as of_x, scratch_file(run.out, "outputs") as of_y:

@@ -70,4 +70,6 @@ class MineSettings(Settings):
     ray_address: str | None = Field(
         default=None, description="Address of the Ray cluster; unset: one is started on this machine."
     )
-    shard_size: int = Field(default=10_000, ge=1, description="Texts that are encoded and saved together.")
+    shard_size: int = Field(
+        default=10_000, ge=1, le=100_000, description="Texts that are encoded and saved together."
+    )
