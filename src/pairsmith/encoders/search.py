@@ -19,8 +19,8 @@ GROUP = 128
 KEPT = 16
 """Groups that are kept for a vector; at least twice as many as neighbours are wanted."""
 
-TILE = (1024, 4096)
-"""Rows and columns of a block of similarities; multiples of ``GROUP``."""
+TILE = (1024, 1024)
+"""Rows and columns of a block of similarities; multiples of ``GROUP``. It stays in the processor's caches."""
 
 FULL_ROWS = 1024
 """Vectors whose similarities to all others are computed at once in float32."""
@@ -88,8 +88,9 @@ def _shortlists(
     """Multiply all, in ``short``, and keep the most promising groups of both sides."""
     groups_x, groups_y = _groups(len(x)), _groups(len(y))
     best_x, best_y = _Best(len(x), groups_y, k, short), _Best(len(y), groups_x, k, short)
-    # Of so many rows at once, the largest similarities of all groups fit half of the memory.
-    height = memory // 4 // (groups_y * short.itemsize) // TILE[0] * TILE[0]
+    # Of so many rows at once, the largest similarities of all groups fit an eighth of the memory.
+    height = memory // 16 // (groups_y * short.itemsize) // TILE[0] * TILE[0]
+    tile = torch.empty(TILE, dtype=short, device=x.device)
     for top in range(0, len(x), max(TILE[0], height)):
         rows = x[top : top + max(TILE[0], height)]
         of_rows = torch.empty(len(rows), groups_y, dtype=short, device=x.device)
@@ -99,13 +100,14 @@ def _shortlists(
             columns = _filled(y[left : left + TILE[1]], short)
             right, here = left + min(TILE[1], len(y) - left), left // GROUP
             for low in range(0, len(filled), TILE[0]):
-                tile = filled[low : low + TILE[0]] @ columns.T
-                by_column = tile.view(-1, GROUP, tile.shape[1]).amax(dim=1)
-                by_row = tile.view(len(tile), -1, GROUP).amax(dim=2)
+                part = filled[low : low + TILE[0]]
+                block = torch.mm(part, columns.T, out=tile[: len(part), : len(columns)])
+                by_column = _largest_of(block.view(-1, GROUP, block.shape[1]), dim=1)
+                by_row = _largest_of(block.view(len(block), -1, GROUP), dim=2)
                 of_columns[low // GROUP : low // GROUP + len(by_column), left:right] = by_column[
                     :, : right - left
                 ]
-                of_rows[low : low + len(tile), here : here + by_row.shape[1]] = by_row[: len(rows) - low]
+                of_rows[low : low + len(block), here : here + by_row.shape[1]] = by_row[: len(rows) - low]
         for part in range(0, len(rows), TILE[0]):
             best_x.add(slice(top + part, top + part + TILE[0]), of_rows[part : part + TILE[0]], 0)
         for part in range(0, len(y), TILE[0]):
@@ -233,6 +235,12 @@ def _largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
         ordered, numbers = values[border].sort(dim=1, descending=True, stable=True)
         found[border], places[border] = ordered[:, :k], numbers[:, :k]
     return found, places
+
+
+def _largest_of(similarities: Tensor, dim: int) -> Tensor:
+    """The largest along a dimension, 0 where all are negative: numbers above 0 are ordered like their bits."""
+    bits = similarities.view(torch.int32 if similarities.itemsize == 4 else torch.int16)
+    return bits.amax(dim=dim).clamp_(min=0).view(similarities.dtype)
 
 
 def _filled(vectors: Tensor, short: torch.dtype) -> Tensor:
