@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from common import stsb_sentences, write
-from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
+from pairsmith.encoders.encode import encode_texts
+from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.similarity import cosine_similarity_rows
 from pairsmith.generate.writing import generate_pairs
 from pairsmith.lm.loading import load_model

@@ -1,12 +1,17 @@
-"""How fast nearest neighbours are found both ways: ours, and two exact searches of FAISS with a margin loop.
+"""How fast nearest neighbours are found both ways, and how time and memory grow with the rows of both sides.
+
+Ours, which is exact, against two exact searches of FAISS with a margin loop; and our approximate search.
 
 python benchmarks/search.py --json FILE
+python benchmarks/search.py --rounds 0 --index 'IVF{lists},Flat' HNSW32 --json FILE
 """
 
 import argparse
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -17,7 +22,8 @@ import torch
 from torch import Tensor
 
 from common import write
-from pairsmith.encoders.margin import pairs_by_margin
+from pairsmith.encoders.faiss_search import two_way_faiss
+from pairsmith.encoders.margin import candidates, choose
 from pairsmith.encoders.search import two_way_search
 
 WIDTH = 384
@@ -30,15 +36,19 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--growth", type=int, nargs="*", default=[25_000, 50_000, 100_000, 200_000])
+    parser.add_argument(
+        "--index",
+        nargs="*",
+        default=["IVF{lists},Flat"],
+        help="Indexes of FAISS whose growth is measured; {lists} is 4 times the square root of the rows.",
+    )
     parser.add_argument("--k", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=["ours"], help="Without FAISS.")
     args = parser.parse_args()
-    results: dict[str, Any] = {"growth": {}}
-    for count in args.growth:
-        x, y = made(count, 1), made(count, 2)
-        results["growth"][count] = timed(partial(ours, x, y, args.k))[0]
-        print(count, round(results["growth"][count], 2), "s; peak MB", peak(), flush=True)
+    results: dict[str, Any] = {"growth": growth(args.growth, args.k, None)}
+    if not args.only:
+        results["index growth"] = {index: growth(args.growth, args.k, index) for index in args.index}
     x, y = made(args.rows, 1), made(args.rows, 2)
     rounds = []
     for _ in range(0 if args.only else args.rounds):
@@ -55,18 +65,49 @@ def main() -> None:
         write(args.json, {"settings": vars(args) | {"json": None}, "results": results})
 
 
+def growth(counts: Sequence[int], k: int, index: str | None) -> dict[str, Any]:
+    """Seconds and memory by rows, each in a new process, and the power of the rows that time follows."""
+    points: dict[int, dict[str, Any]] = {}
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
+        for count in counts:
+            points[count] = pool.submit(point, count, k, index).result()
+            print(count, ", ".join(f"{name} {value}" for name, value in points[count].items()), flush=True)
+    if len(points) < 2:
+        return {"points": points}
+    seconds = [measured["seconds"] for measured in points.values()]
+    exponent = float(np.polyfit(np.log(list(points)), np.log(seconds), 1)[0])
+    print("exponent", round(exponent, 2), flush=True)
+    return {"points": points, "exponent": exponent}
+
+
+def point(count: int, k: int, index: str | None) -> dict[str, Any]:
+    """One search in this process: ours with margins and pairs, or with an index of FAISS the search alone."""
+    x, y = made(count, 1), made(count, 2)
+    before = peak()
+    if index is None:
+        seconds, _ = timed(partial(ours, x, y, k))
+        return {"seconds": round(seconds, 3), "memory_mb": peak() - before}
+    name = index.format(lists=round(4 * count**0.5))
+    seconds, (_, _, recall) = timed(partial(two_way_faiss, x, y, k, index=name))
+    memory = peak() - before
+    return {"seconds": round(seconds, 3), "memory_mb": memory, "index": name, "recall": round(recall, 4)}
+
+
 def made(count: int, seed: int) -> Tensor:
-    """Vectors of length 1 that lie about common centres."""
+    """Vectors of length 1 that lie about common centres; made in place, lest memory peak here."""
     centres = torch.randn(CENTRES, WIDTH, generator=torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(seed)
     which = torch.randint(CENTRES, (count,), generator=generator)
-    noise = torch.randn(count, WIDTH, generator=generator)
-    return torch.nn.functional.normalize(noise.add_(centres[which]), dim=1)
+    vectors = torch.randn(count, WIDTH, generator=generator)
+    for part, of_part in zip(torch.split(vectors, 1000), torch.split(which, 1000), strict=True):
+        part += centres[of_part]
+        part /= part.norm(dim=1, keepdim=True)
+    return vectors
 
 
 def ours(x: Tensor, y: Tensor, k: int) -> set[tuple[int, int]]:
     """Search both ways, margins, pairs."""
-    pairs = pairs_by_margin(*two_way_search(x, y, k))
+    pairs = choose(*candidates(*two_way_search(x, y, k))).taken
     return set(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True))
 
 

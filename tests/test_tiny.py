@@ -3,7 +3,8 @@
 import pytest
 
 from pairsmith.bundled import model_path
-from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
+from pairsmith.encoders.encode import encode_texts
+from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.similarity import cosine_similarity_rows
 from pairsmith.generate.writing import generate_pairs, generate_texts
 from pairsmith.lm.loading import load_model

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pairsmith.evaluate.settings import EvaluateStsSettings
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.mine.settings import MineSettings
+from pairsmith.mine.settings import FilterSettings, MineSettings
 from pairsmith.modelnames import check_name
 from pairsmith.settings import Settings
 from pairsmith.tasks import load_task
-from pairsmith.training.settings import TrainEncoderSettings
+from pairsmith.training.settings import (
+    TrainBiencoderSettings,
+    TrainCrossencoderSettings,
+    TrainEncoderSettings,
+)
 
 if TYPE_CHECKING:
     from pairsmith.runs import Run
@@ -64,10 +68,28 @@ def _train_encoder(settings: TrainEncoderSettings, run: "Run") -> object:
     return train_encoder(settings, run)
 
 
+def _train_biencoder(settings: TrainBiencoderSettings, run: "Run") -> object:
+    from pairsmith.training.biencoder import train_biencoder
+
+    return train_biencoder(settings, run)
+
+
 def _mine(settings: MineSettings, run: "Run") -> object:
     from pairsmith.mine.route import mine
 
     return mine(settings, run)
+
+
+def _train_crossencoder(settings: TrainCrossencoderSettings, run: "Run") -> object:
+    from pairsmith.training.crossencoder import train_crossencoder
+
+    return train_crossencoder(settings, run)
+
+
+def _filter(settings: FilterSettings, run: "Run") -> object:
+    from pairsmith.mine.filter import filter_pairs
+
+    return filter_pairs(settings, run)
 
 
 def _evaluate_sts(settings: EvaluateStsSettings, run: "Run") -> object:
@@ -80,7 +102,7 @@ STEPS: Steps = {
     "generate": Step(
         GenerateSettings,
         _generate,
-        "Write labelled texts or pairs from a task's instructions.",
+        "Write labelled texts or pairs as a task says.",
         dry="preview",
         checks={"task": load_task, "model": check_name},
     ),
@@ -95,11 +117,29 @@ STEPS: Steps = {
         "Train a sentence encoder on scored pairs.",
         checks={"base": check_name},
     ),
+    "train-biencoder": Step(
+        TrainBiencoderSettings,
+        _train_biencoder,
+        "Train an encoder on seed pairs, to mine more of them.",
+        checks={"base": check_name},
+    ),
     "mine": Step(
         MineSettings,
         _mine,
         "Find pairs of texts in two corpora.",
         checks={"encoder": check_name},
+    ),
+    "train-crossencoder": Step(
+        TrainCrossencoderSettings,
+        _train_crossencoder,
+        "Train a model that tells pairs from near misses.",
+        checks={"base": check_name},
+    ),
+    "filter": Step(
+        FilterSettings,
+        _filter,
+        "Keep the pairs that a cross-encoder likes best.",
+        checks={"model": check_name},
     ),
     "evaluate-sts": Step(
         EvaluateStsSettings,

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.encoders.margin import margin, pairs_by_margin
+from pairsmith.encoders.margin import candidates, choose, margin
 from pairsmith.encoders.search import Neighbours
 
 # Three x and three y; k = 2.
@@ -56,7 +56,28 @@ def test_a_ratio_to_nothing_is_no_number():
     ],
 )
 def test_retrieval_by_hand(retrieval, expected):
-    assert listed(pairs_by_margin(OF_X, OF_Y, "ratio", retrieval)) == expected
+    assert listed(choose(*candidates(OF_X, OF_Y), retrieval).taken) == expected
+
+
+@pytest.mark.parametrize(
+    ("retrieval", "expected", "refused"),
+    [
+        ("forward", [(0, 1), (2, 0), (1, 2)], [(0, 0), (1, 0)]),
+        ("backward", [(0, 1), (2, 2)], [(0, 0), (1, 0)]),
+        ("intersection", [(0, 1)], [(0, 0), (1, 0)]),
+        ("max", [(0, 1), (2, 0), (1, 2)], [(0, 0), (1, 0)]),
+    ],
+)
+def test_the_next_best_of_a_pair_that_may_not_be_taken(retrieval, expected, refused):
+    def judge(pairs):
+        return ["no" if (x, y) in {(0, 0), (1, 0)} else "" for x, y, *_ in listed(pairs)]
+
+    found = choose(*candidates(OF_X, OF_Y), retrieval, judge=judge)
+    assert [pair[:2] for pair in listed(found.taken)] == expected
+    assert [pair[:2] for pair in listed(found.refused)] == refused
+    assert found.reasons == ["no", "no"]
+    best = choose(*candidates(OF_X, OF_Y), retrieval, judge=judge, best=1)
+    assert [pair[:2] for pair in listed(best.taken)] == expected[:1]
 
 
 def near(similarities, k):
@@ -90,30 +111,31 @@ def test_every_rule_against_plain_loops(case, kind):
             return rows[x][y]
         return rows[x][y] - usual if kind == "distance" else rows[x][y] / usual if usual > 0 else None
 
-    def best(candidates):
-        scored = [(pair, score(*pair)) for pair in candidates]
-        scored = [(pair, s) for pair, s in scored if s is not None]
-        return max(scored, key=lambda each: each[1])[0] if scored else None
-
-    forward = [best([(x, y) for y in of_x.ids[x].tolist()]) for x in range(len(rows))]
-    backward = [best([(x, y) for x in of_y.ids[y].tolist()]) for y in range(len(columns))]
+    ahead = [(x, y) for x in range(len(rows)) for y in of_x.ids[x].tolist()]
+    back = [(x, y) for y in range(len(columns)) for x in of_y.ids[y].tolist()]
 
     def by_margin(pairs):
-        return sorted((p for p in pairs if p), key=lambda p: (-torch.tensor(score(*p)).item(), p))
+        scored = [p for p in pairs if score(*p) is not None]
+        return sorted(scored, key=lambda p: (-torch.tensor(score(*p)).item(), p))
 
-    taken, xs, ys = [], set(), set()
-    for x, y in by_margin(forward + backward):
-        if x not in xs and y not in ys:
-            taken.append((x, y))
-            xs.add(x)
-            ys.add(y)
+    def walked(pairs, sides):
+        taken, seen = [], set()
+        for pair in by_margin(pairs):
+            texts = {(side, pair[side]) for side in sides}
+            if not texts & seen:
+                taken.append(pair)
+                seen |= texts
+        return taken
+
     expected = {
-        "forward": by_margin(forward),
-        "backward": by_margin(backward),
-        "intersection": by_margin(set(forward) & set(backward)),
-        "max": taken,
+        "forward": walked(ahead, [0]),
+        "backward": walked(back, [1]),
+        "intersection": by_margin(set(walked(ahead, [0])) & set(walked(back, [1]))),
+        "max": walked(set(ahead + back), [0, 1]),
     }
     for retrieval, pairs in expected.items():
-        found = pairs_by_margin(of_x, of_y, kind, retrieval)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("pairsmith.encoders.margin.JUDGED", 3)
+            found = choose(*candidates(of_x, of_y, kind), retrieval).taken
         assert list(zip(found.x.tolist(), found.y.tolist(), strict=True)) == pairs
         assert found.margin.tolist() == pytest.approx([score(*pair) for pair in pairs], abs=1e-5)

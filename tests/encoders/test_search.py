@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsmith.encoders import search
-from pairsmith.encoders.search import two_way_search
+from pairsmith.encoders.search import merged, two_way_search
 
 
 def unit(rows, width, seed, copies=0):
@@ -105,3 +105,22 @@ def test_progress_and_refusals():
     ):
         with pytest.raises(ValueError, match="expected"):
             two_way_search(x, y, k)
+
+
+@pytest.mark.parametrize("k", [1, 4, 9])
+def test_searched_in_parts_on_any_number_of_threads_it_is_the_same(k):
+    x, y = unit(900, 48, 1, copies=60), unit(1300, 48, 2, copies=60)
+    whole_x, whole_y = two_way_search(x, y, k)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        parts = [two_way_search(x[i : i + 400], y, k) for i in range(0, 900, 400)]
+    finally:
+        torch.set_num_threads(threads)
+    for number, (of_x, of_y) in enumerate(parts):
+        of_y.ids.add_(400 * number)
+        assert torch.equal(of_x.ids, whole_x.ids[400 * number : 400 * (number + 1)])
+        assert torch.equal(of_x.similarities, whole_x.similarities[400 * number : 400 * (number + 1)])
+    together = merged([of_y for _, of_y in parts], k)
+    assert torch.equal(together.ids, whole_y.ids)
+    assert torch.equal(together.similarities, whole_y.similarities)

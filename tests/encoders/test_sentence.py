@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
+from pairsmith.encoders.encode import encode_texts
+from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.errors import ModelError, SettingsError
 from pairsmith.modelnames import MINILM
 

@@ -7,14 +7,15 @@ import pytest
 import torch
 from datasets import load_dataset
 
-from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
+from pairsmith.encoders.encode import encode_texts
+from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.mine import corpus as corpora
-from pairsmith.mine.corpus import Corpus, Shards, encoded
-from pairsmith.mine.route import judged, mine
+from pairsmith.mine.corpus import Shards, encoded
+from pairsmith.mine.route import mine, verbatim
 from pairsmith.mine.settings import MineSettings
+from pairsmith.mine.units import Unit
 from pairsmith.progress import Silent
-from pairsmith.records import MinedPair, TextRecord
 from pairsmith.runs import Run
 
 INPUTS = [f"who plays the {thing}?" for thing in ("guitar", "drum", "flute", "harp", "horn", "lute", "bell")]
@@ -28,7 +29,9 @@ def world(tmp_path, tiny_bert):
 
     def settings(**changes):
         given = {"inputs": str(tmp_path / "in.txt"), "outputs": str(tmp_path / "out.txt")}
-        return MineSettings(**{**given, "encoder": str(tiny_bert), "k": 3, "shard_size": 3, **changes})
+        return MineSettings(
+            **{**given, "encoder": str(tiny_bert), "k": 3, "shard_size": 3, "dtype": "float32", **changes}
+        )
 
     return tmp_path, settings
 
@@ -36,7 +39,7 @@ def world(tmp_path, tiny_bert):
 def files(folder):
     return {
         f"{part}/{path.name}": path.read_bytes()
-        for part in ("data", "rejects", "inputs/data", "outputs/data")
+        for part in ("data", "rejects", "inputs/data", "outputs/data", "search/data")
         for path in (folder / part).iterdir()
     }
 
@@ -86,15 +89,15 @@ def test_the_best_and_those_above_a_threshold(world):
     assert sum(r["filter"] == "margin" for r in above.rejects().to_pylist()) == len(every) - 1
 
 
-def test_verbatim_pairs_are_dropped():
-    def verdict(one, other, **changes):
-        settings = MineSettings(inputs="a", outputs="b", encoder="c", **changes)
-        return judged(MinedPair("i", one, other, 1.0, 0.5), settings)
+def test_verbatim_pairs_are_no_pairs():
+    def verdict(one, other, answer=None):
+        return verbatim({"text": one}, {"text": other, "answer": answer})
 
-    assert verdict("where is Rome, Italy?", "Italy")[0] == "verbatim"
-    assert verdict("Italy", "Italy is a country")[0] == "verbatim"
-    assert verdict("Italy", "Italy is a country", verbatim="keep") == ("", "")
-    assert verdict("Italy", "Rome") == ("", "")
+    assert "output stands" in verdict("where is Rome, Italy?", "Italy")
+    assert "input stands" in verdict("Italy", "Italy is a country")
+    assert verdict("Italy", "Rome") == ""
+    assert "answer stands" in verdict("where is ROME, Italy?", "Rome: Rome is in Italy", "Rome")
+    assert verdict("where is Rome?", "Italy: where is Rome?", "Italy") == ""
 
 
 def test_stopped_while_encoding_it_goes_on_to_the_same_bytes(world, monkeypatch):
@@ -128,10 +131,8 @@ def test_other_settings_of_the_search_keep_the_vectors(world, monkeypatch):
     assert all(row["margin"] < 1 for row in found.table().to_pylist())
 
 
-def test_two_workers_write_the_same_bytes(world, monkeypatch):
+def test_two_workers_write_the_same_bytes(world):
     tmp, settings = world
-    # As many threads as here: the last digits of an encoder's vectors depend on their number.
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     mine(settings(), Run(tmp / "one", Silent()))
     mine(settings(workers=2), Run(tmp / "two", Silent()))
     assert files(tmp / "one") == files(tmp / "two")
@@ -143,7 +144,7 @@ def test_k_may_be_larger_than_the_corpora(world):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("same\n" * 5, "1 distinct texts of 5"), ("\n\n", "holds no texts")]
+    ("text", "message"), [("same\n" * 5, "1 distinct texts of 5"), ("\n\n", "holds no documents")]
 )
 def test_corpora_without_two_texts_are_refused(world, text, message):
     tmp, settings = world
@@ -153,19 +154,20 @@ def test_corpora_without_two_texts_are_refused(world, text, message):
 
 
 def test_vectors_without_direction_and_numbers():
-    records = [TextRecord("a", "f:1"), TextRecord("b", "f:2")]
-    rows, rejects = encoded(records, np.array([[0, 0], [3, 4]], np.float32), "m")
+    units = [Unit("a", "f:1"), Unit("b", "f:2")]
+    settings = MineSettings(inputs="a", outputs="b", encoder="m")
+    rows, rejects = encoded(units, np.array([[0, 0], [3, 4]], np.float32), settings)
     assert rows["vector"].to_pylist() == [pytest.approx([0.6, 0.8])]
     assert rejects["filter"].to_pylist() == ["zero vector"]
     assert json.loads(rejects["row"][0].as_py()) == {"text": "a", "where": "f:1"}
     with pytest.raises(ModelError, match="not finite for f:2"):
-        encoded(records, np.array([[1, 0], [np.nan, 4]], np.float32), "m")
+        encoded(units, np.array([[1, 0], [np.nan, 4]], np.float32), settings)
 
 
 def test_shards_are_read_in_any_order(world):
-    tmp, _ = world
-    shards = Shards(Corpus.of("inputs", [str(tmp / "in.txt")], None), 3, [0, 1, 2])
+    _, settings = world
+    shards = Shards(corpora.corpora(settings())[0], 3, [0, 1, 2])
     every = [*INPUTS, INPUTS[0]]
     for place in (0, 2, 1, 0, 1, 2):
-        assert [record.text for record in shards[place].texts] == every[3 * place : 3 * place + 3]
+        assert [record.document for record in shards[place].records] == every[3 * place : 3 * place + 3]
     assert [shard.number for shard in shards[1:]] == [1, 2]

@@ -20,6 +20,7 @@ from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.training import encoder as module
 from pairsmith.training.encoder import total_steps, train_encoder, train_encoder_on, validation_spearman
 from pairsmith.training.settings import TrainEncoderSettings
+from pairsmith.training.watch import Training, Watch
 
 KINDS = (["guitar", "market", "onion", "beach"], ["dog", "weather", "horse", "woman"])
 
@@ -111,11 +112,11 @@ def test_the_card_says_what_it_was_trained_on(trained, tiny_gpt2):
 def test_the_last_line_says_what_was_written(tiny_gpt2, data, tmp_path, capsys):
     train_encoder(settings(tiny_gpt2, data, max_steps=2), Run(tmp_path / "out", Progress()))
     last = capsys.readouterr().err.splitlines()[-1]
-    assert re.fullmatch(rf"wrote {tmp_path}/out: best step 2 of 2, validation Spearman -?\d+\.\d", last)
+    assert re.fullmatch(rf"wrote {tmp_path}/out: best step 2 of 2, validation spearman -?\d+\.\d", last)
 
 
 def test_without_a_validation_figure_the_last_step_was_kept():
-    assert str(module.EncoderTraining(1200, 1200, {}, 1.0)) == "the last of 1,200 steps"
+    assert str(Training(1200, 1200, "spearman", {}, 1.0)) == "the last of 1,200 steps"
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path, monkeypatch):
@@ -142,14 +143,14 @@ class Stopped(Exception):  # noqa: N818 - it is no error
 
 def stop_at(monkeypatch, step, *, while_saving=False):
     """Have the next training end after ``step`` steps, or while the checkpoint of that step is written."""
-    real = module._Watch.on_save if while_saving else module._Watch.on_step_end
+    real = Watch.on_save if while_saving else Watch.on_step_end
 
     def stopping(self, args, state, control, **kwargs):
         if state.global_step == step:
             raise Stopped
         real(self, args, state, control, **kwargs)
 
-    monkeypatch.setattr(module._Watch, "on_save" if while_saving else "on_step_end", stopping)
+    monkeypatch.setattr(Watch, "on_save" if while_saving else "on_step_end", stopping)
 
 
 @pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_bert"])
@@ -341,7 +342,7 @@ def test_bfloat16_sums_keep_float32_weights(tiny_gpt2):
 
 def test_a_training_that_diverges_is_an_error(tiny_gpt2, monkeypatch):
     monkeypatch.setattr(
-        module._Watch, "close", lambda self, step: self._encoder[0].model.wte.weight.data.fill_(math.nan)
+        Watch, "look", lambda self, step: self._model[0].model.wte.weight.data.fill_(math.nan)
     )
     with pytest.raises(ModelError, match=r"the training diverged.*lower learning rate"):
         train_on(tiny_gpt2, max_steps=1)

@@ -4,6 +4,7 @@ A similarity says little by itself: some texts are near to everything. The margi
 similarities of both texts to their nearest neighbours.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,9 @@ import torch
 from torch import Tensor
 
 from pairsmith.encoders.search import Neighbours
+
+JUDGED = 32_768
+"""Pairs that are judged at once."""
 
 MarginName = Literal["ratio", "distance", "absolute"]
 RetrievalName = Literal["max", "intersection", "forward", "backward"]
@@ -58,45 +62,77 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
     return torch.where(usual > 0, similarity / usual, torch.nan)
 
 
-def pairs_by_margin(
-    of_x: Neighbours, of_y: Neighbours, kind: MarginName = "ratio", retrieval: RetrievalName = "max"
-) -> Pairs:
-    """Take pairs from both sides' nearest neighbours.
+def candidates(of_x: Neighbours, of_y: Neighbours, kind: MarginName = "ratio") -> tuple[Pairs, Pairs]:
+    """Every x with each of its nearest y, and every y with each of its nearest x.
 
     Args:
         of_x: the nearest y of each x, and ``of_y`` the nearest x of each y, as ``two_way_search`` finds them.
-        kind: see ``margin``.
-        retrieval: ``forward`` gives each x the y of the largest margin among its nearest; ``backward`` each y
-            an x; ``intersection`` leaves what both would; ``max`` goes through what either would from the
-            largest margin on, and takes a pair if none of its texts has been taken.
-
-    Returns:
-        pairs of the largest margin first, equal ones in the order of their numbers. Margins that are NaN take
-        no part.
+        kind: see ``margin``. Margins that are NaN are left out.
     """
     mean_x, mean_y = of_x.similarities.mean(dim=1), of_y.similarities.mean(dim=1)
-    forward = _best(of_x, mean_x, mean_y, kind)
-    backward = _best(of_y, mean_y, mean_x, kind)
-    backward = Pairs(backward.y, backward.x, backward.similarity, backward.margin)
+    forward = _with_neighbours(of_x, mean_x, mean_y, kind)
+    backward = _with_neighbours(of_y, mean_y, mean_x, kind)
+    return forward, Pairs(backward.y, backward.x, backward.similarity, backward.margin)
+
+
+def joined(parts: Sequence[Pairs]) -> Pairs:
+    """The pairs of all parts, one part after the other."""
+    return Pairs(*(torch.cat([getattr(part, name) for part in parts]) for name in Pairs.__slots__))
+
+
+Judge = Callable[[Pairs], Sequence[str]]
+"""Says of each pair why it may not be taken; an empty text where it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a retrieval rule took, and the pairs it would have taken had they not been judged.
+
+    Attributes:
+        taken: pairs of the largest margin first, equal ones in the order of their numbers.
+        refused: pairs in that order, ``reasons`` why, one for each.
+    """
+
+    taken: Pairs
+    refused: Pairs
+    reasons: Sequence[str]
+
+
+def choose(
+    forward: Pairs,
+    backward: Pairs,
+    retrieval: RetrievalName = "max",
+    *,
+    judge: Judge = lambda pairs: [""] * len(pairs),
+    best: int | None = None,
+) -> Choice:
+    """Take pairs by a retrieval rule.
+
+    Args:
+        forward: candidates of each x, and ``backward`` of each y, as ``candidates`` gives them.
+        retrieval: ``forward`` gives each x the y of the largest margin that may be taken; ``backward`` each y
+            an x; ``intersection`` leaves what both would; ``max`` goes through all candidates from the
+            largest margin on, and takes a pair if none of its texts has been taken.
+        judge: asked of every pair that a rule comes to; of some pairs in advance and in vain.
+        best: stop at so many.
+    """
     if retrieval == "forward":
-        return _ordered(forward)
+        return _walk(_ordered(forward), judge, best, once=("x",))
     if retrieval == "backward":
-        return _ordered(backward)
-    if retrieval == "intersection":
-        size = len(of_y.ids)
-        both = torch.isin(forward.x * size + forward.y, backward.x * size + backward.y)
-        return _ordered(_taken(forward, both))
-    either = (torch.cat([getattr(p, name) for p in (forward, backward)]) for name in Pairs.__slots__)
-    return _each_once(_ordered(Pairs(*either)))
+        return _walk(_ordered(backward), judge, best, once=("y",))
+    if retrieval == "max":
+        return _walk(_distinct(_ordered(joined([forward, backward]))), judge, best, once=("x", "y"))
+    ahead = _walk(_ordered(forward), judge, None, once=("x",))
+    back = _walk(_ordered(backward), judge, None, once=("y",))
+    taken = _selected(ahead.taken, torch.isin(_names(ahead.taken), _names(back.taken)))
+    return Choice(_selected(taken, slice(best)), ahead.refused, ahead.reasons)
 
 
-def _best(near: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName) -> Pairs:
-    """For each vector its neighbour of the largest margin, the nearest of several; those that have one."""
+def _with_neighbours(near: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName) -> Pairs:
     margins = margin(near.similarities, means[:, None], means_of_others[near.ids], kind)
-    place = margins.nan_to_num(nan=-torch.inf).max(dim=1, keepdim=True).indices
-    chosen = (t.gather(1, place).squeeze(1) for t in (near.ids, near.similarities, margins))
-    pairs = Pairs(torch.arange(len(near.ids)), *chosen)
-    return _taken(pairs, ~pairs.margin.isnan())
+    numbers = torch.arange(len(near.ids))[:, None].expand_as(near.ids)
+    pairs = Pairs(*(each.flatten() for each in (numbers, near.ids, near.similarities, margins)))
+    return _selected(pairs, ~pairs.margin.isnan())
 
 
 def _ordered(pairs: Pairs) -> Pairs:
@@ -104,21 +140,49 @@ def _ordered(pairs: Pairs) -> Pairs:
     order = torch.arange(len(pairs))
     for key, descending in ((pairs.y, False), (pairs.x, False), (pairs.margin, True)):
         order = order[key[order].sort(stable=True, descending=descending).indices]
-    return _taken(pairs, order)
+    return _selected(pairs, order)
 
 
-def _each_once(pairs: Pairs) -> Pairs:
-    """Those whose texts stand in none before."""
-    seen_x: set[int] = set()
-    seen_y: set[int] = set()
-    kept: list[int] = []
-    for place, (x, y) in enumerate(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True)):
-        if x not in seen_x and y not in seen_y:
-            seen_x.add(x)
-            seen_y.add(y)
-            kept.append(place)
-    return _taken(pairs, torch.tensor(kept, dtype=torch.int64))
+def _distinct(pairs: Pairs) -> Pairs:
+    """Without a pair that is the one before; both directions find many."""
+    again = torch.zeros(len(pairs), dtype=torch.bool)
+    again[1:] = (pairs.x[1:] == pairs.x[:-1]) & (pairs.y[1:] == pairs.y[:-1])
+    return _selected(pairs, ~again)
 
 
-def _taken(pairs: Pairs, which: Tensor) -> Pairs:
+def _walk(pairs: Pairs, judge: Judge, best: int | None, once: Sequence[str]) -> Choice:
+    """Take one pair after the other, a text on the sides ``once`` no more than once."""
+    seen = {side: torch.zeros(int(getattr(pairs, side).max()) + 1 if len(pairs) else 0, dtype=torch.bool)
+            for side in once}  # fmt: skip
+    taken: list[int] = []
+    refused: list[int] = []
+    reasons: list[str] = []
+    for start in range(0, len(pairs), JUDGED):
+        free = torch.arange(start, min(start + JUDGED, len(pairs)))
+        for side in once:
+            free = free[~seen[side][getattr(pairs, side)[free]]]
+        numbers = [getattr(pairs, side)[free].tolist() for side in once]
+        verdicts = judge(_selected(pairs, free))
+        for place, reason, *texts in zip(free.tolist(), verdicts, *numbers, strict=True):
+            if len(taken) == best:
+                break
+            if any(seen[side][text] for side, text in zip(once, texts, strict=True)):
+                continue
+            if reason:
+                refused.append(place)
+                reasons.append(reason)
+                continue
+            taken.append(place)
+            for side, text in zip(once, texts, strict=True):
+                seen[side][text] = True
+    numbers_taken, numbers_refused = torch.tensor(taken).long(), torch.tensor(refused).long()
+    return Choice(_selected(pairs, numbers_taken), _selected(pairs, numbers_refused), reasons)
+
+
+def _names(pairs: Pairs) -> Tensor:
+    """A number for each pair, the same for the same."""
+    return pairs.x * 2**31 + pairs.y
+
+
+def _selected(pairs: Pairs, which: Tensor | slice) -> Pairs:
     return Pairs(*(getattr(pairs, name)[which] for name in Pairs.__slots__))

@@ -7,7 +7,7 @@ computed in float32. How far rounding can reach is known for each vector: where 
 more groups are computed, and where those kept do not suffice, all.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +24,12 @@ TILE = (1024, 1024)
 
 FULL_ROWS = 1024
 """Vectors whose similarities to all others are computed at once in float32."""
+
+SPARE = 4
+"""Neighbours kept beyond those wanted until the end, as equally near ones may differ by rounding."""
+
+ROUNDING = 2e-6
+"""How far two float32 products of the same vectors can lie apart; they depend on the threads that compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +67,12 @@ def two_way_search(
     *,
     memory: int = 2**30,
     short: torch.dtype = torch.bfloat16,
+    device: torch.device | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> tuple[Neighbours, Neighbours]:
     """The k nearest of each x among y, and of each y among x, by inner product; exact in float32.
+
+    The result does not depend on the number of threads or on which x are searched together.
 
     Args:
         x: ``(n, d)`` float32 of length 1, finite; may be mapped from a file.
@@ -71,6 +80,7 @@ def two_way_search(
         k: at least 1; where a side has fewer vectors, all of them are found.
         memory: bytes that may be used beside x, y and what is returned; a guide.
         short: format in which all products are computed once.
+        device: where; None is the processor. The few products in float32 are computed by the processor.
         advance: hears of how many rows of x have been multiplied with all of y.
 
     Raises:
@@ -78,26 +88,32 @@ def two_way_search(
     """
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
         raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
-    of_x, of_y = _shortlists(x, y, k, memory, short, advance)
+    of_x, of_y = _shortlists(x, y, k, memory, short, device or torch.device("cpu"), advance)
     return _nearest(x, y, min(k, len(y)), of_x), _nearest(y, x, min(k, len(x)), of_y)
 
 
 def _shortlists(
-    x: Tensor, y: Tensor, k: int, memory: int, short: torch.dtype, advance: Callable[[int], None]
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    memory: int,
+    short: torch.dtype,
+    device: torch.device,
+    advance: Callable[[int], None],
 ) -> tuple[_Shortlist, _Shortlist]:
     """Multiply all, in ``short``, and keep the most promising groups of both sides."""
     groups_x, groups_y = _groups(len(x)), _groups(len(y))
     best_x, best_y = _Best(len(x), groups_y, k, short), _Best(len(y), groups_x, k, short)
     # Of so many rows at once, the largest similarities of all groups fit an eighth of the memory.
     height = memory // 16 // (groups_y * short.itemsize) // TILE[0] * TILE[0]
-    tile = torch.empty(TILE, dtype=short, device=x.device)
+    tile = torch.empty(TILE, dtype=short, device=device)
     for top in range(0, len(x), max(TILE[0], height)):
         rows = x[top : top + max(TILE[0], height)]
-        of_rows = torch.empty(len(rows), groups_y, dtype=short, device=x.device)
-        of_columns = torch.empty(_groups(len(rows)), len(y), dtype=short, device=x.device)
-        filled = _filled(rows, short)
+        of_rows = torch.empty(len(rows), groups_y, dtype=short, device=device)
+        of_columns = torch.empty(_groups(len(rows)), len(y), dtype=short, device=device)
+        filled = _filled(rows, short, device)
         for left in range(0, len(y), TILE[1]):
-            columns = _filled(y[left : left + TILE[1]], short)
+            columns = _filled(y[left : left + TILE[1]], short, device)
             right, here = left + min(TILE[1], len(y) - left), left // GROUP
             for low in range(0, len(filled), TILE[0]):
                 part = filled[low : low + TILE[0]]
@@ -108,10 +124,10 @@ def _shortlists(
                     :, : right - left
                 ]
                 of_rows[low : low + len(block), here : here + by_row.shape[1]] = by_row[: len(rows) - low]
-        for part in range(0, len(rows), TILE[0]):
-            best_x.add(slice(top + part, top + part + TILE[0]), of_rows[part : part + TILE[0]], 0)
-        for part in range(0, len(y), TILE[0]):
-            best_y.add(slice(part, part + TILE[0]), of_columns[:, part : part + TILE[0]].T, top // GROUP)
+        for low in range(0, len(rows), TILE[0]):
+            best_x.add(slice(top + low, top + low + TILE[0]), of_rows[low : low + TILE[0]], 0)
+        for left in range(0, len(y), TILE[0]):
+            best_y.add(slice(left, left + TILE[0]), of_columns[:, left : left + TILE[0]].T, top // GROUP)
         advance(len(rows))
     return best_x.shortlist(*_errors(x, y, short)), best_y.shortlist(*_errors(y, x, short))
 
@@ -161,7 +177,7 @@ def _lost(part: Tensor, short: torch.dtype) -> Tensor:
 
 def _nearest(vectors: Tensor, others: Tensor, k: int, shortlist: _Shortlist) -> Neighbours:
     """The k nearest in float32: first of the k most promising groups, then wherever nearer ones may be."""
-    found = _Found(len(vectors), k)
+    found = _Found(len(vectors), k, min(k + SPARE, len(others)))
     pairs = torch.zeros_like(shortlist.groups, dtype=torch.bool)
     pairs[:, :k] = True
     _compute(vectors, others, pairs, shortlist.groups, found)
@@ -170,7 +186,40 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, shortlist: _Shortlist) -> 
     doubtful = (shortlist.rest >= found.least).nonzero().squeeze(1)
     if len(doubtful):
         _compute_all(vectors, others, doubtful, found)
-    return Neighbours(found.ids, found.values)
+    return _settled(vectors, others, found, k)
+
+
+def _settled(vectors: Tensor, others: Tensor, found: "_Found", k: int) -> Neighbours:
+    """The k nearest of those found, by sums that any number of threads makes alike."""
+    ids, similarities = torch.empty(len(vectors), k, dtype=torch.int64), torch.empty(len(vectors), k)
+    close = found.values[:, k:] >= found.least[:, None]  # too close to the k-th to leave out
+    for some, kept in ((~close.any(dim=1), k), (close.any(dim=1), found.ids.shape[1])):
+        for rows in torch.split(some.nonzero().squeeze(1), FULL_ROWS):
+            near, order = found.ids[rows, :kept].sort(dim=1)
+            there = found.values[rows, :kept].gather(1, order) > -torch.inf
+            sums = _products(vectors[rows], others, near.where(there, 0)).where(there, -torch.inf)
+            values, places = sums.sort(dim=1, descending=True, stable=True)
+            similarities[rows], ids[rows] = values[:, :k], near.gather(1, places)[:, :k]
+    return Neighbours(ids, similarities)
+
+
+def _products(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
+    """Of each of ``(n, d)`` with some others, ``(n, c)``; float64 sums differ by less than float32 shows."""
+    near = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
+    return torch.einsum("nd,ncd->nc", vectors.double(), near.double()).float()
+
+
+def merged(parts: Sequence[Neighbours], k: int) -> Neighbours:
+    """The k nearest of each of n, from what was found in several parts of the others.
+
+    Args:
+        parts: of the same n vectors, with ids that are distinct over all parts.
+        k: at least 1; fewer where the parts have fewer together.
+    """
+    ids, order = torch.cat([part.ids for part in parts], dim=1).sort(dim=1)
+    similarities = torch.cat([part.similarities for part in parts], dim=1).gather(1, order)
+    values, places = similarities.sort(dim=1, descending=True, stable=True)
+    return Neighbours(ids.gather(1, places)[:, :k], values[:, :k])
 
 
 def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, found: "_Found") -> None:
@@ -197,16 +246,17 @@ def _runs(keys: Tensor, values: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 
 class _Found:
-    """The k nearest found so far, nearest first, equally near ones in the order of their numbers."""
+    """The nearest found so far, nearest first, equally near ones in the order of their numbers."""
 
-    def __init__(self, count: int, k: int) -> None:
-        self.ids = torch.full((count, k), torch.iinfo(torch.int64).max)
-        self.values = torch.full((count, k), -torch.inf)
+    def __init__(self, count: int, k: int, kept: int) -> None:
+        self._k = k
+        self.ids = torch.full((count, kept), torch.iinfo(torch.int64).max)
+        self.values = torch.full((count, kept), -torch.inf)
 
     @property
     def least(self) -> Tensor:
-        """The similarity of the k-th, ``(n,)``."""
-        return self.values[:, -1]
+        """A neighbour may only be one of the k nearest if it is nearer than this, ``(n,)``."""
+        return self.values[:, self._k - 1] - ROUNDING
 
     def clear(self, rows: Tensor) -> None:
         """Forget what was found for some."""
@@ -238,15 +288,15 @@ def _largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _largest_of(similarities: Tensor, dim: int) -> Tensor:
-    """The largest along a dimension, 0 where all are negative: numbers above 0 are ordered like their bits."""
+    """The largest of a dimension, 0 where all are negative: numbers above 0 are ordered like their bits."""
     bits = similarities.view(torch.int32 if similarities.itemsize == 4 else torch.int16)
     return bits.amax(dim=dim).clamp_(min=0).view(similarities.dtype)
 
 
-def _filled(vectors: Tensor, short: torch.dtype) -> Tensor:
+def _filled(vectors: Tensor, short: torch.dtype, device: torch.device) -> Tensor:
     """In the short format, with zeros up to a whole number of groups; they can only raise a group's bound."""
     missing = -len(vectors) % GROUP
-    return torch.nn.functional.pad(vectors.to(short), (0, 0, 0, missing))
+    return torch.nn.functional.pad(vectors.to(device, short), (0, 0, 0, missing))
 
 
 def _groups(count: int) -> int:

@@ -1,14 +1,12 @@
 """Loading sentence encoders: saved ones, and bare transformers with a pooling put on top."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
@@ -60,37 +58,6 @@ def load_sentence_encoder(
     if max_length is not None:
         encoder.max_seq_length = min(max_length, _context(encoder) or max_length)
     return encoder
-
-
-def encode_texts(
-    encoder: SentenceTransformer,
-    texts: Sequence[str],
-    *,
-    batch_size: int = 64,
-    advance: Callable[[int], None] = lambda _: None,
-) -> NDArray[np.float32]:
-    """Encode ``texts``, long ones first so that a batch holds texts of one length.
-
-    Args:
-        encoder: what to encode with.
-        texts: none of them blank.
-        batch_size: texts encoded at once.
-        advance: hears of how many are done.
-
-    Returns:
-        Shape (len(texts), d), float32, row i that of text i.
-    """
-    order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
-    parts = []
-    for start in range(0, len(order), batch_size):
-        batch = [texts[row] for row in order[start : start + batch_size]]
-        found = encoder.encode(batch, batch_size=batch_size, show_progress_bar=False, convert_to_tensor=True)
-        parts.append(found.float().cpu().numpy())
-        advance(len(batch))
-    vectors: NDArray[np.float32] = np.empty((len(texts), parts[0].shape[1] if parts else 0), np.float32)
-    if parts:
-        vectors[order] = np.concatenate(parts)
-    return vectors
 
 
 def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: bool) -> SentenceTransformer:

@@ -189,7 +189,8 @@ def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
 
         path = glove_path(settings.model)
         return lambda texts: encode_with_glove(path, texts)
-    from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
+    from pairsmith.encoders.encode import encode_texts
+    from pairsmith.encoders.sentence import load_sentence_encoder
 
     encoder = load_sentence_encoder(
         settings.model,

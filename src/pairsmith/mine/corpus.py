@@ -1,30 +1,39 @@
-"""A corpus as vectors: read as a stream, encoded shard by shard, kept as a dataset folder.
+"""A corpus as vectors: read as a stream, cut into units, encoded shard by shard, kept as a dataset folder.
 
-The folder has the columns ``id``, ``text`` and ``vector``. It is finished work of its own: a run that is
-stopped goes on behind its last shard, and one with other settings of the search takes it as it is.
+It is finished work of its own: a run that is stopped goes on behind its last shard, and one with other
+settings of the search takes it as it is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Self, overload
+from typing import Literal, overload
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
-from pairsmith.errors import ModelError, OtherWorkError, WorkerError
+from pairsmith.encoders.encode import encode_texts
+from pairsmith.encoders.sentence import load_sentence_encoder
+from pairsmith.encoders.style import load_style
+from pairsmith.errors import ModelError
+from pairsmith.mine.encoded import ENCODED
 from pairsmith.mine.settings import MineSettings
+from pairsmith.mine.units import Unit, cutter
 from pairsmith.modelnames import model_revision
-from pairsmith.records import REJECT, Reject, TextRecord, read_texts, text_id, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source
-from pairsmith.runs.executors import Advance, Lost, Where, Work, execute
+from pairsmith.records import REJECT, Document, Reject, read_documents, text_id, to_table
+from pairsmith.runs import Card, DatasetFolder, Run, hash_source
+from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs.mapped import Made, commit_each, start_part
 
-ENCODED: pa.Schema = pa.schema(
-    [("id", pa.string()), ("text", pa.string()), ("vector", pa.list_(pa.float32()))]
-)
-"""A text and its vector, of length 1."""
+_DECIDES = {"kind", "group_column", "dtype", "max_length", "shard_size"}
+_DECIDES_BY_SIDE = {
+    ("reading", "inputs"): {"style"},
+    ("reading", "outputs"): {"answers", "window"},
+    ("summaries", "inputs"): {"min_sentences"},
+    ("summaries", "outputs"): {"style"},
+}
+"""Settings on which the units of a corpus and their vectors depend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,36 +43,48 @@ class Corpus:
     Attributes:
         name: ``inputs`` or ``outputs``.
         sources: where the texts are.
-        column: which column holds them.
+        column: which column holds them; ``group_column`` which one their groups.
         hashes: of the sources, by a name for each.
     """
 
-    name: str
+    name: Literal["inputs", "outputs"]
     sources: Sequence[str]
     column: str | None
+    group_column: str | None
     hashes: Mapping[str, str]
 
-    @classmethod
-    def of(cls, name: str, sources: Sequence[str], column: str | None) -> Self:
-        """The corpus in these sources.
-
-        Raises:
-            InputError: one is not there.
-        """
-        hashes = {f"{name} {i}": hash_source(source) for i, source in enumerate(sources, start=1)}
-        return cls(name, sources, column, hashes)
-
-    def texts(self) -> Iterator[TextRecord]:
+    def records(self) -> Iterator[Document]:
         """All of them, one at a time."""
-        return chain.from_iterable(read_texts(source, column=self.column) for source in self.sources)
+        return chain.from_iterable(
+            read_documents(source, column=self.column, group_column=self.group_column)
+            for source in self.sources
+        )
+
+
+def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
+    """The inputs and the outputs.
+
+    Raises:
+        InputError: a source is not there.
+    """
+    return _corpus("inputs", settings.inputs, settings.input_column, settings.group_column), _corpus(
+        "outputs", settings.outputs, settings.output_column, settings.group_column
+    )
+
+
+def _corpus(
+    name: Literal["inputs", "outputs"], sources: Sequence[str], column: str | None, group_column: str | None
+) -> Corpus:
+    hashes = {f"{name} {i}": hash_source(source) for i, source in enumerate(sources, start=1)}
+    return Corpus(name, sources, column, group_column, hashes)
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Texts that are encoded and saved together."""
+    """Records that are encoded and saved together."""
 
     number: int
-    texts: tuple[TextRecord, ...]
+    records: tuple[Document, ...]
 
 
 class Shards(Sequence[Shard]):
@@ -73,7 +94,7 @@ class Shards(Sequence[Shard]):
         self._corpus = corpus
         self._size = size
         self._numbers = numbers
-        self._stream: Iterator[TextRecord] = iter(())
+        self._stream: Iterator[Document] = iter(())
         self._at = -1  # the shard that the stream stands before; -1 before it is opened
 
     def __len__(self) -> int:
@@ -88,11 +109,11 @@ class Shards(Sequence[Shard]):
             return Shards(self._corpus, self._size, self._numbers[place])
         number = self._numbers[place]
         if self._at < 0 or number < self._at:
-            self._stream, self._at = self._corpus.texts(), 0
+            self._stream, self._at = self._corpus.records(), 0
         skipped = (number - self._at) * self._size
-        texts = tuple(islice(self._stream, skipped, skipped + self._size))
+        records = tuple(islice(self._stream, skipped, skipped + self._size))
         self._at = number + 1
-        return Shard(number, texts)
+        return Shard(number, records)
 
 
 def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Run) -> DatasetFolder:
@@ -104,58 +125,55 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
         FolderError: the folder holds something else.
         StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
     """
-    count = sum(1 for _ in corpus.texts())
-    shards = range(-(-count // settings.shard_size))
-
-    def start(fresh: bool) -> FolderWriter:
-        return FolderWriter.start(
-            Run(run.out, run.progress, fresh),
-            step="encode",
-            schema=ENCODED,
-            settings={
-                "column": corpus.column,
-                **settings.model_dump(mode="json", include={"dtype", "max_length", "shard_size"}),
-            },
-            inputs=corpus.hashes,
-            models={"encoder": revision},
-            planned=len(shards),
-        )
-
-    try:
-        writer = start(fresh=False)
-    except OtherWorkError:
-        if not run.fresh:
-            raise
-        writer = start(fresh=True)
+    count = sum(1 for _ in corpus.records())
+    size = settings.shard_size
+    shards = range(-(-count // size))
+    cutter(corpus.name, settings)  # what it lacks is said before anything is loaded
+    decides = _DECIDES | _DECIDES_BY_SIDE.get((settings.kind, corpus.name), set())
+    writer = start_part(
+        run,
+        step="encode",
+        schema=ENCODED,
+        settings={
+            "side": corpus.name,
+            "column": corpus.column,
+            **settings.model_dump(mode="json", include=decides),
+        },
+        inputs=corpus.hashes,
+        models={"encoder": revision},
+        planned=len(shards),
+    )
     if writer.finished:
         return writer.folder()
-
     left = [number for number in shards if not writer.is_done(number)]
-    where = Where(settings.executor, settings.workers, settings.ray_address)
-    with run.progress.task(f"encode {corpus.name}", count, "texts") as bar:
-        size = settings.shard_size
-        bar.skip(count - sum(min(size, count - number * size) for number in left))
-        load, todo = EncoderLoader(settings, revision), Shards(corpus, size, left)
-        for outcome in execute(load, todo, bar.advance, where, lambda text: run.tell("worker", text)):
-            if isinstance(outcome, Lost):
-                raise WorkerError(
-                    f"shard {outcome.item.number} of the {corpus.name} ended its worker three times "
-                    f"({outcome.how}); the others are saved\nrun the same command again, with fewer "
-                    "--workers or a smaller --batch-size if memory ran out"
-                )
-            rows, rejects = outcome.result
-            writer.commit(outcome.item.number, {"train": rows}, rejects)
+    commit_each(
+        writer,
+        EncoderLoader(corpus.name, settings, revision),
+        Shards(corpus, size, left),
+        where_of(settings),
+        run,
+        title=f"encode {corpus.name}",
+        unit="texts",
+        done=count - sum(min(size, count - number * size) for number in left),
+        total=count,
+    )
     return writer.finish(_card(corpus, settings))
+
+
+def where_of(settings: MineSettings) -> Where:
+    """Where the work is done."""
+    return Where(settings.executor, settings.workers, settings.ray_address)
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderLoader:
     """Makes a worker ready: loads the encoder once, then encodes one shard after the other."""
 
+    side: Literal["inputs", "outputs"]
     settings: MineSettings
     revision: str
 
-    def __call__(self, worker: int) -> Work[Shard, tuple[pa.Table, pa.Table]]:
+    def __call__(self, worker: int) -> Work[Shard, Made]:
         """The work of a worker: a shard's rows and rejects.
 
         Raises:
@@ -167,63 +185,107 @@ class EncoderLoader:
         encoder = load_sentence_encoder(
             settings.encoder, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
         )
+        cut = cutter(self.side, settings)
+        styled = "style" in _DECIDES_BY_SIDE.get((settings.kind, self.side), ())
+        style = load_style(settings.encoder) if styled and settings.style else None
 
-        def encode(shard: Shard, advance: Advance) -> tuple[pa.Table, pa.Table]:
-            texts = [record.text for record in shard.texts]
-            vectors = encode_texts(encoder, texts, batch_size=settings.batch_size, advance=advance)
-            return encoded(shard.texts, vectors, settings.encoder)
+        def encode(shard: Shard, advance: Advance) -> Made:
+            pieces = [cut(record) for record in shard.records]
+            units = [unit for found, _ in pieces for unit in found]
+            share = Shares(len(shard.records), len(units), advance)
+            vectors = encode_texts(
+                encoder,
+                [unit.text for unit in units],
+                side="query" if self.side == "inputs" else "document",
+                batch_tokens=settings.batch_tokens,
+                advance=share,
+            )
+            share.finish()
+            rejects = [reject for _, lost in pieces for reject in lost]
+            likely = style.likelihood(vectors) if style and len(units) else None
+            return encoded(units, vectors, settings, likely, rejects)
 
         return encode
 
 
+class Shares:
+    """Turns units done into records done, of which the progress tells."""
+
+    def __init__(self, records: int, units: int, advance: Advance) -> None:
+        self._records, self._units, self._advance = records, max(units, 1), advance
+        self._done = self._told = 0
+
+    def __call__(self, units: int) -> None:
+        """So many more units are done."""
+        self._done += units
+        self._tell(self._records * self._done // self._units)
+
+    def finish(self) -> None:
+        """All are done."""
+        self._tell(self._records)
+
+    def _tell(self, records: int) -> None:
+        self._advance(records - self._told)
+        self._told = records
+
+
 def encoded(
-    records: Sequence[TextRecord], vectors: NDArray[np.float32], model: str
-) -> tuple[pa.Table, pa.Table]:
-    """Rows of ``ENCODED``, and as rejects the texts whose vector has no direction.
+    units: Sequence[Unit],
+    vectors: NDArray[np.float32],
+    settings: MineSettings,
+    likely: NDArray[np.float32] | None = None,
+    rejects: Sequence[Reject] = (),
+) -> Made:
+    """Rows of ``ENCODED``; as rejects units of another style (M4), and those whose vector has no direction.
 
     Args:
-        records: n texts.
+        units: n of them.
         vectors: ``(n, d)`` float32.
-        model: what the user called the encoder.
+        settings: of the step.
+        likely: ``(n,)``, how likely each is in the style of the seeds; None where nothing judges that.
+        rejects: what was lost before.
 
     Raises:
         ModelError: a vector is not finite.
     """
     lengths = np.linalg.norm(vectors, axis=1)
     if not np.isfinite(lengths).all():
-        where = records[int(np.flatnonzero(~np.isfinite(lengths))[0])].where
+        where = units[int(np.flatnonzero(~np.isfinite(lengths))[0])].where
         raise ModelError(
-            f"model {model}: gives a vector with numbers that are not finite for {where}; use --dtype float32"
+            f"model {settings.encoder}: gives a vector with numbers that are not finite for {where}; "
+            "use --dtype float32"
         )
-    unit = vectors[lengths > 0] / lengths[lengths > 0, None]
-    kept = [record.text for record, length in zip(records, lengths, strict=True) if length > 0]
-    lost = [record for record, length in zip(records, lengths, strict=True) if not length > 0]
-    offsets = np.arange(0, unit.size + 1, unit.shape[1], dtype=np.int32)
-    rows = pa.Table.from_arrays(
-        [
-            pa.array([text_id(text) for text in kept], pa.string()),
-            pa.array(kept, pa.string()),
-            pa.ListArray.from_arrays(offsets, pa.array(unit.ravel(), pa.float32())),
-        ],
-        schema=ENCODED,
-    )
-    rejects = [
-        Reject.of(
-            text_id(record.text),
-            "zero vector",
-            "the encoder's vector has no direction",
-            {"text": record.text, "where": record.where},
-        )
-        for record in lost
-    ]
-    return rows, to_table(rejects, REJECT)
+    stays = lengths > 0
+    lost = list(rejects)
+    for place, unit in enumerate(units):
+        row = {"text": unit.text, "where": unit.where}
+        if not stays[place]:
+            reason = "the encoder's vector has no direction"
+            lost.append(Reject.of(text_id(unit.text), "zero vector", reason, row))
+        elif likely is not None and likely[place] < settings.style:
+            stays[place] = False
+            reason = f"in the style of the seeds with probability {likely[place]:.3f}"
+            lost.append(Reject.of(text_id(unit.text), "style", reason, row))
+    kept = [unit for unit, stay in zip(units, stays, strict=True) if stay]
+    unit_vectors = vectors[stays] / lengths[stays, None]
+    offsets = np.arange(0, unit_vectors.size + 1, max(1, vectors.shape[1]), dtype=np.int32)[: len(kept) + 1]
+    columns = {
+        "id": [text_id(unit.text) for unit in kept],
+        **{
+            name: [getattr(unit, name) for unit in kept]
+            for name in ENCODED.names
+            if name not in ("id", "vector")
+        },
+        "vector": pa.ListArray.from_arrays(offsets, pa.array(unit_vectors.ravel(), pa.float32())),
+    }
+    return pa.table(columns, schema=ENCODED), to_table(lost, REJECT)
 
 
 def _card(corpus: Corpus, settings: MineSettings) -> Card:
     return Card(
         title=f"{corpus.name}, encoded by {settings.encoder}",
         description="Texts and their vectors of length 1, by a sentence encoder, as mining needs them.",
-        made="The texts are as they were given; the vectors were computed.",
+        made="The texts are as they were given, or cut from these; the vectors were computed.",
         tags=("embeddings",),
         licence="The rights in the texts apply.",
     )

@@ -1,33 +1,42 @@
 """The step ``mine``: naturally occurring pairs of two corpora (few-shot mining).
 
-corpora -> vectors -> nearest neighbours both ways -> margin score (M3) -> filters (M5) -> rows and rejects
+corpora -> units -> vectors -> nearest neighbours both ways -> margin score (M3) -> filters (M5) -> rows
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pairsmith.citations import MINING
-from pairsmith.encoders.margin import Pairs, pairs_by_margin
-from pairsmith.encoders.search import two_way_search
-from pairsmith.errors import InputError
-from pairsmith.mine.corpus import Corpus, encode_corpus
+from pairsmith.encoders.margin import Choice, Pairs, choose
+from pairsmith.mine.corpus import corpora, encode_corpus
+from pairsmith.mine.encoded import Encoded
+from pairsmith.mine.neighbours import find_neighbours, near_pairs
 from pairsmith.mine.settings import MineSettings
 from pairsmith.modelnames import model_revision
-from pairsmith.records import MINED_PAIR, REJECT, MinedPair, Reject, as_columns, text_id, to_table
+from pairsmith.records import (
+    MINED_ANSWER,
+    MINED_PAIR,
+    REJECT,
+    MinedAnswer,
+    MinedPair,
+    Reject,
+    as_columns,
+    text_id,
+    to_table,
+)
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, refuse_source, summary
-from pairsmith.runs.storage import scratch_file, storage_errors
+from pairsmith.runs.storage import scratch_file
 
-_WHERE = {"device", "batch_size", "memory", "executor", "workers", "ray_address"}
+_WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address", "search_rows"}
 """Settings that say where and how fast, not what."""
+
+Mined = MinedPair | MinedAnswer
 
 
 def mine(settings: MineSettings, run: Run) -> DatasetFolder:
-    """Mine pairs; see ``MineSettings`` for what can be set. The vectors stay in ``inputs`` and ``outputs``.
+    """Mine pairs; see ``MineSettings`` for what can be set.
+
+    The vectors stay in the folder's ``inputs`` and ``outputs``, the neighbours in ``search``.
 
     Raises:
         UserError: a corpus, the encoder or the folder is not usable.
@@ -38,17 +47,15 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         refuse_source(run, inputs=source)
     for source in settings.outputs:
         refuse_source(run, outputs=source)
-    corpora = (
-        Corpus.of("inputs", settings.inputs, settings.input_column),
-        Corpus.of("outputs", settings.outputs, settings.output_column),
-    )
+    both = corpora(settings)
     revision = model_revision(settings.encoder)
+    schema = MINED_ANSWER if settings.kind == "reading" else MINED_PAIR
     writer = FolderWriter.start(
         run,
         step="mine",
-        schema=MINED_PAIR,
+        schema=schema,
         settings=settings.model_dump(mode="json", exclude={*_WHERE, "inputs", "outputs", "encoder"}),
-        inputs={name: digest for corpus in corpora for name, digest in corpus.hashes.items()},
+        inputs={name: digest for corpus in both for name, digest in corpus.hashes.items()},
         models={"encoder": revision},
     )
     if writer.finished:
@@ -57,135 +64,84 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
 
     folders = [
         encode_corpus(corpus, settings, revision, Run(run.out / corpus.name, run.progress, run.fresh))
-        for corpus in corpora
+        for corpus in both
     ]
     with scratch_file(run.out, "inputs") as of_x, scratch_file(run.out, "outputs") as of_y:
-        x, y = encoded_texts(folders[0], of_x), encoded_texts(folders[1], of_y)
-        with run.progress.task("search", len(x), "inputs") as bar:
-            near = two_way_search(
-                x.vectors, y.vectors, settings.k, memory=int(settings.memory * 2**30), advance=bar.advance
-            )
-        pairs = pairs_by_margin(*near, settings.margin, settings.retrieval)
-        mined = filtered(pairs, x, y, settings)
-    copies = [*x.copies("inputs"), *y.copies("outputs")]
-    writer.commit(0, {"train": to_table(mined.rows, MINED_PAIR)}, to_table([*mined.rejects, *copies], REJECT))
-    folder = writer.finish(_card(settings, {"inputs": len(x), "outputs": len(y), "candidates": len(pairs)}))
+        x, y = Encoded.of(folders[0], of_x), Encoded.of(folders[1], of_y)
+        encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
+        near, cells = find_neighbours(
+            x, y, settings, encodings, Run(run.out / "search", run.progress, run.fresh)
+        )
+        forward, backward = near_pairs(near, cells, settings.k, settings.margin)
+        choice = chosen(forward, backward, x, y, settings)
+        rows, rejects = sorted_out(choice, x, y, settings)
+        lost = [*rejects, *x.copies("inputs"), *y.copies("outputs")]
+    writer.commit(0, {"train": to_table(rows, schema)}, to_table(lost, REJECT))
+    counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells), "candidates": len(forward)}
+    folder = writer.finish(_card(settings, counts))
     run.progress.say(summary(folder))
     return folder
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """The distinct texts of an encoded corpus.
+def chosen(forward: Pairs, backward: Pairs, x: Encoded, y: Encoded, settings: MineSettings) -> Choice:
+    """Pairs by the retrieval rule, those left out that the filters (M5) drop."""
 
-    Attributes:
-        vectors: ``(n, d)`` float32, mapped from a file.
-        rows: ``(n,)`` int64, the row of each in the folder.
-        folder: where the texts are.
-    """
+    def judge(pairs: Pairs) -> list[str]:
+        units = zip(x.units(pairs.x.tolist()), y.units(pairs.y.tolist()), strict=True)
+        return [verbatim(*each) for each in units]
 
-    vectors: torch.Tensor
-    rows: NDArray[np.int64]
-    folder: DatasetFolder
-
-    def __len__(self) -> int:
-        """How many distinct texts there are."""
-        return len(self.rows)
-
-    def texts(self, numbers: Sequence[int]) -> list[str]:
-        """The texts of these numbers, in their order."""
-        wanted = self.rows[np.asarray(numbers, dtype=np.int64)]
-        found: dict[int, str] = {}
-        first = 0
-        for table in self.folder.shards("train", ["text"]):
-            here = wanted[(wanted >= first) & (wanted < first + table.num_rows)]
-            for row, text in zip(here.tolist(), table["text"].take(here - first).to_pylist(), strict=True):
-                found[row] = text
-            first += table.num_rows
-        return [found[row] for row in wanted.tolist()]
-
-    def copies(self, corpus: str) -> Iterator[Reject]:
-        """The texts that had been there before."""
-        first = 0
-        for table in self.folder.shards("train", ["id", "text"]):
-            there = np.isin(np.arange(first, first + table.num_rows), self.rows)
-            for row in table.take(np.flatnonzero(~there)).to_pylist():
-                yield Reject.of(row["id"], "duplicate", f"the text was among the {corpus} before", row)
-            first += table.num_rows
+    never: Callable[[Pairs], Sequence[str]] = lambda pairs: [""] * len(pairs)  # noqa: E731
+    return choose(
+        forward,
+        backward,
+        settings.retrieval,
+        judge=judge if settings.verbatim == "drop" else never,
+        best=settings.best,
+    )
 
 
-def encoded_texts(folder: DatasetFolder, scratch: Path) -> Encoded:
-    """The distinct texts of a folder that ``encode_corpus`` wrote, their vectors in the file ``scratch``.
+def verbatim(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Why an input and an output, as columns of ``ENCODED``, are no pair (M5); empty if they are."""
+    if other["answer"] is not None:
+        found = other["answer"].casefold() in one["text"].casefold()
+        return "the answer stands in the question" if found else ""
+    if other["text"] in one["text"]:
+        return "the output stands word for word in the input"
+    return "the input stands word for word in the output" if one["text"] in other["text"] else ""
 
-    Raises:
-        InputError: there are fewer than two, so that there are no neighbours to compare.
-    """
-    seen: set[str] = set()
-    rows: list[int] = []
-    first = 0
-    with storage_errors(scratch), scratch.open("wb") as file:
-        for table in folder.shards("train", ["id", "vector"]):
-            new = []
-            for row, name in enumerate(table["id"].to_pylist()):
-                if name not in seen:
-                    seen.add(name)
-                    new.append(row)
-            rows += [first + row for row in new]
-            first += table.num_rows
-            if new:
-                vectors = table["vector"].take(new).combine_chunks().flatten().to_numpy(zero_copy_only=False)
-                file.write(np.ascontiguousarray(vectors, np.float32).tobytes())
-    if len(rows) < 2:
-        raise InputError(
-            f"{folder.path}: {len(rows)} distinct texts of {first} have a vector; mining compares texts with "
-            "their neighbours, so each corpus needs two or more"
+
+def sorted_out(
+    choice: Choice, x: Encoded, y: Encoded, settings: MineSettings
+) -> tuple[list[Mined], list[Reject]]:
+    """Rows of the pairs that were taken and reach the threshold, and rejects of the others."""
+    rows = _rows(choice.taken, x, y)
+    low = [row for row in rows if settings.threshold is not None and row.margin < settings.threshold]
+    rejects = [
+        Reject.of(row.id, "verbatim", reason, as_columns(row))
+        for row, reason in zip(_rows(choice.refused, x, y), choice.reasons, strict=True)
+    ]
+    rejects += [Reject.of(row.id, "margin", f"below {settings.threshold}", as_columns(row)) for row in low]
+    return rows[: len(rows) - len(low)], rejects  # the largest margins come first
+
+
+def _rows(pairs: Pairs, x: Encoded, y: Encoded) -> list[Mined]:
+    units = x.units(pairs.x.tolist()), y.units(pairs.y.tolist())
+    return [
+        _row(one, other, margin, similarity)
+        for one, other, margin, similarity in zip(
+            *units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True
         )
-    mapped = np.memmap(scratch, np.float32, "c").reshape(len(rows), -1)
-    return Encoded(torch.from_numpy(mapped), np.array(rows), folder)
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class Mined:
-    """Pairs that passed the filters, and those that did not."""
-
-    rows: list[MinedPair]
-    rejects: list[Reject]
-
-
-def filtered(pairs: Pairs, x: Encoded, y: Encoded, settings: MineSettings) -> Mined:
-    """The best pairs that pass the filters (M5), from the largest margin on, until there are enough."""
-    mined = Mined([], [])
-    size = settings.best or len(pairs)
-    for start in range(0, len(pairs), max(1, size)):
-        part = slice(start, start + size)
-        for row in _rows(pairs, part, x, y):
-            filter_, reason = judged(row, settings)
-            if reason:
-                mined.rejects.append(Reject.of(row.id, filter_, reason, as_columns(row)))
-            elif len(mined.rows) < size:
-                mined.rows.append(row)
-        if len(mined.rows) == size:
-            break
-    return mined
-
-
-def judged(row: MinedPair, settings: MineSettings) -> tuple[str, str]:
-    """The filter that drops a pair and why; two empty texts for one that stays."""
-    if settings.threshold is not None and row.margin < settings.threshold:
-        return "margin", f"below {settings.threshold}"
-    if settings.verbatim == "drop":
-        if row.output in row.input:
-            return "verbatim", "the output stands word for word in the input"
-        if row.input in row.output:
-            return "verbatim", "the input stands word for word in the output"
-    return "", ""
-
-
-def _rows(pairs: Pairs, part: slice, x: Encoded, y: Encoded) -> Iterator[MinedPair]:
-    inputs, outputs = x.texts(pairs.x[part].tolist()), y.texts(pairs.y[part].tolist())
-    numbers = pairs.margin[part].tolist(), pairs.similarity[part].tolist()
-    for one, other, margin, similarity in zip(inputs, outputs, *numbers, strict=True):
-        yield MinedPair(f"{text_id(one)}-{text_id(other)}", one, other, margin, similarity)
+def _row(one: Mapping[str, Any], other: Mapping[str, Any], margin: float, similarity: float) -> Mined:
+    pair = MinedPair(
+        f"{text_id(one['text'])}-{text_id(other['text'])}", one["text"], other["text"], margin, similarity
+    )
+    if other["answer"] is None:
+        return pair
+    answers = {"text": [other["answer"]], "answer_start": [other["answer_start"]]}
+    return MinedAnswer(**as_columns(pair), context=other["context"], answers=answers)
 
 
 def _card(settings: MineSettings, counts: dict[str, int]) -> Card:

@@ -7,9 +7,17 @@ from pydantic import Field
 from pairsmith.modelnames import DeviceName, DtypeName
 from pairsmith.settings import Listed, Settings
 
+KindName = Literal["pairs", "reading", "summaries"]
+
 
 class MineSettings(Settings):
     """Find pairs of an input and an output in two corpora by the margin score of their vectors (M3)."""
+
+    kind: KindName = Field(
+        default="pairs",
+        description="What belongs together. pairs: any two texts; reading: a question, and an answer in a "
+        "passage; summaries: a document, and a sentence of another document.",
+    )
 
     inputs: Annotated[list[str], Listed] = Field(
         min_length=1,
@@ -24,6 +32,29 @@ class MineSettings(Settings):
     )
     input_column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
     output_column: str | None = Field(default=None, description="Column of --outputs that holds the texts.")
+    group_column: str | None = Field(
+        default=None,
+        description="Column of both, such as a date: texts are paired only where it says the same; of a date "
+        "with a time the day counts.",
+    )
+    answers: str = Field(
+        default="rule",
+        description="What finds candidate answers in passages: rule (names, numbers and dates by their "
+        "form), or spacy:MODEL (an installed model's entities).",
+    )
+    window: int = Field(
+        default=150, ge=1, description="Words of a passage at most; longer ones are cut between sentences."
+    )
+    min_sentences: int = Field(
+        default=4, ge=1, description="Sentences of a document at least, of kind summaries."
+    )
+    style: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Drop questions, or of kind summaries sentences, that are less likely to be in the style "
+        "of the seeds, as an encoder by train-biencoder judges them; 0 keeps all.",
+    )
     k: int = Field(
         default=4, ge=1, le=1024, description="Nearest neighbours that are compared, in each direction."
     )
@@ -45,16 +76,25 @@ class MineSettings(Settings):
     )
     verbatim: Literal["drop", "keep"] = Field(
         default="drop",
-        description="Pairs whose output stands word for word in the input, or the input in the output.",
+        description="Pairs whose output stands word for word in the input, or the input in the output; of "
+        "kind reading those whose answer stands in the question.",
     )
     device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1 or mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the encoder's weights.")
+    dtype: DtypeName = Field(
+        default="bfloat16",
+        description="Number format of the encoder's weights; bfloat16 is the faster one on most machines of "
+        "today, float32 on old processors.",
+    )
     max_length: int | None = Field(
         default=None,
         ge=3,
         description="Longest text in tokens; the rest is cut off. Unset: the encoder's own.",
     )
-    batch_size: int = Field(default=64, ge=1, description="Texts that are encoded at once.")
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens that are encoded at once; unset: what suits the device.",
+    )
     memory: float = Field(
         default=1.0,
         gt=0,
@@ -71,5 +111,41 @@ class MineSettings(Settings):
         default=None, description="Address of the Ray cluster; unset: one is started on this machine."
     )
     shard_size: int = Field(
-        default=10_000, ge=1, le=100_000, description="Texts that are encoded and saved together."
+        default=2_000, ge=1, le=100_000, description="Texts that are encoded and saved together."
+    )
+    search_rows: int = Field(
+        default=131_072, ge=1, description="Inputs that are searched and saved together."
+    )
+
+
+class FilterSettings(Settings):
+    """Score pairs with a cross-encoder and keep the best (M6)."""
+
+    pairs: str = Field(
+        description="Dataset folder of pairs: as mine writes it, or with the columns sentence1, sentence2."
+    )
+    model: str = Field(description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id.")
+    best: int | None = Field(default=None, ge=1, description="Keep so many pairs, those of highest score.")
+    threshold: float | None = Field(
+        default=None, allow_inf_nan=False, description="Keep pairs whose unnormalised score is at least this."
+    )
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1 or mps.")
+    dtype: DtypeName = Field(default="bfloat16", description="Number format of the model's weights.")
+    max_length: int | None = Field(
+        default=None, ge=8, description="Longest pair in tokens; the rest is cut off. Unset: the model's own."
+    )
+    batch_tokens: int | None = Field(
+        default=None, ge=1, description="Tokens that are read at once; unset: what suits the device."
+    )
+    executor: Literal["local", "ray"] = Field(
+        default="local", description="Where pairs are scored: on this machine, or on a Ray cluster."
+    )
+    workers: int = Field(
+        default=1, ge=1, description="Processes, or actors of Ray, that score, each with the model loaded."
+    )
+    ray_address: str | None = Field(
+        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
+    )
+    shard_size: int = Field(
+        default=2_000, ge=1, le=100_000, description="Pairs that are scored and saved together."
     )

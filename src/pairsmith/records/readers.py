@@ -11,6 +11,8 @@ from pairsmith.places import Place
 from pairsmith.records.schemas import GradedPair
 from pairsmith.records.sources import Columns, Source, open_source
 
+INPUT_COLUMNS = ("input", "sentence1")
+OUTPUT_COLUMNS = ("output", "sentence2")
 TEXT_COLUMNS = ("text", "sentence", "sentence1", "input", "document", "question")
 
 
@@ -58,8 +60,8 @@ def _texts(source: Source, column: str | None, limit: int | None) -> Iterator[Te
     name: str | None = None
     for where, row in source.rows():
         if name is None:
-            name = _pick(row, [column] if column else TEXT_COLUMNS, source.name)
-        text = _text(row, name, where)
+            name = pick_column(row, [column] if column else TEXT_COLUMNS, source.name)
+        text = column_text(row, name, where)
         if text:
             count += 1
             yield TextRecord(text, where)
@@ -90,11 +92,11 @@ def _pairs(source: Source, columns: tuple[str, str, str]) -> Iterator[GradedPair
     count = 0
     for where, row in source.rows():
         if not names:
-            names = [_pick(row, [column], source.name) for column in columns]
+            names = [pick_column(row, [column], source.name) for column in columns]
         score = _score(row, names[2], where)
         if score is None:
             continue
-        first, second = _text(row, names[0], where), _text(row, names[1], where)
+        first, second = column_text(row, names[0], where), column_text(row, names[1], where)
         if not first or not second:
             raise InputError(
                 f"{where}: {names[1] if first else names[0]} is blank; give both texts or drop the row"
@@ -105,7 +107,27 @@ def _pairs(source: Source, columns: tuple[str, str, str]) -> Iterator[GradedPair
         raise InputError(f"{source.name} holds no graded pairs")
 
 
-def _pick(row: Columns, wanted: Iterable[str], source: str) -> str:
+def read_inputs_and_outputs(source: str | Place) -> Iterator[tuple[str, str]]:
+    """Read pairs of texts from the columns input and output, or sentence1 and sentence2.
+
+    Args:
+        source: as for ``read_texts``; a file needs a header.
+
+    Raises:
+        InputError: as for ``read_texts``; also a blank text.
+    """
+    opened = open_source(source)
+    names: list[str] = []
+    for where, row in opened.rows():
+        names = names or [pick_column(row, wanted, opened.name) for wanted in (INPUT_COLUMNS, OUTPUT_COLUMNS)]
+        pair = column_text(row, names[0], where), column_text(row, names[1], where)
+        if not all(pair):
+            blank = names[1] if pair[0] else names[0]
+            raise InputError(f"{where}: {blank} is blank; give both texts or drop the row")
+        yield pair
+
+
+def pick_column(row: Columns, wanted: Iterable[str], source: str) -> str:
     """The first of ``wanted`` among the columns of ``row``; letter case decides only between two."""
     wanted = list(wanted)
     folded = {name.casefold(): name for name in reversed(list(row))}
@@ -122,7 +144,7 @@ def _pick(row: Columns, wanted: Iterable[str], source: str) -> str:
     )
 
 
-def _text(row: Columns, name: str, where: str) -> str:
+def column_text(row: Columns, name: str, where: str) -> str:
     """The text in column ``name``, stripped; empty when the column is null."""
     if name not in row:
         raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {', '.join(row)}")
@@ -130,7 +152,7 @@ def _text(row: Columns, name: str, where: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InputError(f"{where}: column {name!r} holds {_kind(value)}, not text")
+        raise InputError(f"{where}: column {name!r} holds {kind_of(value)}, not text")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
@@ -161,6 +183,7 @@ def parse_score(value: object, where: str) -> float:
     return number
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What a value is, in words."""
     names = {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
     return names.get(type(value), f"a {type(value).__name__}")

@@ -24,6 +24,8 @@ MINED_PAIR: pa.Schema = pa.schema(
         ("margin", pa.float64()), ("score", pa.float64()),
     ]
 )  # fmt: skip
+ANSWERS = pa.struct([("text", pa.list_(pa.string())), ("answer_start", pa.list_(pa.int32()))])
+MINED_ANSWER: pa.Schema = pa.schema([*MINED_PAIR, ("context", pa.string()), ("answers", ANSWERS)])
 REJECT: pa.Schema = pa.schema(
     [("id", pa.string()), ("filter", pa.string()), ("reason", pa.string()), ("row", pa.string())]
 )
@@ -70,6 +72,19 @@ class MinedPair:
 
 
 @dataclass(frozen=True, slots=True)
+class MinedAnswer:
+    """A mined pair of a question and an answer: also the passage, and where in it the answer stands."""
+
+    id: str
+    input: str
+    output: str
+    margin: float
+    score: float
+    context: str
+    answers: Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Reject:
     """A row that was made and not kept: which filter, why, and the row itself as JSON."""
 
@@ -93,8 +108,8 @@ class GradedPair:
     score: float
 
 
-Row = ScoredPair | LabelledPair | LabelledText | MinedPair | Reject
-R = TypeVar("R", ScoredPair, LabelledPair, LabelledText, MinedPair, Reject)
+Row = ScoredPair | LabelledPair | LabelledText | MinedPair | MinedAnswer | Reject
+R = TypeVar("R", ScoredPair, LabelledPair, LabelledText, MinedPair, MinedAnswer, Reject)
 
 
 def to_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:

@@ -29,6 +29,11 @@ def stream_key(*parts: str | int) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
+def generator(seed: int, *parts: str | int) -> np.random.Generator:
+    """A generator for what ``parts`` describe, for shuffling and sampling."""
+    return np.random.Generator(np.random.Philox(key=stream_key(seed, *parts)))
+
+
 def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
     """Philox4x32-10.
 

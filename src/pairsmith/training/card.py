@@ -10,7 +10,8 @@ from pairsmith.bundled import is_bundled
 from pairsmith.citations import CITATION
 from pairsmith.modelnames import EMBEDDED, is_hub_id
 from pairsmith.runs import DatasetFolder
-from pairsmith.training.settings import TrainEncoderSettings
+from pairsmith.training.settings import FitSettings, TrainEncoderSettings
+from pairsmith.training.watch import Training
 
 _USE = """```python
 from sentence_transformers import SentenceTransformer
@@ -27,7 +28,7 @@ def encoder_card(settings: TrainEncoderSettings, data: DatasetFolder, training: 
     Args:
         settings: what it was trained with.
         data: what it was trained on.
-        training: how it went (``EncoderTraining.to_json``).
+        training: how it went (``Training.to_json``).
     """
     base = _base_name(settings.base)
     sections = [
@@ -89,3 +90,37 @@ def _base_name(base: str) -> str:
     if is_hub_id(base) or is_bundled(base) or base.startswith(EMBEDDED):
         return base
     return Path(base).expanduser().resolve().name
+
+
+def few_shot_card(
+    title: str, use: str, settings: FitSettings, facts: Mapping[str, object], training: Training
+) -> str:
+    """README.md of a model that was trained on seeds.
+
+    Args:
+        title: what it is.
+        use: how to use it, in Markdown.
+        settings: what it was trained with.
+        facts: what a reader should know of the data, by name.
+        training: how it went.
+    """
+    metadata: dict[str, Any] = {"tags": ["pairsmith"]}
+    if is_hub_id(settings.base):
+        metadata["base_model"] = settings.base
+    lines = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
+    text = (
+        f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n\n# {title}\n\n"
+        f"It started from `{_base_name(settings.base)}` and was trained by pairsmith on pairs that people "
+        f"labelled.\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
+        f"{training.steps:,} steps of {settings.batch_size} examples, seed {settings.seed}. "
+    )
+    if not training.validation:
+        return (
+            text
+            + "There were no validation examples to choose a step by; the weights are those of the last.\n"
+        )
+    rows = "\n".join(f"| {step:,} | {_figure(figure)} |" for step, figure in training.validation.items())
+    return (
+        f"{text}The weights are those of step {training.best_step:,}, chosen by the {training.metric} (×100) "
+        f"on the validation examples:\n\n| step | {training.metric} |\n|---|---|\n{rows}\n"
+    )

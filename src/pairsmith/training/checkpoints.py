@@ -65,6 +65,21 @@ class Checkpoints:
             self.folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
             atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
 
+    def part(self, name: str) -> "Checkpoints":
+        """Those of a part of the training, which is a training of its own."""
+        return Checkpoints((self._store or self.folder) / name)
+
+    def end(self, total: int) -> Found | None:
+        """What the checkpoint of the last step holds, with the weights that were kept; None without one.
+
+        Raises:
+            StorageError: the store cannot be reached.
+        """
+        self._download()
+        path = self.folder / f"checkpoint-{total}"
+        record = _whole(path)
+        return _found(path, record) if record and _BEST in record["files"] else None
+
     def seal(self, step: int, found: Found) -> None:
         """Add what validation found to the checkpoint of ``step``, and make it count.
 
@@ -73,6 +88,7 @@ class Checkpoints:
         """
         checkpoint = self.folder / f"checkpoint-{step}"
         with storage_errors(checkpoint):
+            checkpoint.mkdir(parents=True, exist_ok=True)
             if found.best_weights:
                 (checkpoint / _BEST).write_bytes(save(dict(found.best_weights)))
             files: dict[str, JSON] = {}
@@ -105,19 +121,20 @@ class Checkpoints:
         Raises:
             StorageError: the store cannot be reached.
         """
-        if self._store is not None:
-            with reaching(self._store, StorageError):
-                for sealed in _records(self._store):
-                    download(sealed.parent, self.folder / sealed.parent.name)
+        self._download()
         for path in sorted(self.folder.glob("checkpoint-*"), key=_step, reverse=True):
             record = _whole(path)
             if record is None:
                 shutil.rmtree(path, ignore_errors=True)
             elif _step(path) < total:
-                curve = {int(step): figure for step, figure in record["curve"].items()}
-                weights = load_file(path / _BEST) if _BEST in record["files"] else {}
-                return path, Found(curve, record["best_step"], record["best"], weights, record["seconds"])
+                return path, _found(path, record)
         return None
+
+    def _download(self) -> None:
+        if self._store is not None:
+            with reaching(self._store, StorageError):
+                for sealed in _records(self._store):
+                    download(sealed.parent, self.folder / sealed.parent.name)
 
     def remove(self) -> None:
         """Remove them all: first what makes them count, so that a kill leaves no half one.
@@ -133,6 +150,12 @@ class Checkpoints:
                 remove_files(list(files_below(folder).values()))  # of checkpoints that never counted
                 if isinstance(folder, Path) and folder.exists():
                     shutil.rmtree(folder)
+
+
+def _found(path: Path, record: Mapping[str, Any]) -> Found:
+    curve = {int(step): figure for step, figure in record["curve"].items()}
+    weights = load_file(path / _BEST) if _BEST in record["files"] else {}
+    return Found(curve, record["best_step"], record["best"], weights, record["seconds"])
 
 
 def _records(folder: Place) -> list[Place]:

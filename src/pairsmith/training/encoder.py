@@ -1,82 +1,40 @@
 """Training a sentence encoder on scored pairs (D10)."""
 
 import math
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
-from safetensors import SafetensorError
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback
 
 from pairsmith.encoders.correlation import spearman
-from pairsmith.encoders.sentence import encode_texts, load_sentence_encoder
+from pairsmith.encoders.encode import encode_texts
+from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.similarity import cosine_similarity_rows
-from pairsmith.errors import InputError, ModelError, StorageError, first_line
+from pairsmith.errors import InputError
 from pairsmith.modelfiles import pick_device, quiet_loading
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
-from pairsmith.progress import Progress, Silent, Task
+from pairsmith.progress import Progress, Silent
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
 from pairsmith.training.card import encoder_card
-from pairsmith.training.checkpoints import Checkpoints, Found
+from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.settings import TrainEncoderSettings
+from pairsmith.training.watch import Measure, Training, Watch, watched
 
 STEP = "train-encoder"
 _COLUMNS = ("sentence1", "sentence2", "score")
 # The data count by their content. The rest says where and how fast, not what.
 _NOT_IN_WEIGHTS = {"data", "device", "eval_batch_size", "checkpoint_steps"}
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderTraining:
-    """How a training went.
-
-    Attributes:
-        steps: steps made.
-        best_step: the step whose weights were kept: that of the highest validation figure, or the last.
-        validation: Spearman ×100 on the validation pairs at each step looked at, 0 being the untrained
-            start; None where it is undefined (all similarities equal). Empty without validation pairs.
-        seconds: time the training took, validation included, up to a stop the time until its checkpoint.
-    """
-
-    steps: int
-    best_step: int
-    validation: dict[int, float | None]
-    seconds: float
-
-    def __str__(self) -> str:
-        """In words: the step that was kept, and its validation figure where there is one."""
-        figure = self.validation.get(self.best_step)
-        if figure is None:
-            return f"the last of {self.steps:,} steps"
-        return f"best step {self.best_step:,} of {self.steps:,}, validation Spearman {figure:.1f}"
-
-    def to_json(self) -> dict[str, Any]:
-        """The part of ``training.json`` that tells how the training went."""
-        curve = [
-            {"step": step, "spearman": None if figure is None else round(figure, 4)}
-            for step, figure in self.validation.items()
-        ]
-        return {
-            "steps": self.steps,
-            "best_step": self.best_step,
-            "validation": curve,
-            "seconds": round(self.seconds, 2),
-        }
 
 
 def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
@@ -130,7 +88,7 @@ def train_encoder_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> EncoderTraining:
+) -> Training:
     """Train ``encoder`` in place on scored pairs, and leave it with the weights of its best step (D10).
 
     The mean squared difference of cosine similarity and score is minimised. The learning rate rises
@@ -156,42 +114,13 @@ def train_encoder_on(
     _check_pairs(train, "the training pairs")
     choosable = _check_selectable(validation, shown)
     total = total_steps(train.num_rows, settings)
-    with shown.task("train", total, "steps") as bar:
-        watch = _Watch(encoder, validation if choosable else None, settings, bar, checkpoints)
-        with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
-            start = checkpoints.latest(total) if checkpoints else None
-            folder = checkpoints.folder if checkpoints else Path(scratch)
-            trainer = _trainer(encoder, train, settings, total, folder, watch)
-            if checkpoints is None:
-                trainer.args.save_strategy = "no"
-            if start:
-                path, found = start
-                watch.restore(found)
-                bar.skip(int(path.name.partition("-")[2]))
-                shown.say(f"going on from {path.name}")
-            else:
-                watch.look(0)
-            with quiet_loading(), _checkpoint_errors(checkpoints):
-                trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
-        watch.close(total)
-    _check_finite(encoder)
+    measure: Measure | None = None
+    if choosable:
+        measure = partial(validation_spearman, encoder, validation, settings.eval_batch_size)
+    with watched(encoder, "spearman", measure, total, settings, shown, checkpoints) as watch:
+        watch.run(lambda folder: _trainer(encoder, train, settings, total, folder, watch))
     encoder.eval()
-    return EncoderTraining(total, watch.best_step, watch.curve, watch.seconds)
-
-
-@contextmanager
-def _checkpoint_errors(checkpoints: Checkpoints | None) -> Iterator[None]:
-    """Turn what the trainer raises where a checkpoint cannot be written into a ``StorageError``."""
-    try:
-        yield
-    except (OSError, RuntimeError, SafetensorError) as error:
-        writing = isinstance(error, OSError | SafetensorError) or "PytorchStreamWriter" in str(error)
-        if checkpoints is None or not writing:
-            raise
-        raise StorageError(
-            f"cannot write a checkpoint to {checkpoints.folder}: {first_line(error)}; put that right and "
-            "run the same command again, it goes on from the last one"
-        ) from error
+    return watch.training
 
 
 def total_steps(rows: int, settings: TrainEncoderSettings) -> int:
@@ -234,79 +163,6 @@ class _Trainer(SentenceTransformerTrainer):
         """Add none."""
 
 
-class _Watch(TrainerCallback):
-    """Draws the progress, measures on the validation pairs, and remembers the best weights."""
-
-    def __init__(
-        self,
-        encoder: SentenceTransformer,
-        validation: pa.Table | None,
-        settings: TrainEncoderSettings,
-        bar: Task,
-        checkpoints: Checkpoints | None,
-    ) -> None:
-        self._checkpoints = checkpoints
-        self.curve: dict[int, float | None] = {}
-        self.best_step = 0
-        self._encoder = encoder
-        self._validation = validation
-        self._settings = settings
-        self._bar = bar
-        self._best = float("-inf")
-        self._best_weights: dict[str, torch.Tensor] = {}
-        self._started = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """How long the training has taken, with what came before the checkpoint that it went on from."""
-        return time.monotonic() - self._started
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
-        """After each step: count it, and look at the validation pairs when it is time."""
-        self._bar.advance()
-        if state.global_step >= state.max_steps:
-            control.should_save = False  # nothing would go on from the last step
-        if state.global_step % self._settings.eval_steps == 0:
-            self.look(state.global_step)
-
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
-        """After a checkpoint was written: add what was found so far."""
-        best = None if math.isinf(self._best) else self._best
-        if self._checkpoints is not None:
-            found = Found(self.curve, self.best_step, best, self._best_weights, self.seconds)
-            self._checkpoints.seal(state.global_step, found)
-
-    def restore(self, found: Found) -> None:
-        """Know again what had been found by a checkpoint."""
-        self.curve, self.best_step = dict(found.curve), found.best_step
-        self._best = float("-inf") if found.best is None else found.best
-        self._started = time.monotonic() - found.seconds
-        self._best_weights = dict(found.best_weights)
-
-    def look(self, step: int) -> None:
-        """Measure the weights as they are after ``step``, once; keep a copy of the best."""
-        if self._validation is None or step in self.curve:
-            return
-        was_training = self._encoder.training
-        figure = validation_spearman(self._encoder, self._validation, self._settings.eval_batch_size)
-        self._encoder.train(was_training)
-        self.curve[step] = figure
-        if figure is not None:
-            self._bar.note = f"validation {figure:.2f}"
-        if step > 0 and figure is not None and figure > self._best:
-            self._best, self.best_step = figure, step
-            weights = self._encoder.state_dict()
-            self._best_weights = {name: value.detach().cpu().clone() for name, value in weights.items()}
-
-    def close(self, step: int) -> None:
-        """After the last step: measure it too, and put the best weights back."""
-        self.look(step)
-        if self._best_weights and self.best_step != step:
-            self._encoder.load_state_dict(self._best_weights)
-        if not self._best_weights:
-            self.best_step = step
-
-
 def validation_spearman(encoder: SentenceTransformer, pairs: pa.Table, batch_size: int) -> float | None:
     """Spearman ×100 of cosine similarity and score; None where it is undefined, or a vector is not finite."""
     first, second = (pairs.column(name).to_pylist() for name in ("sentence1", "sentence2"))
@@ -328,7 +184,7 @@ def _trainer(
     settings: TrainEncoderSettings,
     total: int,
     scratch: Path,
-    watch: _Watch,
+    watch: Watch,
 ) -> Any:
     from datasets import Dataset
 
@@ -406,8 +262,3 @@ def _check_selectable(validation: pa.Table | None, progress: Progress) -> bool:
         "the validation pairs all have one score, so no step can be chosen by them; the last one is kept"
     )
     return False
-
-
-def _check_finite(encoder: SentenceTransformer) -> None:
-    if not all(torch.isfinite(weight).all() for weight in encoder.parameters()):
-        raise ModelError("the training diverged: weights are no longer finite; try a lower learning rate")

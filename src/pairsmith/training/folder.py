@@ -13,6 +13,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator
 
 from pairsmith.errors import StorageError, first_line
+from pairsmith.modelfiles import quiet_loading
 from pairsmith.places import Place, files_below, reaching, remove_files, size_of
 from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
@@ -140,6 +141,14 @@ class ModelFolder:
             if isinstance(self._out, Path):
                 shutil.rmtree(self._out / _SCRATCH, ignore_errors=True)
             remove_files([self._out / name for name in record.files] if record else [])
+
+
+def save_transformer(model: Any, tokenizer: Any, card: str, out: Path) -> None:
+    """Save a model of transformers with its tokenizer and card in ``out``; weights as safetensors."""
+    with quiet_loading():
+        model.save_pretrained(str(out))
+        tokenizer.save_pretrained(str(out))
+    (out / "README.md").write_text(card, encoding="utf-8")
 
 
 def _call(save: Callable[[Path], None], scratch: Path, out: Place) -> None:

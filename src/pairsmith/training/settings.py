@@ -2,10 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from pairsmith.modelnames import PoolingName
-from pairsmith.settings import Settings
+from pairsmith.settings import Listed, Settings
+
+Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
+"""One number may be given without a list around it."""
 
 TrainingDevice = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda)$")]
 
@@ -60,3 +63,127 @@ class TrainEncoderSettings(Settings):
     dtype: Literal["float32", "bfloat16"] = Field(
         default="float32", description="Number format of the sums; weights are trained and kept in float32."
     )
+
+
+class FitSettings(Settings):
+    """What the few-shot trainings have in common."""
+
+    base: str = Field(description="Model to start from: a folder or Hub id, or embedded:all-minilm-l6-v2.")
+    validation: str | None = Field(
+        default=None,
+        description="Examples in the form of the seeds, by which the step and the learning rate are chosen; "
+        "without them the last step is kept.",
+    )
+    steps: int = Field(default=200, ge=1, description="Steps of the training.")
+    batch_size: int = Field(default=32, ge=1, description="Examples a step.")
+    learning_rate: Annotated[list[float], Several] = Field(
+        default=[3e-5],
+        min_length=1,
+        description="Highest learning rate, after the warm-up; of several the one that does best on the "
+        "validation examples is kept.",
+    )
+    warmup: float = Field(
+        default=0.1, ge=0, lt=1, description="Share of the steps in which the learning rate rises from 0."
+    )
+    weight_decay: float = Field(
+        default=0.01, ge=0, allow_inf_nan=False, description="Weight decay, not on biases and layer norms."
+    )
+    eval_steps: int = Field(
+        default=20, ge=1, description="Steps between two looks at the validation examples."
+    )
+    checkpoint_steps: int = Field(
+        default=100, ge=1, description="Steps between two checkpoints, from which a stopped training goes on."
+    )
+    max_length: int | None = Field(
+        default=None, ge=8, description="Longest input in tokens; the rest is cut off. Unset: the base's own."
+    )
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of examples and of dropout.")
+    device: TrainingDevice = Field(
+        default="auto", description="auto, cpu, cuda, mps. One device; CUDA_VISIBLE_DEVICES says which."
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32", description="Number format of the sums; weights are trained and kept in float32."
+    )
+
+    @field_validator("learning_rate")
+    @classmethod
+    def _above_0(cls, rates: list[float]) -> list[float]:
+        if any(not 0 < rate < 1 for rate in rates):
+            raise ValueError("learning rates lie between 0 and 1")
+        return rates
+
+
+class TrainBiencoderSettings(FitSettings):
+    """A bi-encoder that puts the inputs and outputs of the seeds close together (M2)."""
+
+    seeds: str = Field(
+        description="The labelled pairs. pairs: a file or dataset folder with the columns input and output; "
+        "reading: question, context, answers, or a SQuAD file; summaries: document, summary."
+    )
+    kind: Literal["pairs", "reading", "summaries"] = Field(
+        default="pairs", description="What belongs together; as for mine."
+    )
+    inputs: Annotated[list[str], Listed] = Field(
+        default=[], description="Corpus of inputs, from which the style classifier learns what seeds are not."
+    )
+    outputs: Annotated[list[str], Listed] = Field(
+        default=[], description="Corpus of outputs, from which wrong outputs are drawn."
+    )
+    input_column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
+    output_column: str | None = Field(default=None, description="Column of --outputs that holds the texts.")
+    sample: int = Field(
+        default=2_000, ge=1, description="Texts drawn from each corpus to choose wrong ones from."
+    )
+    negatives: int = Field(
+        default=1,
+        ge=0,
+        description="Wrong outputs of each sort for each pair beside those of the batch: a wrong answer of "
+        "the right passage and the right answer in a wrong passage (reading), a sentence of the corpus "
+        "(summaries).",
+    )
+    scale: float = Field(
+        default=20.0, gt=0, allow_inf_nan=False, description="Factor of the cosines in the loss."
+    )
+    style_weight: float = Field(
+        default=1.0, ge=0, allow_inf_nan=False, description="Weight of the style classifier's loss."
+    )
+    towers: Literal["one", "two"] = Field(
+        default="one", description="One encoder of inputs and outputs, or one for each."
+    )
+    answers: str = Field(default="rule", description="What finds wrong answers in passages; as for mine.")
+    window: int = Field(default=150, ge=1, description="Words of a passage at most; as for mine.")
+    pooling: PoolingName = Field(
+        default="default",
+        description="default: as the base was saved, the mean of its token vectors where nothing was saved; "
+        "mean or cls: the bare transformer's last layer.",
+    )
+
+
+class TrainCrossencoderSettings(FitSettings):
+    """A cross-encoder that tells the pairs of the seeds from those that a search confuses with them (M6)."""
+
+    seeds: str = Field(description="The labelled pairs; as for train-biencoder.")
+    kind: Literal["pairs", "reading", "summaries"] = Field(
+        default="pairs", description="What belongs together; as for mine."
+    )
+    mined: str | None = Field(
+        default=None,
+        description="Folder written by mine: of its outputs those nearest to each seed's input are the "
+        "wrong ones to tell from the right one.",
+    )
+    encoder: str | None = Field(
+        default=None, description="The encoder that was mined with; where --mined is given."
+    )
+    retrieved: int = Field(
+        default=20, ge=1, description="Nearest outputs of each seed's input to draw wrong ones from."
+    )
+    negatives: int = Field(default=3, ge=1, description="Wrong outputs for each right one in a step.")
+    loss: Literal["auto", "binary", "listwise"] = Field(
+        default="auto",
+        description="binary: each pair is right or wrong; listwise: the right one against the wrong ones of "
+        "its input. auto: listwise for summaries, binary for the others.",
+    )
+    batch_size: int = Field(default=8, ge=1, description="Seeds a step, each with its wrong outputs.")
+    steps: int = Field(default=1_000, ge=1, description="Steps of the training.")
+    answers: str = Field(default="rule", description="What finds wrong answers in passages; as for mine.")
+    window: int = Field(default=150, ge=1, description="Words of a passage at most; as for mine.")

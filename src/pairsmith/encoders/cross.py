@@ -1,0 +1,128 @@
+"""Cross-encoders: models that read an input and an output together and give the pair a score (M6).
+
+BART's classification head is M6's: ``[CLS] x [SEP] y [SEP]`` goes to the encoder and the decoder, and a
+perceptron of two layers scores the last decoder token's final state. Any other model for the
+classification of sequences does as well.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pairsmith.encoders.encode import batches_by_length, one_thread_each, tokens_at_once
+from pairsmith.encoders.heads import load_with_head
+from pairsmith.errors import ModelError
+from pairsmith.modelnames import DtypeName
+
+
+@dataclass(frozen=True, slots=True)
+class CrossEncoder:
+    """A model with a classification head of one number, its tokenizer, and the longest input in tokens."""
+
+    model: Any
+    tokenizer: Any
+    max_length: int
+
+    def features(self, inputs: Sequence[str], outputs: Sequence[str]) -> Mapping[str, Any]:
+        """What the model takes for n pairs: padded tensors of shape ``(n, longest)``.
+
+        Of a pair that is too long, the longer text is cut off.
+        """
+        found: Mapping[str, Any] = self.tokenizer(
+            list(inputs),
+            list(outputs),
+            truncation="longest_first",
+            max_length=self.max_length,
+            padding=True,
+            return_tensors="pt",
+            verbose=False,
+        )
+        return found
+
+
+def load_cross_encoder(
+    model: str,
+    *,
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+    fresh_head: bool = False,
+    seed: int = 0,
+    max_length: int | None = None,
+) -> CrossEncoder:
+    """Load ``model`` as a cross-encoder.
+
+    Args:
+        model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
+            ``embedded:all-minilm-l6-v2``.
+        device: as for ``pick_device``.
+        dtype: of the weights.
+        fresh_head: give a model without a classification head of one number a random one, to be trained.
+        seed: of the random head.
+        max_length: longest input in tokens; never more than the model's context, which is the default.
+
+    Raises:
+        ModelError: the model is missing, incomplete, cannot classify, or has no such head.
+        MissingExtra: an embedded model whose package is not installed.
+        SettingsError: there is no such device.
+    """
+    network, tokenizer, context = load_with_head(
+        model, "classification", device=device, dtype=dtype, fresh_head=fresh_head, seed=seed, labels=1
+    )
+    return CrossEncoder(network, tokenizer, min(max_length or context, context))
+
+
+def score_pairs(
+    cross: CrossEncoder,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    *,
+    batch_tokens: int | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> NDArray[np.float32]:
+    """The unnormalised score of each pair (M6), the same however many threads there are.
+
+    Args:
+        cross: what to score with; it is put into evaluation mode.
+        inputs: n texts, and ``outputs`` as many.
+        outputs: those to be scored with them.
+        batch_tokens: most tokens that are read at once, padding included; None: what suits the device.
+        advance: hears of how many pairs are done.
+
+    Returns:
+        ``(n,)`` float32, in no bounds, the higher the better.
+
+    Raises:
+        ModelError: a score is not finite.
+    """
+    cross.model.eval()
+    device = cross.model.device
+    counts = cross.tokenizer(
+        list(inputs), list(outputs), truncation="longest_first", max_length=cross.max_length, verbose=False
+    )["input_ids"]
+    scores: NDArray[np.float32] = np.empty(len(inputs), np.float32)
+
+    def scored(features: Mapping[str, Any]) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            moved = {name: value.to(device) for name, value in features.items()}
+            found: NDArray[np.float32] = cross.model(**moved).logits.float().squeeze(1).cpu().numpy()
+            return found
+
+    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Any:
+        return pool.submit(scored, cross.features([inputs[i] for i in rows], [outputs[i] for i in rows]))
+
+    most = batch_tokens or tokens_at_once(device)
+    with one_thread_each(device) as pool:
+        for rows, found in pool.each(begin, batches_by_length([len(ids) for ids in counts], 1_024, most)):
+            scores[rows] = found
+            advance(len(rows))
+    if not np.isfinite(scores).all():
+        raise ModelError(
+            "the cross-encoder gives scores that are not finite; its weights are damaged, or its number "
+            "format is too short: try float32"
+        )
+    return scores

@@ -1,0 +1,361 @@
+"""Approximate nearest neighbours by FAISS, for corpora that are too large to multiply with each other.
+
+One index is trained on vectors of all the others, and filled with one **shard** of them after the other,
+so that only one shard's index is in memory. What it finds are candidates: their similarities are computed
+again from the vectors, since those of compressed ones would bias the margin (M3). How much is looked at is
+found out on a sample of the queries, and how much of the truth is found is measured on another one.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pairsmith.encoders.search import ROUNDING, Neighbours, merged
+from pairsmith.errors import MissingExtra, SettingsError
+
+EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x4fs"
+
+PER_CENTROID = 39
+"""Vectors that train a centroid; FAISS warns below it, and on real sentences 64 found no more."""
+
+CENTROIDS = 256
+"""An index trains at least so many centroids (those of a byte); below their vectors a search is exact."""
+
+BLOCK = 4096
+"""Queries that are searched at once."""
+
+GATHERED = 2**22
+"""Numbers of vectors that are gathered at once."""
+
+
+def two_way_faiss(
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    *,
+    index: str,
+    shard_rows: int = 1_000_000,
+    candidates: int | None = None,
+    probe: int | None = None,
+    recall: float = 0.95,
+    seed: int = 1,
+    sample: int = 500,
+    advance: Callable[[int], None] = lambda _: None,
+) -> tuple[Neighbours, Neighbours, float]:
+    """The k nearest of each x among y, and of each y among x; see ``faiss_search``.
+
+    ``advance`` hears of the rows of x, then of those of y.
+
+    Returns:
+        the neighbours of x, those of y, and the smaller of the two recalls.
+    """
+
+    def search(queries: Tensor, others: Tensor) -> tuple[Neighbours, float]:
+        return faiss_search(
+            queries,
+            others,
+            k,
+            index=index,
+            shard_rows=shard_rows,
+            candidates=candidates,
+            probe=probe,
+            recall=recall,
+            seed=seed,
+            sample=sample,
+            advance=advance,
+        )
+
+    (of_x, found_x), (of_y, found_y) = search(x, y), search(y, x)
+    return of_x, of_y, min(found_x, found_y)
+
+
+def faiss_search(
+    queries: Tensor,
+    others: Tensor,
+    k: int,
+    *,
+    index: str,
+    shard_rows: int = 1_000_000,
+    candidates: int | None = None,
+    probe: int | None = None,
+    recall: float = 0.95,
+    seed: int = 1,
+    sample: int = 500,
+    advance: Callable[[int], None] = lambda _: None,
+) -> tuple[Neighbours, float]:
+    """Most of the k nearest of each query among others, by inner product.
+
+    The same input, seed and number of threads give the same bytes.
+
+    Args:
+        queries: ``(n, d)`` float32 of length 1, finite; may be mapped from a file.
+        others: ``(m, d)``, likewise.
+        k: at least 1; where there are fewer others, all of them are found.
+        index: what FAISS builds, in the words of its ``index_factory``, e.g. ``IVF4096,Flat``. An index that
+            has to be trained is replaced by ``Flat``, which is exact, where there are fewer others than
+            ``PER_CENTROID`` for each of its lists, or for each of ``CENTROIDS``.
+        shard_rows: most vectors that are in the index at once. The shards are of equal size.
+        candidates: vectors of a shard whose similarities are computed again, for each query.
+        probe: lists that are looked at, of an IVF index; length of the queue (``efSearch``) of HNSW.
+        recall: what is not given of ``candidates`` and ``probe`` is doubled until, on a sample of the
+            queries and the first shard, this share is found by more than one standard error, or until
+            doubling finds nothing more.
+        seed: of the samples and of the centroids.
+        sample: queries by which this is found out, and as many by which the recall is measured.
+        advance: hears of how many queries are done; several shards make a query count by parts.
+
+    Returns:
+        the neighbours, equally near ones in the order of their numbers among those found, and the share of
+        the k nearest that was found, 0 to 1; one that is as near as the k-th counts as found.
+
+    Raises:
+        ValueError: the shapes do not fit each other, a side is empty, or a number is below 1.
+        SettingsError: FAISS cannot build or train such an index.
+        MissingExtra: FAISS is not installed.
+    """
+    k = min(k, len(others))
+    _check(queries, others, k, min(shard_rows, sample, 1 if probe is None else probe), candidates)
+    shards = _shards(len(others), shard_rows)
+    made = _Index(index, others, seed)
+    ids, similarities = torch.full((len(queries), k), -1), torch.full((len(queries), k), -torch.inf)
+    for number, shard in enumerate(shards):
+        made.fill(others[shard], shard.start)
+        if not number:
+            tried = queries[_drawn(min(sample, len(queries)), len(queries), seed)]
+            effort = _tuned(made, tried, others[shard], k, probe, candidates, recall)
+        for top in range(0, len(queries), BLOCK):
+            rows = slice(top, min(top + BLOCK, len(queries)))
+            found = made.search(queries[rows], k, effort)
+            near = merged([Neighbours(ids[rows], similarities[rows]), found], k)
+            ids[rows], similarities[rows] = near.ids, near.similarities
+            before, after = (number * len(queries) + at for at in (rows.start, rows.stop))
+            advance(after // len(shards) - before // len(shards))
+    lacking = (ids[:, -1] < 0).nonzero().squeeze(1)
+    if len(lacking):
+        near = _exact(queries[lacking], others, k, shards)
+        ids[lacking], similarities[lacking] = near.ids, near.similarities
+    measured = _drawn(min(sample, len(queries)), len(queries), seed + 1)
+    nearest = _exact(queries[measured], others, k, shards)
+    return Neighbours(ids, similarities), _share(similarities[measured], nearest.similarities)
+
+
+def _check(queries: Tensor, others: Tensor, k: int, least: int, candidates: int | None) -> None:
+    shapes = [(tuple(each.shape), each.dtype) for each in (queries, others)]
+    same = all(len(shape) == 2 and dtype == torch.float32 for shape, dtype in shapes)
+    if not same or queries.shape[1] != others.shape[1] or not len(queries):
+        raise ValueError(f"expected (n, d) and (m, d) in float32, got {shapes}")
+    if k < 1 or least < 1 or (candidates is not None and candidates < k):
+        raise ValueError(
+            f"expected others, k, shard_rows, sample and probe of 1 or more and candidates of k or more, "
+            f"got {k=}, {candidates=}, the least of the others {least}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Effort:
+    """How much is looked at for a query; see ``faiss_search``."""
+
+    probe: int
+    candidates: int
+
+
+class _Index:
+    """A trained index of FAISS, and the shard that is in it."""
+
+    def __init__(self, index: str, others: Tensor, seed: int) -> None:
+        """Train it on vectors of all the others."""
+        self._library = _faiss()
+        self._name, self._width = index, others.shape[1]
+        self._whole, self._core = self._empty(index)
+        # Several threads would link a graph in another order each time.
+        self._graph = "HNSW" in index or "NSG" in index
+        if not self._whole.is_trained:
+            needed = PER_CENTROID * max(CENTROIDS, *self._centroids())
+            if len(others) < needed:
+                self._whole, self._core = self._empty("Flat")
+            else:
+                self._train(others[_drawn(needed, len(others), seed)], seed)
+
+    def _empty(self, index: str) -> tuple[Any, Any]:
+        """An empty index, and the one inside that rotations and the like are put around."""
+        if re.search(r"(IVF|HNSW|NSG)0*[01](?!\d)", index):
+            raise self._refusal("fewer than 2 lists or links")  # FAISS would end the process, or find nothing
+        with self._refusals():
+            whole = self._library.index_factory(self._width, index, self._library.METRIC_INNER_PRODUCT)
+        core = whole
+        while inner := getattr(core, "index", None) or getattr(core, "base_index", None):
+            core = self._library.downcast_index(inner)
+        return whole, core
+
+    def _centroids(self) -> Iterator[int]:
+        yield getattr(self._core, "nlist", 1)
+        yield self._core.pq.ksub if hasattr(self._core, "pq") else 1
+
+    def _train(self, vectors: Tensor, seed: int) -> None:
+        if hasattr(self._core, "cp"):
+            self._core.cp.seed = seed
+        if hasattr(self._core, "do_polysemous_training"):
+            self._core.do_polysemous_training = False  # most of the time, for a way to search we do not use
+        with self._refusals(), self._threads(one=self._graph):
+            self._whole.train(vectors.numpy())
+
+    def fill(self, shard: Tensor, first: int) -> None:
+        """Hold these vectors in place of those before; their numbers begin with ``first``."""
+        self._shard, self._first = shard.contiguous(), first
+        with self._refusals(), self._threads(one=self._graph and self._parameter != "nprobe"):
+            self._whole.reset()
+            self._whole.add(self._shard.numpy())
+
+    def search(self, queries: Tensor, k: int, effort: _Effort) -> Neighbours:
+        """The k nearest of each query among the shard that are found; where there are fewer, number -1."""
+        if self._parameter:
+            probe = min(effort.probe, self.limits.probe)
+            self._library.ParameterSpace().set_index_parameter(self._whole, self._parameter, probe)
+        queries = queries.contiguous()
+        _, ids = self._whole.search(queries.numpy(), min(effort.candidates, len(self._shard)))
+        return _scored(self._library, queries, self._shard, torch.from_numpy(ids), k, self._first)
+
+    @property
+    def _parameter(self) -> str | None:
+        """FAISS's name of what ``probe`` sets."""
+        if hasattr(self._core, "nlist"):
+            return "nprobe"
+        return "efSearch" if hasattr(self._core, "hnsw") else None
+
+    @property
+    def least(self) -> int:
+        """The smallest ``probe`` that is worth a try."""
+        return 16 if self._parameter == "efSearch" else 1
+
+    @property
+    def limits(self) -> _Effort:
+        """More is of no use."""
+        count = len(self._shard)
+        probes = {"nprobe": getattr(self._core, "nlist", 1), "efSearch": count, None: 1}
+        return _Effort(probes[self._parameter], count)
+
+    def _refusal(self, reason: str) -> SettingsError:
+        return SettingsError(
+            f"index {self._name!r} cannot be made of vectors of width {self._width} ({reason}); "
+            f"try {EXAMPLES}"
+        )
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """What FAISS says is wrong stands behind the place in its own code."""
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            raise self._refusal(str(error).rpartition(": ")[2]) from None
+
+    @contextmanager
+    def _threads(self, *, one: bool) -> Iterator[None]:
+        usual = self._library.omp_get_max_threads()
+        self._library.omp_set_num_threads(1 if one else usual)
+        try:
+            yield
+        finally:
+            self._library.omp_set_num_threads(usual)
+
+
+def _tuned(
+    made: _Index,
+    queries: Tensor,
+    shard: Tensor,
+    k: int,
+    probe: int | None,
+    candidates: int | None,
+    recall: float,
+) -> _Effort:
+    """What is not given, doubled until the share found of the nearest in this shard is sure enough."""
+    if probe is not None and candidates is not None:
+        return _Effort(probe, candidates)
+    k = min(k, len(shard))
+    nearest = _exact(queries, shard, k, [slice(0, len(shard))])
+
+    def tried(effort: _Effort) -> tuple[float, _Effort]:
+        found = made.search(queries, k, effort)
+        return _share(found.similarities, nearest.similarities), effort
+
+    share, effort = tried(_Effort(probe or made.least, candidates or 2 * k))
+    while share - (share * (1 - share) / len(queries)) ** 0.5 < recall:
+        more = []
+        if probe is None and effort.probe < made.limits.probe:
+            more.append(tried(_Effort(2 * effort.probe, effort.candidates)))
+        if candidates is None and effort.candidates < made.limits.candidates:
+            more.append(tried(_Effort(effort.probe, 2 * effort.candidates)))
+        best = max(more, key=lambda each: each[0], default=(share, effort))
+        if best[0] <= share:
+            break
+        share, effort = best
+    return effort
+
+
+def _exact(queries: Tensor, others: Tensor, k: int, shards: list[slice]) -> Neighbours:
+    """The k nearest by all products; for few queries."""
+    library = _faiss()
+    queries = queries.contiguous()
+    found = []
+    for shard in shards:
+        part = others[shard].contiguous()
+        count = min(2 * k, len(part))
+        _, ids = library.knn(queries.numpy(), part.numpy(), count, metric=library.METRIC_INNER_PRODUCT)
+        found.append(_scored(library, queries, part, torch.from_numpy(ids), k, shard.start))
+    return merged(found, k)
+
+
+def _scored(library: Any, queries: Tensor, part: Tensor, ids: Tensor, k: int, first: int) -> Neighbours:
+    """The k nearest of the candidates ``ids`` in a part whose numbers begin with ``first``.
+
+    Float32 sums choose them; their similarities are float64 sums, rounded, as those of ``two_way_search``.
+    """
+    values = torch.empty(ids.shape)
+    pointers = (library.swig_ptr(each.numpy()) for each in (values, queries, part, ids))
+    library.fvec_inner_products_by_idx(*pointers, queries.shape[1], *ids.shape)
+    near = merged([Neighbours(ids, values.masked_fill(ids < 0, -torch.inf))], k).ids
+    height = max(1, GATHERED // (near.shape[1] * part.shape[1]))
+    sums = [
+        _products(queries[top : top + height], part, near[top : top + height].clamp(min=0))
+        for top in range(0, len(queries), height)
+    ]
+    missing = near < 0
+    return Neighbours(
+        (near + first).masked_fill(missing, -1), torch.cat(sums).masked_fill(missing, -torch.inf)
+    )
+
+
+def _products(queries: Tensor, part: Tensor, ids: Tensor) -> Tensor:
+    """Of each query, ``(n, d)``, with some vectors of a part, ``(n, k)``."""
+    near = part.index_select(0, ids.flatten()).view(*ids.shape, part.shape[1])
+    return torch.einsum("nd,nkd->nk", queries.double(), near.double()).float()
+
+
+def _share(found: Tensor, nearest: Tensor) -> float:
+    """Recall: how many of the similarities found, ``(n, k)``, are among the k largest."""
+    return float((found >= nearest[:, -1:] - ROUNDING).double().mean())
+
+
+def _shards(count: int, most: int) -> list[slice]:
+    """As few equal parts as there can be of at most so many."""
+    number = -(-count // most)
+    return [slice(i * count // number, (i + 1) * count // number) for i in range(number)]
+
+
+def _drawn(count: int, of: int, seed: int) -> Tensor:
+    """Distinct numbers below ``of``, in order: one of each of ``count`` equal stretches."""
+    edges = torch.arange(count + 1) * of // count
+    places = torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return edges[:-1] + (places * edges.diff()).long()
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError:
+        raise MissingExtra("faiss-cpu", "faiss") from None
+    return faiss

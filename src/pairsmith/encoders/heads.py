@@ -1,0 +1,164 @@
+"""Models of transformers with a head for a task: loaded whole, or with a head to be trained."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from pairsmith.errors import ModelError, first_line
+from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
+from pairsmith.modelnames import DtypeName, not_on_hub, resolve_model
+
+Task = Literal["question answering", "classification"]
+
+_CONTEXT = 512  # of a model that has no longest input
+
+
+def load_with_head(
+    model: str,
+    task: Task,
+    *,
+    labels: int,
+    device: str,
+    dtype: DtypeName,
+    fresh_head: bool,
+    seed: int,
+) -> tuple[Any, Any, int]:
+    """A model with a head for ``task``, its tokenizer, and the longest input in tokens.
+
+    Args:
+        model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
+            ``embedded:all-minilm-l6-v2``.
+        task: what the head is for.
+        labels: numbers that it gives for each text or token.
+        device: as for ``pick_device``.
+        dtype: of the weights.
+        fresh_head: give a model without such a head a random one, to be trained. One that is there stays.
+        seed: of the random head; nothing else is drawn.
+
+    Raises:
+        ModelError: the model is missing, incomplete, of a kind without such a head in transformers, or has
+            none and shall not get one; its tokenizer cannot be used.
+        MissingExtra: an embedded model whose package is not installed.
+        SettingsError: there is no such device.
+    """
+    chosen = pick_device(device)
+    where = resolve_model(model)
+    local = Path(where).is_dir()
+    if local:
+        check_model_folder(Path(where), model)
+    tokenizer, network, missing = _load(model, where, task, labels, getattr(torch, dtype), seed, local=local)
+    _check_weights(model, network, task, missing, fresh_head=fresh_head)
+    _make_usable(model, network, tokenizer)
+    return network.to(chosen).eval(), tokenizer, _context(network, tokenizer)
+
+
+def _load(
+    name: str, where: str, task: Task, labels: int, dtype: torch.dtype, seed: int, *, local: bool
+) -> tuple[Any, Any, list[str]]:
+    """The tokenizer, the model, and the names of the weights that its files lack and that were drawn."""
+    import transformers
+
+    kinds, loader = {
+        "question answering": (
+            transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
+            transformers.AutoModelForQuestionAnswering,
+        ),
+        "classification": (
+            transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+            transformers.AutoModelForSequenceClassification,
+        ),
+    }[task]
+    try:
+        with quiet_loading(local=local), _no_load_report(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            config = transformers.AutoConfig.from_pretrained(where, local_files_only=local)
+            if type(config) not in kinds:
+                raise ModelError(
+                    f"model {name}: transformers has no {task} for models of type "
+                    f"{config.model_type}; give BART, BERT or the like"
+                )
+            config.num_labels = labels  # the configuration of another head may say otherwise
+            tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
+            network, report = loader.from_pretrained(
+                where,
+                config=config,
+                dtype=dtype,
+                local_files_only=local,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+            )
+    except ModelError:
+        raise
+    except Exception as error:  # whatever a library raises on a damaged or unknown model
+        if not local:
+            raise ModelError(not_on_hub(name, error)) from error
+        raise ModelError(f"model {name}: cannot be loaded for {task} ({first_line(error)})") from error
+    other_sizes = (str(key[0]) if isinstance(key, tuple) else str(key) for key in report["mismatched_keys"])
+    return tokenizer, network, sorted({*report["missing_keys"], *other_sizes})
+
+
+@contextmanager
+def _no_load_report() -> Iterator[None]:
+    """Keep the table of lacking and needless weights off the screen; the lacking ones are looked at here."""
+    logger = logging.getLogger("transformers.modeling_utils")
+
+    def keep(record: logging.LogRecord) -> bool:
+        return "LOAD REPORT" not in record.getMessage()
+
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
+
+
+def _check_weights(name: str, network: Any, task: Task, missing: list[str], *, fresh_head: bool) -> None:
+    prefix = f"{network.base_model_prefix}."
+    # A pooler stands between body and head, and belongs to the head that was trained with it.
+    body = [weight for weight in missing if weight.startswith(prefix) and ".pooler." not in weight]
+    if body:
+        raise ModelError(
+            f"model {name}: its weights lack {body[0]} ({len(body)} missing in all), "
+            "so it is not the model that its config.json says"
+        )
+    if missing and not fresh_head:
+        raise ModelError(
+            f"model {name}: has no head for {task} (no weights {missing[0]} of the right shape); "
+            "train one first, or give a model that has one"
+        )
+
+
+def _make_usable(name: str, network: Any, tokenizer: Any) -> None:
+    """Pad on the right, and with the end token where a causal model has no padding token.
+
+    Padding is masked out, so which token it is does not matter. The side does: models with learned
+    positions count them from the left end, and BART's decoder is not told where padding is.
+    """
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            f"model {name}: its tokenizer cannot tell where in a text its tokens stand; give a model with a "
+            "tokenizer.json"
+        )
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
+    if tokenizer.pad_token is None:
+        stand_in = tokenizer.eos_token or tokenizer.unk_token
+        if stand_in is None:
+            raise ModelError(f"model {name}: its tokenizer has neither a padding nor an end token")
+        tokenizer.pad_token = stand_in
+    network.config.pad_token_id = tokenizer.pad_token_id
+
+
+def _context(network: Any, tokenizer: Any) -> int:
+    """The longest input in tokens that the model has positions for and its tokenizer admits."""
+    positions = getattr(network.config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions < 1:
+        positions = _CONTEXT
+    table = getattr(getattr(network.base_model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    if padding is not None:  # RoBERTa's family counts positions from after the one of padding
+        positions -= padding + 1
+    return min(positions, int(tokenizer.model_max_length))

@@ -1,0 +1,299 @@
+"""Readers: models that mark the answer to a question in a text (M9), and how they answer (Q7).
+
+A reader is any model with a question-answering head of transformers. BART's sees the question and the text in
+its encoder and in its decoder, and the head classifies the decoder's last states, which is M9; an encoder
+such as BERT classifies its own; a causal model's states have seen the question and the text up to the token.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from pairsmith.encoders.heads import load_with_head
+from pairsmith.encoders.spans import best_span
+from pairsmith.errors import ModelError, SettingsError
+from pairsmith.modelnames import DtypeName
+
+QUESTION_TOKENS = 64
+"""Longest question in tokens; at most half of what a window has for question and text together."""
+
+OVERLAP = 128
+"""Tokens that neighbouring windows share: windows of 456 with a stride of 328 in Q7."""
+
+ANSWER_TOKENS = 17
+"""Longest answer in tokens (Q7)."""
+
+_SHORTEST = 16  # input in tokens
+_AT_ONCE = 512  # questions that are encoded at once
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A model with a question-answering head, its tokenizer, and the longest input in tokens."""
+
+    model: Any
+    tokenizer: Any
+    max_length: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feature:
+    """A question with one window of its text, as a reader gets it.
+
+    Attributes:
+        question: number of the question.
+        input_ids: ``(tokens,)`` int64, special tokens included.
+        token_types: ``(tokens,)`` int64, 1 for the text where the model tells the two apart; else None.
+        offsets: ``(tokens, 2)`` int64, where in the text each of ``is_context`` starts and ends, in
+            characters; 0 elsewhere. Byte-level tokens may begin with the space before a word.
+        is_context: ``(tokens,)`` bool, the tokens of the text that are not only white space.
+    """
+
+    question: int
+    input_ids: Tensor
+    token_types: Tensor | None
+    offsets: Tensor
+    is_context: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """An answer: ``text`` stands at character ``start`` of the context; ``score`` as in ``Spans``."""
+
+    text: str
+    start: int
+    score: float
+
+
+def load_reader(
+    model: str,
+    *,
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+    fresh_head: bool = False,
+    seed: int = 0,
+    max_length: int | None = None,
+) -> Reader:
+    """Load ``model`` as a reader.
+
+    Args:
+        model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
+            ``embedded:all-minilm-l6-v2``.
+        device: as for ``pick_device``.
+        dtype: of the weights.
+        fresh_head: give a model without a question-answering head a random one, to be trained. A head that
+            is there stays.
+        seed: of the random head; nothing else is drawn.
+        max_length: longest input in tokens, question and special tokens included, at least 16; never more
+            than the model's context, which is the default.
+
+    Raises:
+        ModelError: the model is missing, incomplete, of a kind without question answering in transformers,
+            or has no question-answering head and shall not get one; its tokenizer cannot be used.
+        MissingExtra: an embedded model whose package is not installed.
+        SettingsError: there is no such device, or ``max_length`` is too small.
+    """
+    if max_length is not None and max_length < _SHORTEST:
+        raise SettingsError(
+            f"max_length {max_length} leaves no room for a question and a text; give at least {_SHORTEST}"
+        )
+    network, tokenizer, context = load_with_head(
+        model, "question answering", device=device, dtype=dtype, fresh_head=fresh_head, seed=seed, labels=2
+    )
+    return Reader(network, tokenizer, min(max_length or context, context))
+
+
+def encode_questions(
+    reader: Reader, questions: Sequence[str], contexts: Sequence[str], stride: int = OVERLAP
+) -> list[Feature]:
+    """Turn questions and their texts into features: one, or one for each window of a long text.
+
+    A question goes first, its text second. What a question has beyond ``QUESTION_TOKENS`` is cut off.
+
+    Args:
+        reader: whose tokenizer and longest input count.
+        questions: white space at their ends is dropped.
+        contexts: the text of each question.
+        stride: tokens that neighbouring windows of a text share; at most half of the shortest window is.
+
+    Returns:
+        features in the order of the questions and, for each, of its windows.
+
+    Raises:
+        ValueError: the two are of different lengths, or ``stride`` is negative.
+    """
+    if len(questions) != len(contexts) or stride < 0:
+        raise ValueError(
+            f"expected a context for each question and stride >= 0, got {len(questions)} questions, "
+            f"{len(contexts)} contexts and stride {stride}"
+        )
+    features: list[Feature] = []
+    for first in range(0, len(questions), _AT_ONCE):
+        part = slice(first, first + _AT_ONCE)
+        features += _encode(reader, questions[part], contexts[part], stride, first)
+    return features
+
+
+def collate(reader: Reader, batch: Sequence[Feature]) -> dict[str, Tensor]:
+    """What the reader's model takes, padded on the right: tensors of shape ``(n, longest)``, int64."""
+    inputs = {
+        "input_ids": _padded([feature.input_ids for feature in batch], reader.tokenizer.pad_token_id),
+        "attention_mask": _padded([torch.ones_like(feature.input_ids) for feature in batch], 0),
+    }
+    types = [feature.token_types for feature in batch if feature.token_types is not None]
+    return inputs | ({"token_type_ids": _padded(types, 0)} if types else {})
+
+
+def answer(
+    reader: Reader,
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    *,
+    max_answer_tokens: int = ANSWER_TOKENS,
+    batch_size: int = 32,
+    stride: int = OVERLAP,
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[Prediction]:
+    """Answer each question by a span of its text (Q7).
+
+    Of a text in several windows, each window's softmax stands alone, and the window whose best span has the
+    largest score gives the answer, the first of equal ones. Long windows go first.
+
+    Args:
+        reader: what to answer with; it is put into evaluation mode meanwhile.
+        questions: see ``encode_questions``, as for ``contexts`` and ``stride``.
+        contexts: the text of each question; a blank one gives an empty answer of score 0.
+        max_answer_tokens: longest answer in tokens, at least 1.
+        batch_size: windows read at once.
+        stride: tokens that neighbouring windows share.
+        advance: hears of how many questions are done.
+
+    Returns:
+        an answer for each question, without white space at its ends.
+
+    Raises:
+        ValueError: as ``encode_questions`` and ``best_span``.
+        ModelError: the model gives scores that are not finite.
+    """
+    features = encode_questions(reader, questions, contexts, stride)
+    order = sorted(range(len(features)), key=lambda row: -len(features[row].input_ids))
+    left = Counter(feature.question for feature in features)
+    found: dict[int, tuple[float, int, int]] = {}
+    with _evaluating(reader.model):
+        for first in range(0, len(order), batch_size):
+            rows = order[first : first + batch_size]
+            batch = [features[row] for row in rows]
+            found.update(zip(rows, _read(reader, batch, max_answer_tokens), strict=True))
+            left.subtract(feature.question for feature in batch)
+            advance(sum(left[question] == 0 for question in {feature.question for feature in batch}))
+    best: dict[int, tuple[float, int, int]] = {}
+    for row, feature in enumerate(features):
+        if feature.question not in best or found[row][0] > best[feature.question][0]:
+            best[feature.question] = found[row]
+    return [_prediction(context, *best[number]) for number, context in enumerate(contexts)]
+
+
+@torch.inference_mode()
+def _read(reader: Reader, batch: Sequence[Feature], max_tokens: int) -> list[tuple[float, int, int]]:
+    """Score, first and last character (exclusive) of the best span of each window."""
+    device = reader.model.device
+    inputs = collate(reader, batch)
+    allowed = _padded([feature.is_context for feature in batch], 0).to(device)
+    output = reader.model(**{name: value.to(device) for name, value in inputs.items()})
+    for logits in (output.start_logits, output.end_logits):
+        if not torch.isfinite(logits[allowed]).all():
+            raise ModelError(
+                "the reader gives scores that are not finite; its weights are damaged, or its number format "
+                "is too short: try float32"
+            )
+    spans = best_span(output.start_logits, output.end_logits, allowed, max_tokens)
+    each = zip(batch, spans.scores.tolist(), spans.starts.tolist(), spans.ends.tolist(), strict=True)
+    return [(score, int(f.offsets[start, 0]), int(f.offsets[end, 1])) for f, score, start, end in each]
+
+
+def _padded(rows: list[Tensor], filler: int) -> Tensor:
+    return pad_sequence(rows, batch_first=True, padding_value=filler)
+
+
+def _prediction(context: str, score: float, start: int, end: int) -> Prediction:
+    text = context[start:end]
+    return Prediction(text.strip(), start + len(text) - len(text.lstrip()), score)
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _encode(
+    reader: Reader, questions: Sequence[str], contexts: Sequence[str], stride: int, first: int
+) -> list[Feature]:
+    """``encode_questions`` of a part of them, whose first has the number ``first``."""
+    room = reader.max_length - reader.tokenizer.num_special_tokens_to_add(pair=True)
+    longest = min(QUESTION_TOKENS, room // 2)
+    types = _has_token_types(reader)
+    encoded = reader.tokenizer(
+        _cut(reader.tokenizer, [question.strip() for question in questions], longest),
+        list(contexts),
+        truncation="only_second",
+        max_length=reader.max_length,
+        # Not by the questions that are here, so that a question's windows do not hang on the others.
+        stride=min(stride, (room - longest) // 2),
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+        return_token_type_ids=types,
+    )
+    return [
+        _feature(encoded, row, first + question, contexts[question], types=types)
+        for row, question in enumerate(encoded["overflow_to_sample_mapping"])
+    ]
+
+
+def _feature(encoded: Any, row: int, question: int, context: str, *, types: bool) -> Feature:
+    offsets = encoded["offset_mapping"][row]
+    each = zip(encoded.sequence_ids(row), offsets, strict=True)
+    is_context = torch.tensor([part == 1 and not _blank(context, *place) for part, place in each])
+    return Feature(
+        question,
+        torch.tensor(encoded["input_ids"][row]),
+        torch.tensor(encoded["token_type_ids"][row]) if types else None,
+        torch.where(is_context[:, None], torch.tensor(offsets), 0),
+        is_context,
+    )
+
+
+def _blank(text: str, start: int, end: int) -> bool:
+    return not text[start:end].strip()
+
+
+def _cut(tokenizer: Any, questions: list[str], longest: int) -> list[str]:
+    """The questions without what comes after their first ``longest`` tokens."""
+    encoded = tokenizer(
+        questions,
+        add_special_tokens=False,
+        truncation=True,
+        max_length=longest,
+        return_offsets_mapping=True,
+    )
+    each = zip(questions, encoded["offset_mapping"], strict=True)
+    return [question if len(tokens) < longest else question[: tokens[-1][1]] for question, tokens in each]
+
+
+def _has_token_types(reader: Reader) -> bool:
+    """Whether the model has vectors for two kinds of tokens, and its tokenizer tells them apart.
+
+    GPT-2 would take such numbers too, but for tokens of its vocabulary.
+    """
+    kinds = getattr(reader.model.config, "type_vocab_size", None) or 0
+    return kinds > 1 and "token_type_ids" in reader.tokenizer.model_input_names

@@ -1,0 +1,138 @@
+"""The distinct texts of an encoded corpus, their vectors mapped from a file."""
+
+import atexit
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from pairsmith.errors import InputError
+from pairsmith.records import Reject
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.storage import storage_errors
+
+ENCODED: pa.Schema = pa.schema(
+    [
+        ("id", pa.string()), ("text", pa.string()), ("group", pa.string()),
+        ("context", pa.string()), ("answer", pa.string()), ("answer_start", pa.int32()),
+        ("vector", pa.list_(pa.float32())),
+    ]
+)  # fmt: skip
+"""A text, the group within which it is paired, where it is an answer in a passage both of these, and the
+text's vector, of length 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The distinct texts of a corpus, numbered from 0.
+
+    Attributes:
+        folder: where ``encode_corpus`` put them.
+        file: their vectors, float32, one after the other.
+        width: of a vector.
+        rows: ``(n,)`` int64, the row of each in the folder.
+    """
+
+    folder: DatasetFolder
+    file: Path
+    width: int
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """How many distinct texts there are."""
+        return len(self.rows)
+
+    @classmethod
+    def of(cls, folder: DatasetFolder, file: Path) -> Self:
+        """The texts of a folder, their vectors written to ``file``.
+
+        Raises:
+            InputError: there are fewer than two, so that there are no neighbours to compare.
+        """
+        seen: set[str] = set()
+        rows: list[int] = []
+        first = width = 0
+        with storage_errors(file), file.open("wb") as out:
+            for table in folder.shards("train", ["id", "vector"]):
+                new = []
+                for row, name in enumerate(table["id"].to_pylist()):
+                    if name not in seen:
+                        seen.add(name)
+                        new.append(row)
+                rows += [first + row for row in new]
+                first += table.num_rows
+                if new:
+                    vectors = table["vector"].take(new).combine_chunks().flatten()
+                    width = len(vectors) // len(new)
+                    out.write(
+                        np.ascontiguousarray(vectors.to_numpy(zero_copy_only=False), np.float32).tobytes()
+                    )
+        if len(rows) < 2:
+            raise InputError(
+                f"{folder.path}: {len(rows)} distinct texts of {first} have a vector; mining compares texts "
+                "with their neighbours, so each corpus needs two or more"
+            )
+        return cls(folder, file, width, np.array(rows))
+
+    def here(self) -> "Encoded":
+        """The same on this machine, where the file may not be."""
+        if self.file.is_file() and self.file.stat().st_size == 4 * self.width * len(self):
+            return self
+        folder = Path(tempfile.gettempdir())
+        with tempfile.NamedTemporaryFile(
+            prefix="pairsmith-", suffix=".tmp", dir=folder, delete=False
+        ) as made:
+            file = Path(made.name)
+        atexit.register(file.unlink, missing_ok=True)
+        Encoded.of(self.folder, file)
+        return replace(self, file=file)
+
+    def vectors(self, numbers: NDArray[np.int64]) -> torch.Tensor:
+        """``(len(numbers), width)`` float32; not copied where they stand in a row."""
+        every = torch.from_numpy(np.memmap(self.file, np.float32, "c").reshape(-1, self.width))
+        first, last = int(numbers[0]), int(numbers[-1])
+        if last - first + 1 == len(numbers):  # numbers are distinct and rise
+            return every[first : last + 1]
+        return every[torch.from_numpy(numbers)]
+
+    def groups(self) -> dict[str, NDArray[np.int64]]:
+        """The numbers of each group's texts, in order."""
+        names = np.concatenate(
+            [
+                table["group"].to_numpy(zero_copy_only=False)
+                for table in self.folder.shards("train", ["group"])
+            ]
+        )[self.rows]
+        found, which = np.unique(names.astype(str), return_inverse=True)
+        order = np.argsort(which, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
+        return {str(name): numbers for name, numbers in zip(found, parts, strict=True)}
+
+    def units(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """What there is of these texts but their vectors, by column, in the order of the numbers."""
+        wanted = self.rows[np.asarray(numbers, dtype=np.int64)]
+        found: dict[int, dict[str, Any]] = {}
+        for first, table in self._tables():
+            here = np.unique(wanted[(wanted >= first) & (wanted < first + table.num_rows)])
+            found.update(zip(here.tolist(), table.take(here - first).to_pylist(), strict=True))
+        return [found[row] for row in wanted.tolist()]
+
+    def copies(self, corpus: str) -> Iterator[Reject]:
+        """The texts that had been there before."""
+        for first, table in self._tables():
+            there = np.isin(np.arange(first, first + table.num_rows), self.rows)
+            for row in table.take(np.flatnonzero(~there)).to_pylist():
+                yield Reject.of(row["id"], "duplicate", f"the text was among the {corpus} before", row)
+
+    def _tables(self) -> Iterator[tuple[int, pa.Table]]:
+        """Each shard's rows without the vectors, and the number of its first."""
+        first = 0
+        for table in self.folder.shards("train", [name for name in ENCODED.names if name != "vector"]):
+            yield first, table
+            first += table.num_rows

@@ -1,0 +1,197 @@
+"""The step ``filter``: pairs judged by a cross-encoder (M6).
+
+pairs -> unnormalised scores, shard by shard -> the best kept, the others rejected with their scores
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pairsmith.citations import MINING
+from pairsmith.encoders.cross import load_cross_encoder, score_pairs
+from pairsmith.errors import InputError, ModelError
+from pairsmith.mine.settings import FilterSettings
+from pairsmith.modelnames import model_revision
+from pairsmith.records import REJECT, Reject, to_table
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs.mapped import Made, commit_each, start_part
+
+SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
+_TEXTS = (("input", "output"), ("sentence1", "sentence2"))
+_DECIDES_SCORES = {"dtype", "max_length", "shard_size"}
+
+
+def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
+    """Score pairs and keep the best; see ``FilterSettings``. The scores stay in the folder's ``scores``.
+
+    Rows are in the order of their scores; the score takes the place of a mined pair's cosine.
+
+    Raises:
+        UserError: the pairs, the model or the folder is not usable.
+        StorageError: the disk failed; finished shards are kept, and the same command continues.
+        WorkerError: a worker failed; finished shards are kept.
+    """
+    refuse_source(run, pairs=settings.pairs, model=settings.model)
+    source = DatasetFolder.open(settings.pairs)
+    pairs = pa.concat_tables(source.table(split) for split in source.splits)
+    columns = _text_columns(pairs, source)
+    inputs = {"pairs": hash_source(source.path)}
+    models = {"model": model_revision(settings.model)}
+    decides = settings.model_dump(mode="json", include={"best", "threshold", *_DECIDES_SCORES})
+    writer = FolderWriter.start(
+        run, step="filter", schema=pairs.schema, settings=decides, inputs=inputs, models=models
+    )
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+    scores = _scores(pairs, columns, settings, inputs, models, run)
+    order = np.argsort(-scores, kind="stable")
+    keep = scores[order] >= (-np.inf if settings.threshold is None else settings.threshold)
+    keep[settings.best if settings.best is not None else len(keep) :] = False
+    kept = _scored(pairs.take(order[keep]), scores[order[keep]])
+    lost = [
+        Reject.of(row["id"], "score", f"{scores[place]:.4f} by the cross-encoder", row)
+        for place, row in zip(order[~keep].tolist(), pairs.take(order[~keep]).to_pylist(), strict=True)
+    ]
+    writer.commit(0, {"train": kept}, to_table(lost, REJECT))
+    folder = writer.finish(_card(settings, source))
+    run.progress.say(summary(folder))
+    return folder
+
+
+def _text_columns(pairs: pa.Table, source: DatasetFolder) -> tuple[str, str]:
+    for columns in _TEXTS:
+        if set(columns) <= set(pairs.column_names):
+            return columns
+    raise InputError(
+        f"{source.path}: pairs have the columns input and output, or sentence1 and sentence2; "
+        f"found {', '.join(pairs.column_names)}"
+    )
+
+
+def _scored(kept: pa.Table, scores: NDArray[np.float32]) -> pa.Table:
+    """Mined pairs with their new scores; of others the score is a label and stays."""
+    if "margin" not in kept.column_names:
+        return kept
+    place = kept.column_names.index("score")
+    return kept.set_column(place, kept.schema.field(place), pa.array(scores.astype(np.float64)))
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Pairs that are scored and saved together."""
+
+    number: int
+    ids: Sequence[str]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+def _scores(
+    pairs: pa.Table,
+    columns: tuple[str, str],
+    settings: FilterSettings,
+    inputs: dict[str, str],
+    models: dict[str, str],
+    run: Run,
+) -> NDArray[np.float32]:
+    """The score of each pair, in their order, in a folder of their own."""
+    size = settings.shard_size
+    numbers = range(-(-pairs.num_rows // size))
+    writer = start_part(
+        Run(run.out / "scores", run.progress, run.fresh),
+        step="score",
+        schema=SCORES,
+        settings=settings.model_dump(mode="json", include=_DECIDES_SCORES),
+        inputs=inputs,
+        models=models,
+        planned=len(numbers),
+    )
+    if not writer.finished:
+        left = [number for number in numbers if not writer.is_done(number)]
+        shards = []
+        for number in left:
+            part = pairs.slice(number * size, size)
+            shards.append(Shard(number, *(part[name].to_pylist() for name in ("id", *columns))))
+        commit_each(
+            writer,
+            ScorerLoader(settings, models["model"]),
+            shards,
+            Where(settings.executor, settings.workers, settings.ray_address),
+            run,
+            title="score",
+            unit="pairs",
+            done=pairs.num_rows - sum(len(shard.ids) for shard in shards),
+            total=pairs.num_rows,
+        )
+        writer.finish(_scores_card(settings))
+    if not numbers:
+        return np.zeros(0, np.float32)
+    found: NDArray[np.float32] = writer.folder().table("train", ["score"])["score"].to_numpy()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerLoader:
+    """Makes a worker ready: loads the cross-encoder once, then scores one shard after the other."""
+
+    settings: FilterSettings
+    revision: str
+
+    def __call__(self, worker: int) -> Work[Shard, Made]:
+        """The work of a worker: a shard's scores.
+
+        Raises:
+            ModelError: the model cannot be loaded, or is not the one of the process that started this.
+        """
+        settings = self.settings
+        if model_revision(settings.model) != self.revision:
+            raise ModelError(f"model {settings.model}: worker {worker} finds other weights under this name")
+        cross = load_cross_encoder(
+            settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+        )
+
+        def score(shard: Shard, advance: Advance) -> Made:
+            scores = score_pairs(
+                cross, shard.inputs, shard.outputs, batch_tokens=settings.batch_tokens, advance=advance
+            )
+            columns: dict[str, Any] = {"id": list(shard.ids), "score": scores}
+            return pa.table(columns, schema=SCORES), to_table([], REJECT)
+
+        return score
+
+
+def _scores_card(settings: FilterSettings) -> Card:
+    return Card(
+        title=f"Scores of pairs by {settings.model}",
+        description="Pairs by their ids, and a cross-encoder's unnormalised scores.",
+        columns={"score": "the higher, the better; in no bounds"},
+        made="The scores were computed from the pairs' texts.",
+        tags=(),
+        licence="No texts are in it.",
+    )
+
+
+def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
+    return Card(
+        title="Pairs that a cross-encoder kept",
+        description=(
+            f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`) to which the "
+            f"cross-encoder {settings.model} gave the highest scores."
+        ),
+        columns={
+            "input": "a text of the first corpus",
+            "output": "a text of the second",
+            "margin": "the pair's margin score, by which it was found",
+            "score": "the cross-encoder's unnormalised score, where the pairs were mined",
+        },
+        made="The pairs were put together and chosen by programs; no person has checked each of them.",
+        tags=("mined",),
+        citations=(MINING,),
+        licence="The rights in the texts apply.",
+    )

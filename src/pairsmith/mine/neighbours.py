@@ -1,0 +1,239 @@
+"""Neighbours of two encoded corpora in each other: a map over parts of the search, then a merge.
+
+Each part is saved when it is done, in a dataset folder of its own, by whichever worker did it. Texts of a
+**cell** are compared with each other alone; without groups of texts there is one cell.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from pairsmith.encoders.margin import MarginName, Pairs, candidates, joined
+from pairsmith.encoders.search import Neighbours, merged, two_way_search
+from pairsmith.errors import InputError
+from pairsmith.mine.corpus import where_of
+from pairsmith.mine.encoded import Encoded
+from pairsmith.mine.settings import MineSettings
+from pairsmith.modelfiles import pick_device
+from pairsmith.records import REJECT, to_table
+from pairsmith.runs import Card, DatasetFolder, Run
+from pairsmith.runs.executors import Advance, Work
+from pairsmith.runs.mapped import Made, commit_each, start_part
+
+NEAR: pa.Schema = pa.schema(
+    [
+        ("cell", pa.int64()), ("side", pa.string()), ("number", pa.int64()),
+        ("ids", pa.list_(pa.int64())), ("similarities", pa.list_(pa.float32())),
+    ]
+)  # fmt: skip
+"""The neighbours of a text, both by their numbers within the cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Texts that are compared with each other.
+
+    Attributes:
+        x: ``(n,)`` int64, numbers of the inputs.
+        y: ``(m,)`` int64, numbers of the outputs.
+    """
+
+    x: NDArray[np.int64]
+    y: NDArray[np.int64]
+
+
+def cells(x: Encoded, y: Encoded) -> list[Cell]:
+    """The texts of each group, in the order of the groups' names; those that both corpora have.
+
+    Raises:
+        InputError: there is no such group.
+    """
+    groups_x, groups_y = x.groups(), y.groups()
+    both = sorted(groups_x.keys() & groups_y.keys())
+    if not both:
+        one, other = (sorted(groups)[:3] for groups in (groups_x, groups_y))
+        raise InputError(
+            f"no group of the inputs ({', '.join(one)}, …) is one of the outputs ({', '.join(other)}, …); "
+            "texts are only paired within a group"
+        )
+    return [Cell(groups_x[name], groups_y[name]) for name in both]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Pieces of the search: rows ``start`` to ``stop`` of a cell's inputs with all of its outputs."""
+
+    number: int
+    pieces: tuple[tuple[int, int, int], ...]
+
+
+def parts(cells: Sequence[Cell], rows: int) -> list[Part]:
+    """The search of all cells, cut so that a part has ``rows`` inputs or little more."""
+    found: list[Part] = []
+    pieces: list[tuple[int, int, int]] = []
+    count = 0
+    for number, cell in enumerate(cells):
+        for start in range(0, len(cell.x), rows):
+            stop = min(start + rows, len(cell.x))
+            pieces.append((number, start, stop))
+            count += stop - start
+            if count >= rows:
+                found.append(Part(len(found), tuple(pieces)))
+                pieces, count = [], 0
+    return [*found, Part(len(found), tuple(pieces))] if pieces else found
+
+
+def find_neighbours(
+    x: Encoded, y: Encoded, settings: MineSettings, inputs: Mapping[str, str], run: Run
+) -> tuple[DatasetFolder, list[Cell]]:
+    """Search both ways, in a folder of its own; what is there of it is kept.
+
+    Args:
+        x: the inputs, ``y`` the outputs.
+        settings: of the step.
+        inputs: what was encoded: fingerprints by name.
+        run: where to write.
+
+    Raises:
+        InputError: the corpora have no group in common.
+        StorageError, WorkerError: the disk or a worker failed; finished parts are kept.
+    """
+    every = cells(x, y)
+    todo = parts(every, settings.search_rows)
+
+    writer = start_part(
+        run,
+        step="search",
+        schema=NEAR,
+        settings=settings.model_dump(mode="json", include={"k", "search_rows"}),
+        inputs=inputs,
+        models={},
+        planned=len(todo),
+    )
+    if writer.finished:
+        return writer.folder(), every
+    left = [part for part in todo if not writer.is_done(part.number)]
+    total = sum(len(cell.x) for cell in every)
+    commit_each(
+        writer,
+        SearchLoader(x, y, settings),
+        left,
+        where_of(settings),
+        run,
+        title="search",
+        unit="inputs",
+        done=total - sum(map(_size, left)),
+        total=total,
+    )
+    return writer.finish(_card(settings)), every
+
+
+def _size(part: Part) -> int:
+    return sum(stop - start for _, start, stop in part.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLoader:
+    """Makes a worker ready: opens the vectors, then searches one part after the other."""
+
+    x: Encoded
+    y: Encoded
+    settings: MineSettings
+
+    def __call__(self, worker: int) -> Work[Part, Made]:  # noqa: ARG002 - all are alike
+        """The work of a worker: a part's neighbours, as ``NEAR``, and no rejects."""
+        x, y = self.x.here(), self.y.here()
+        every = cells(x, y)
+        settings = self.settings
+
+        def search(part: Part, advance: Advance) -> Made:
+            found = []
+            for cell, start, stop in part.pieces:
+                of_x, of_y = two_way_search(
+                    x.vectors(every[cell].x[start:stop]),
+                    y.vectors(every[cell].y),
+                    settings.k,
+                    memory=int(settings.memory * 2**30),
+                    device=torch.device(pick_device(settings.device)),
+                    advance=advance,
+                )
+                of_y.ids.add_(start)
+                found += [_table(cell, "x", start, of_x), _table(cell, "y", 0, of_y)]
+            return pa.concat_tables(found), to_table([], REJECT)
+
+        return search
+
+
+def _table(cell: int, side: str, first: int, near: Neighbours) -> pa.Table:
+    count, width = near.ids.shape
+    offsets = pa.array(np.arange(0, count * width + 1, width, dtype=np.int32))
+    numbers = np.arange(first, first + count)
+    columns = [
+        pa.array(np.full(count, cell)),
+        pa.array([side]).take(pa.array(np.zeros(count, np.int64))),
+        pa.array(numbers),
+        pa.ListArray.from_arrays(offsets, pa.array(near.ids.numpy().ravel())),
+        pa.ListArray.from_arrays(offsets, pa.array(near.similarities.numpy().ravel())),
+    ]
+    return pa.Table.from_arrays(columns, schema=NEAR)
+
+
+def near_pairs(folder: DatasetFolder, every: Sequence[Cell], k: int, kind: MarginName) -> tuple[Pairs, Pairs]:
+    """Merge the parts and score all candidates (M3): those of each x and those of each y."""
+    ahead: list[Pairs] = []
+    back: list[Pairs] = []
+    for number, of_x, of_y in _merged(folder, k):
+        numbers_x, numbers_y = (torch.from_numpy(each) for each in (every[number].x, every[number].y))
+        for found, pairs in zip((ahead, back), candidates(of_x, of_y, kind), strict=True):
+            found.append(Pairs(numbers_x[pairs.x], numbers_y[pairs.y], pairs.similarity, pairs.margin))
+    return joined(ahead), joined(back)
+
+
+def _merged(folder: DatasetFolder, k: int) -> Iterator[tuple[int, Neighbours, Neighbours]]:
+    """Of each cell, in order: the nearest y of each x, and the nearest x of each y."""
+    at = -1
+    of_x: list[Neighbours] = []
+    of_y: Neighbours | None = None
+    for table in folder.shards():
+        for cell, side, near in _pieces(table):
+            if cell != at:
+                if of_y is not None:
+                    yield at, _stacked(of_x), of_y
+                at, of_x, of_y = cell, [], None
+            if side == "x":
+                of_x.append(near)
+            else:
+                of_y = near if of_y is None else merged([of_y, near], k)
+    if of_y is not None:
+        yield at, _stacked(of_x), of_y
+
+
+def _pieces(table: pa.Table) -> Iterator[tuple[int, str, Neighbours]]:
+    """What ``_table`` made, one after the other."""
+    sides = table["side"].combine_chunks().dictionary_encode()
+    keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])
+    borders = [0, *(np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1).tolist(), table.num_rows]
+    for start, stop in pairwise(borders):
+        piece = table.slice(start, stop - start)
+        numbers = (piece[name].combine_chunks().flatten().to_numpy() for name in ("ids", "similarities"))
+        near = Neighbours(*(torch.tensor(each).view(stop - start, -1) for each in numbers))
+        yield piece["cell"][0].as_py(), piece["side"][0].as_py(), near
+
+
+def _stacked(near: Sequence[Neighbours]) -> Neighbours:
+    return Neighbours(torch.cat([n.ids for n in near]), torch.cat([n.similarities for n in near]))
+
+
+def _card(settings: MineSettings) -> Card:
+    return Card(
+        title=f"Nearest neighbours of two corpora under {settings.encoder}",
+        description="For each text the numbers of its nearest texts in the other corpus, and their cosines.",
+        made="The neighbours were computed from the texts' vectors.",
+        tags=("embeddings",),
+        licence="No texts are in it.",
+    )

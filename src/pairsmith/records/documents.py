@@ -1,0 +1,133 @@
+"""Documents, with their summaries if any, from whatever people keep them in (formats: see ``sources``)."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+import pyarrow as pa
+
+from pairsmith.errors import InputError
+from pairsmith.places import Place
+from pairsmith.records.readers import column_text, kind_of, pick_column, text_id
+from pairsmith.records.sources import Columns, Source, open_source
+
+DOCUMENT: pa.Schema = pa.schema([("id", pa.string()), ("document", pa.string()), ("summary", pa.string())])
+DOCUMENT_COLUMNS = (
+    "document", "text", "article", "content", "body", "input", "paragraphs", "sentence", "sentence1",
+    "passage", "context", "question",
+)  # fmt: skip
+SUMMARY_COLUMNS = ("summary", "highlights", "output")
+_TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2}(?=[T ]\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document.
+
+    Attributes:
+        id: its own, or that of its text.
+        document: the text, paragraphs divided by line breaks.
+        summary: empty where there is none.
+        group: what it is searched within, e.g. the day it was published (M8); empty where there is none.
+        where: where it stood, e.g. ``news.jsonl:12``.
+    """
+
+    id: str
+    document: str
+    summary: str
+    group: str
+    where: str
+
+
+def read_documents(
+    source: str | Place,
+    *,
+    column: str | None = None,
+    summary_column: str | None = None,
+    group_column: str | None = None,
+) -> Iterator[Document]:
+    """Read documents one at a time, without holding the file in memory.
+
+    Args:
+        source: as for ``read_texts``.
+        column: the column with the documents; without it the first of ``DOCUMENT_COLUMNS`` that is there. A
+            list of texts, e.g. of paragraphs, is joined by line breaks.
+        summary_column: that of the summaries; without it the first of ``SUMMARY_COLUMNS`` that is there and
+            does not hold the documents, or none.
+        group_column: that of the group. A date or a time, also as ISO 8601 text, becomes its day.
+
+    Yields:
+        documents without surrounding white space; blank ones are skipped. A row without a group has ``""``.
+
+    Raises:
+        InputError: the source is not there (at once), or while reading: it has no such column, a value is
+            neither text nor a list of texts, or it holds no documents.
+    """
+    opened = open_source(source)
+    return _documents(opened, column, summary_column, group_column)
+
+
+def _documents(
+    source: Source, column: str | None, summary_column: str | None, group_column: str | None
+) -> Iterator[Document]:
+    name: str | None = None
+    summary_name: str | None = None
+    count = 0
+    for where, row in source.rows():
+        if name is None:
+            name = pick_column(row, [column] if column else DOCUMENT_COLUMNS, source.name)
+            if group_column:
+                group_column = pick_column(row, [group_column], source.name)
+            summary_name = _summary_name(row, summary_column, name, source.name)
+        document = _joined(row, name, where)
+        if not document:
+            continue
+        count += 1
+        yield Document(
+            id=row_id(row, document),
+            document=document,
+            summary=_joined(row, summary_name, where) if summary_name else "",
+            group=_group(row.get(group_column), group_column, where) if group_column else "",
+            where=where,
+        )
+    if not count:
+        raise InputError(f"{source.name} holds no documents")
+
+
+def row_id(row: Columns, text: str) -> str:
+    """What ``row`` has in its column ``id``; without it the name of ``text``."""
+    given = row.get("id")
+    return str(given).strip() if given is not None and str(given).strip() else text_id(text)
+
+
+def _summary_name(row: Columns, given: str | None, taken: str, source: str) -> str | None:
+    if given:
+        return pick_column(row, [given], source)
+    return next((name for name in SUMMARY_COLUMNS if name in row and name != taken), None)
+
+
+def _joined(row: Columns, name: str, where: str) -> str:
+    """The text in column ``name``, of a list one item a line; empty when there is nothing in it."""
+    value = row.get(name)
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        return column_text(row, name, where)
+    items = (column_text({name: item}, name, where) for item in value)
+    return "\n".join(item for item in items if item)
+
+
+def _group(value: object, name: str, where: str) -> str:
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return value.date().isoformat()
+        case date():
+            return value.isoformat()
+        case str():
+            text = value.strip()
+            day = _TIMESTAMP.match(text)
+            return day[0] if day else text
+        case int() | float():
+            return str(value)
+    raise InputError(f"{where}: column {name!r} holds {kind_of(value)}; a group is text, a number or a date")

@@ -1,0 +1,74 @@
+"""Seeds: pairs of an input and an output that people labelled, of each kind of task."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pairsmith.errors import InputError
+from pairsmith.records.documents import read_documents
+from pairsmith.records.readers import read_inputs_and_outputs
+from pairsmith.records.squad import read_questions
+
+KindName = Literal["pairs", "reading", "summaries"]
+"""pairs: any two texts; reading: a question, and an answer in a passage; summaries: a document and its
+summary."""
+
+FEW = 10
+"""Fewer seeds than this are hardly enough to learn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An input and the output that belongs to it.
+
+    Attributes:
+        input: a question, a document, or any text.
+        output: an answer in its passage as one text, a summary, or any text.
+        context: the passage, where it is an answer in one; ``answer`` and ``answer_start`` likewise.
+    """
+
+    input: str
+    output: str
+    context: str | None = None
+    answer: str | None = None
+    answer_start: int | None = None
+
+
+def answer_in_passage(answer: str, passage: str) -> str:
+    """An answer and the passage that it stands in as one text, as encoders see it (M7)."""
+    return f"{answer}: {passage}"
+
+
+def read_examples(source: str, kind: KindName) -> list[Example]:
+    """The examples in a file, dataset folder or Hub data set, each once, in their order.
+
+    Args:
+        source: of kind ``pairs`` rows with the columns input and output, or sentence1 and sentence2; of kind
+            ``reading`` as for ``read_questions``; of kind ``summaries`` as for ``read_documents``.
+        kind: of the task.
+
+    Raises:
+        InputError: the source is not there or cannot be read, a side is blank, or it holds none.
+    """
+    found = list(dict.fromkeys(_examples(source, kind)))
+    if not found:
+        raise InputError(f"{source} holds no examples")
+    return found
+
+
+def _examples(source: str, kind: KindName) -> Iterator[Example]:
+    if kind == "reading":
+        for question in read_questions(source):
+            answer = question.answers[0]
+            output = answer_in_passage(answer.text, question.context)
+            yield Example(question.question, output, question.context, answer.text, answer.start)
+    elif kind == "summaries":
+        for document in read_documents(source):
+            if not document.summary:
+                raise InputError(
+                    f"{document.where}: the summary is blank or missing; give one or drop the row"
+                )
+            yield Example(document.document, document.summary)
+    else:
+        for one, other in read_inputs_and_outputs(source):
+            yield Example(one, other)

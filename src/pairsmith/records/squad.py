@@ -1,0 +1,224 @@
+"""Questions on passages with the answers that stand in them, in SQuAD's forms.
+
+- the official files (``.json``, also ``.gz``), versions 1.1 and 2.0: articles of paragraphs of questions;
+- rows, one a question (JSON Lines, Parquet, a dataset folder, a Hub data set), with the columns ``context``,
+  ``question`` (mined rows call it ``input``) and ``answers``: lists of ``text`` and ``answer_start``, as the
+  Hub's ``squad`` has it, or a list with both for each answer. ``id`` and ``title`` may be there.
+
+Questions without an answer are left out.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.errors import InputError, redacted
+from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.records.documents import row_id
+from pairsmith.records.readers import column_text, pick_column
+from pairsmith.records.schemas import ANSWERS
+from pairsmith.records.sources import Columns, Source, data_suffix, open_source, read_lines
+
+QUESTION: pa.Schema = pa.schema(
+    [
+        ("id", pa.string()), ("title", pa.string()), ("context", pa.string()), ("question", pa.string()),
+        ("answers", ANSWERS),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, and the offset of its first character in the passage."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question on a passage and its answers, one or more, each of which stands in the passage."""
+
+    id: str
+    title: str
+    context: str
+    question: str
+    answers: tuple[Answer, ...]
+
+
+def read_questions(source: str | Place) -> Iterator[Question]:
+    """Read questions that have answers, one at a time; an official SQuAD file is held in memory.
+
+    Args:
+        source: a file, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``.
+
+    Yields:
+        questions in the order of the source. One without an id is named by its text and passage. An answer
+        that does not stand where it is said to is taken where it stands first.
+
+    Raises:
+        InputError: the source is not there (at once), or while reading: a column is missing, a passage or a
+            question is blank, an answer does not stand in its passage, or nothing has an answer.
+    """
+    path = place(source)
+    nested = _nested(path) if data_suffix(path) == ".json" and _is_file(path) else None
+    return _questions(nested or open_source(source))
+
+
+def to_question_table(questions: Iterable[Question]) -> pa.Table:
+    """``questions`` as an Arrow table of the schema ``QUESTION``."""
+    return pa.Table.from_pylist([_row(question) for question in questions], schema=QUESTION)
+
+
+def _row(question: Question) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "title": question.title,
+        "context": question.context,
+        "question": question.question,
+        "answers": {
+            "text": [answer.text for answer in question.answers],
+            "answer_start": [answer.start for answer in question.answers],
+        },
+    }
+
+
+def _questions(source: Source) -> Iterator[Question]:
+    names: tuple[str, str, str] | None = None
+    count = 0
+    for where, row in source.rows():
+        if names is None:
+            asked = "question" if "question" in row or "input" not in row else "input"
+            names = (
+                pick_column(row, ["context"], source.name),
+                pick_column(row, [asked], source.name),
+                pick_column(row, ["answers"], source.name),
+            )
+        question = _question(row, names, where)
+        if question:
+            count += 1
+            yield question
+    if not count:
+        raise InputError(f"{source.name} holds no questions with answers")
+
+
+def _question(row: Columns, names: tuple[str, str, str], where: str) -> Question | None:
+    """The question in ``row``; None when it has no answer."""
+    context, question = _whole(row, names[0], where), _whole(row, names[1], where).strip()
+    answers = () if row.get("is_impossible") is True else _answers(row, names[2], where, context)
+    if not answers:
+        return None
+    title = row.get("title")
+    return Question(
+        id=row_id(row, question + context),
+        title=title if isinstance(title, str) else "",
+        context=context,
+        question=question,
+        answers=answers,
+    )
+
+
+def _whole(row: Columns, name: str, where: str) -> str:
+    """The text in column ``name`` as it stands, white space and all, for offsets count it."""
+    if not column_text(row, name, where):
+        raise InputError(f"{where}: {name} is blank; fill it in or drop the row")
+    return str(row[name])
+
+
+def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer, ...]:
+    if name not in row:
+        raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {', '.join(row)}")
+    return tuple(_standing(text, start, context, where) for text, start in _pairs(row[name], where))
+
+
+def _pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
+    """Text and start of each answer, from either form."""
+    match answers:
+        case None:
+            return []
+        case {"text": [*texts], "answer_start": [*starts]} if len(texts) == len(starts):
+            return zip(texts, starts, strict=True)
+        case [*each] if all(isinstance(answer, Mapping) for answer in each):
+            return [(answer.get("text"), answer.get("answer_start")) for answer in each]
+    raise InputError(
+        f"{where}: answers has to be two lists of one length, text and answer_start, or a list of objects "
+        f"with both; it is {json.dumps(answers, default=str)[:60]}"
+    )
+
+
+def _standing(text: object, start: object, context: str, where: str) -> Answer:
+    """The answer where it stands: at ``start``, else where it is found first."""
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"{where}: an answer is {json.dumps(text, default=str)[:40]}; a text is expected")
+    if not isinstance(start, int) or isinstance(start, bool):
+        raise InputError(
+            f"{where}: answer_start of {text[:40]!r} is {start!r}; a number of characters is expected"
+        )
+    if start >= 0 and context.startswith(text, start):
+        return Answer(text, start)
+    found = context.find(text)
+    if found < 0:
+        raise InputError(
+            f"{where}: the answer {text[:40]!r} does not stand in its context, at {start} or elsewhere; "
+            "answers have to be parts of the context, letter for letter"
+        )
+    return Answer(text, found)
+
+
+def _is_file(path: Place) -> bool:
+    with reaching(path, InputError):
+        return not is_folder(path) and size_of(path) is not None
+
+
+def _nested(path: Place) -> Source | None:
+    """The official file at ``path`` as a source of rows; None when its lines are no parts of one object."""
+    lines = (line for _, line in read_lines(path) if line.strip())
+    first = next(lines, "")
+    file = _parsed(first)
+    if not first.lstrip().startswith("{") or (isinstance(file, dict) and "data" not in file):
+        return None
+    file = file or _parsed("\n".join([first, *lines]))
+    articles = file.get("data") if isinstance(file, dict) else None
+    if not isinstance(articles, list):
+        raise InputError(
+            f"{path} is neither a SQuAD file (one object whose data is a list of articles) "
+            "nor one JSON object a line"
+        )
+    name = display_name(path)
+    return Source(redacted(str(path)), lambda: _flat(articles, name))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _flat(articles: Sequence[Any], name: str) -> Iterator[tuple[str, Columns]]:
+    """The rows of an official file; where one stood reads ``file: data[0].paragraphs[2].qas[1]``."""
+    for a, article in enumerate(articles):
+        of_article = f"{name}: data[{a}]"
+        for p, paragraph in enumerate(_list(article, "paragraphs", of_article)):
+            of_paragraph = f"{of_article}.paragraphs[{p}]"
+            for q, question in enumerate(_list(paragraph, "qas", of_paragraph)):
+                where = f"{of_paragraph}.qas[{q}]"
+                if not isinstance(question, dict):
+                    raise InputError(f"{where}: an object with question and answers is expected")
+                yield where, {"title": article.get("title"), **_context(paragraph, of_paragraph), **question}
+
+
+def _context(paragraph: Columns, where: str) -> Columns:
+    if "context" not in paragraph:
+        raise InputError(f"{where}: has no context; it has: {', '.join(paragraph)}")
+    return {"context": paragraph["context"]}
+
+
+def _list(parent: object, key: str, where: str) -> list[Any]:
+    found = parent.get(key) if isinstance(parent, dict) else None
+    if not isinstance(found, list):
+        raise InputError(f"{where}: a list called {key} is expected, as SQuAD files have it")
+    return found

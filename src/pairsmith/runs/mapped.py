@@ -1,0 +1,93 @@
+"""Work that is a map over numbered items, each committed as a shard of a dataset folder when it is done."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from pairsmith.errors import OtherWorkError, WorkerError
+from pairsmith.runs.claim import Run
+from pairsmith.runs.executors import Load, Lost, Where, execute
+from pairsmith.runs.storage import JSON
+from pairsmith.runs.writer import FolderWriter
+
+
+class Item(Protocol):
+    """What a shard is made of."""
+
+    @property
+    def number(self) -> int:
+        """The shard's."""
+        ...
+
+
+I = TypeVar("I", bound=Item)  # noqa: E741 - an item
+Made = tuple[pa.Table, pa.Table]
+"""A shard's rows and rejects."""
+
+
+def start_part(
+    run: Run,
+    *,
+    step: str,
+    schema: pa.Schema,
+    settings: Mapping[str, JSON],
+    inputs: Mapping[str, str],
+    models: Mapping[str, str],
+    planned: int,
+) -> FolderWriter:
+    """Start the folder of a part of a step, whose work is kept even where the step itself begins afresh.
+
+    With ``run.fresh`` other work in the folder is replaced, the same work is not.
+
+    Raises:
+        FolderError, SettingsError, StorageError: as for ``FolderWriter.start``.
+    """
+
+    def start(fresh: bool) -> FolderWriter:
+        return FolderWriter.start(
+            Run(run.out, run.progress, fresh),
+            step=step,
+            schema=schema,
+            settings=settings,
+            inputs=inputs,
+            models=models,
+            planned=planned,
+        )
+
+    try:
+        return start(fresh=False)
+    except OtherWorkError:
+        if not run.fresh:
+            raise
+        return start(fresh=True)
+
+
+def commit_each(
+    writer: FolderWriter,
+    load: Load[I, Made],
+    items: Sequence[I],
+    where: Where,
+    run: Run,
+    *,
+    title: str,
+    unit: str,
+    done: int,
+    total: int,
+) -> None:
+    """Do the items and commit each; ``title`` and ``unit`` name the progress, ``done`` of ``total`` is over.
+
+    Raises:
+        StorageError, WorkerError: the disk or a worker failed; finished items are kept.
+    """
+    with run.progress.task(title, total, unit) as bar:
+        bar.skip(done)
+        for outcome in execute(load, items, bar.advance, where, lambda text: run.tell("worker", text)):
+            if isinstance(outcome, Lost):
+                raise WorkerError(
+                    f"{title}: part {outcome.item.number} ended its worker three times ({outcome.how}); the "
+                    "others are saved\nrun the same command again, with fewer --workers or smaller batches "
+                    "if memory ran out"
+                )
+            rows, rejects = outcome.result
+            writer.commit(outcome.item.number, {"train": rows}, rejects)

@@ -1,0 +1,297 @@
+"""The step ``train-biencoder``: from a hundred pairs to an encoder that finds more (M2, M4, M7, M8).
+
+seeds and corpora -> wrong outputs for each seed -> contrastive loss, style classifier's loss -> encoder
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
+
+from pairsmith.encoders.encode import encode_texts
+from pairsmith.encoders.sentence import load_sentence_encoder
+from pairsmith.errors import InputError
+from pairsmith.modelfiles import pick_device
+from pairsmith.modelnames import model_revision
+from pairsmith.places import Place
+from pairsmith.progress import Progress, Silent
+from pairsmith.records import FEW, Example, read_documents, read_examples
+from pairsmith.runs import Run, hash_source, refuse_source
+from pairsmith.runs.seeds import generator
+from pairsmith.texts import count_words, entity_finder, split_sentences, windows
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.contrast import BiEncoder
+from pairsmith.training.encoder import save_encoder
+from pairsmith.training.examples import in_window
+from pairsmith.training.fit import best_of_rates, fit
+from pairsmith.training.folder import ModelFolder
+from pairsmith.training.settings import TrainBiencoderSettings
+from pairsmith.training.watch import Training
+from pairsmith.training.wrong import WrongOutputs, random_outputs, sampled, wrong_answers
+
+_NOT_IN_WEIGHTS = {"seeds", "validation", "inputs", "outputs", "device", "checkpoint_steps"}
+_USE = """```python
+from sentence_transformers import SentenceTransformer
+
+encoder = SentenceTransformer("path/to/this/folder")
+inputs = encoder.encode_query(["Who wrote Hamlet?"])
+outputs = encoder.encode_document(["Shakespeare: Hamlet is a play by Shakespeare."])
+print(encoder.similarity(inputs, outputs))
+```"""
+
+
+def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
+    """Train a bi-encoder on seeds, and save it in the run's folder, the style classifier beside it.
+
+    The folder opens with ``SentenceTransformer(DIR)``.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: the seeds or a corpus cannot be read.
+        ModelError: the base cannot be loaded, or the training diverged.
+        SettingsError: there is no such device or finder of answers.
+        StorageError: the model cannot be written.
+    """
+    device = pick_device(settings.device)
+    refuse_source(run, seeds=settings.seeds, base=settings.base)
+    seeds = read_examples(settings.seeds, settings.kind)
+    validation = read_examples(settings.validation, settings.kind) if settings.validation else []
+    around = Surroundings.of(settings)
+    sources = {"seeds": settings.seeds, "validation": settings.validation}
+    sources |= {f"inputs {i}": source for i, source in enumerate(settings.inputs, start=1)}
+    sources |= {f"outputs {i}": source for i, source in enumerate(settings.outputs, start=1)}
+    folder = ModelFolder.start(
+        run,
+        step="train-biencoder",
+        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
+        inputs={name: hash_source(source) for name, source in sources.items() if source},
+        models={"base": model_revision(settings.base)},
+    )
+    if folder.finished:
+        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+        return run.out
+    if len(seeds) < FEW:
+        run.progress.say(
+            f"only {len(seeds)} seeds: some hundred are usual, and what {len(seeds)} teach is little"
+        )
+    model, rate, training = train_biencoder_on(
+        seeds, validation, around, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    style = model.trained_style()
+    facts = {
+        "seeds": len(seeds),
+        "validation": len(validation),
+        "learning rate": rate,
+        "style classifier": "yes" if style else "no",
+    }
+    card = few_shot_card("A bi-encoder for mining pairs", _USE, settings, facts, training)
+
+    def save(out: Path) -> None:
+        save_encoder(model.encoder, out, card)
+        if style:
+            style.save(out)
+
+    folder.finish(save, training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Texts of the corpora in which will be mined.
+
+    Attributes:
+        strangers: texts that are probably not in the style of the seeds.
+        outputs: passages (kind ``reading``), sentences (``summaries``) or texts, none of them right.
+    """
+
+    strangers: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, settings: TrainBiencoderSettings) -> "Surroundings":
+        """A sample of the corpora that the settings name.
+
+        Raises:
+            InputError: a corpus cannot be read.
+        """
+        inputs = sampled(_texts(settings.inputs, settings.input_column), settings.sample, settings.seed)
+        records = sampled(_texts(settings.outputs, settings.output_column), settings.sample, settings.seed)
+        if settings.kind == "summaries":
+            sentences = [sentence.text for record in records for sentence in split_sentences(record)]
+            outputs = sampled(sentences, settings.sample, settings.seed)
+            return cls(outputs, outputs)
+        if settings.kind == "reading":
+            cut = (windows(record, settings.window, count_words) for record in records)
+            return cls(inputs, [window.text for window in chain.from_iterable(cut)])
+        return cls((), records)
+
+
+def _texts(sources: Sequence[str], column: str | None) -> Iterator[str]:
+    for source in sources:
+        for record in read_documents(source, column=column):
+            yield record.document
+
+
+def train_biencoder_on(
+    seeds: Sequence[Example],
+    validation: Sequence[Example],
+    around: Surroundings,
+    settings: TrainBiencoderSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[BiEncoder, float, Training]:
+    """Train a bi-encoder for each learning rate, and take the best.
+
+    Args:
+        seeds: at least 2.
+        validation: by which the best step and rate are chosen; may be empty.
+        around: of the corpora.
+        settings: ``seeds``, ``validation``, ``inputs`` and ``outputs`` are not looked at here.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where to show it.
+        checkpoints: where they are kept.
+
+    Returns:
+        the model, its learning rate, and how its training went.
+
+    Raises:
+        InputError: there are fewer than two seeds.
+    """
+    if len(seeds) < 2:
+        raise InputError(f"{len(seeds)} seed; a pair is told from others, so there must be two or more")
+    seeds = [in_window(example, settings.window) for example in seeds]
+    unseen = [in_window(example, settings.window) for example in validation]
+    styled = settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0
+    sides = {"reading": "inputs", "summaries": "outputs"}
+
+    def make() -> BiEncoder:
+        torch.manual_seed(settings.seed)
+        return BiEncoder(
+            load_encoder(settings, device),
+            scale=settings.scale,
+            style=sides[settings.kind] if styled else None,  # type: ignore[arg-type]  # one of the two
+            style_weight=settings.style_weight,
+        )
+
+    def train(model: BiEncoder, rate: float, kept: Checkpoints | None) -> Training:
+        measure = partial(retrieval_accuracy, model.encoder, unseen, wrong_outputs(unseen, around, settings))
+        return fit(
+            model,
+            len(seeds),
+            Rows(seeds, wrong_outputs(seeds, around, settings), around.strangers if styled else ()),
+            Batch(model),
+            settings,
+            metric="accuracy",
+            measure=measure if len(unseen) > 1 else None,
+            learning_rate=rate,
+            device=device,
+            progress=progress or Silent(),
+            checkpoints=kept,
+            keep_end=len(settings.learning_rate) > 1,
+        )
+
+    return best_of_rates(make, train, settings.learning_rate, checkpoints, progress or Silent())
+
+
+def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTransformer:
+    """The base, once for both sides or once for each."""
+
+    def load() -> SentenceTransformer:
+        return load_sentence_encoder(
+            settings.base, pooling=settings.pooling, device=device, max_length=settings.max_length
+        )
+
+    if settings.towers == "one":
+        return load()
+    router = Router.for_query_document(query_modules=list(load()), document_modules=list(load()))
+    return SentenceTransformer(modules=[router], device=device)
+
+
+def wrong_outputs(
+    examples: Sequence[Example], around: Surroundings, settings: TrainBiencoderSettings
+) -> WrongOutputs:
+    """What draws wrong outputs for these examples, beside those of the batch."""
+    if settings.kind == "reading":
+        return wrong_answers(examples, around.outputs, entity_finder(settings.answers), settings.negatives)
+    return random_outputs(around.outputs, settings.negatives)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An example with its wrong outputs, and a text that is not in the style of the seeds."""
+
+    input: str
+    output: str
+    wrong: Sequence[str]
+    stranger: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Makes rows of examples."""
+
+    examples: Sequence[Example]
+    wrong: WrongOutputs
+    strangers: Sequence[str]
+
+    def __call__(self, number: int, rng: np.random.Generator) -> Row:
+        """The row of an example, its wrong outputs and stranger drawn."""
+        example = self.examples[number]
+        wrong = self.wrong(number, rng)
+        stranger = self.strangers[int(rng.integers(len(self.strangers)))] if len(self.strangers) else None
+        return Row(example.input, example.output, wrong, stranger)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Makes what ``BiEncoder`` is called with."""
+
+    model: BiEncoder
+
+    def __call__(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+        """Features of the inputs, of all outputs, the right ones first, and of strangers."""
+        outputs = [row.output for row in rows] + [text for row in rows for text in row.wrong]
+        made: dict[str, Any] = {
+            "inputs": self.model.features([row.input for row in rows], "query"),
+            "outputs": self.model.features(outputs, "document"),
+            "same": torch.tensor([[text == row.output for text in outputs] for row in rows]),
+        }
+        strangers = [row.stranger for row in rows if row.stranger is not None]
+        if strangers:
+            made["strangers"] = self.model.features(strangers, self.model.side)
+        return made
+
+
+def retrieval_accuracy(
+    encoder: SentenceTransformer, examples: Sequence[Example], wrong: WrongOutputs
+) -> float | None:
+    """Share, ×100, of inputs to which their own output is nearer than every other and than wrong ones.
+
+    None where a vector is not finite.
+    """
+    added = [wrong(number, generator(0, "validation", number)) for number in range(len(examples))]
+    outputs = [example.output for example in examples] + list(chain.from_iterable(added))
+    x = encode_texts(encoder, [example.input for example in examples], side="query")
+    y = encode_texts(encoder, outputs, side="document")
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return None
+    x, y = (each / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-12) for each in (x, y))
+    cosines = x @ y.T
+    same = np.array([[text == example.output for text in outputs] for example in examples])
+    own = np.take_along_axis(cosines, np.arange(len(examples))[:, None], axis=1)
+    nearer = (np.where(same, -np.inf, cosines) >= own).any(axis=1)
+    return 100.0 * float(1 - nearer.mean())

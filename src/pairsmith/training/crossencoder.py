@@ -1,0 +1,273 @@
+"""The step ``train-crossencoder``: a second, closer look at what the bi-encoder finds (M6).
+
+seeds and what the bi-encoder confuses with their outputs -> binary or list-wise loss -> cross-encoder
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pairsmith.encoders.cross import CrossEncoder, load_cross_encoder, score_pairs
+from pairsmith.encoders.sentence import load_sentence_encoder
+from pairsmith.errors import InputError, SettingsError
+from pairsmith.modelfiles import pick_device
+from pairsmith.modelnames import model_revision
+from pairsmith.places import Place
+from pairsmith.progress import Progress, Silent
+from pairsmith.records import FEW, Example, read_examples
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
+from pairsmith.runs.seeds import generator
+from pairsmith.texts import entity_finder
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.examples import in_window
+from pairsmith.training.fit import best_of_rates, fit
+from pairsmith.training.folder import ModelFolder, save_transformer
+from pairsmith.training.retrieved import retrieved
+from pairsmith.training.settings import TrainCrossencoderSettings
+from pairsmith.training.watch import Training
+from pairsmith.training.wrong import WrongOutputs, random_outputs, some, wrong_answers
+
+_NOT_IN_WEIGHTS = {"seeds", "validation", "mined", "encoder", "device", "checkpoint_steps"}
+_USE = """```python
+from sentence_transformers import CrossEncoder
+
+model = CrossEncoder("path/to/this/folder", activation_fn=None)
+print(model.predict([("Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Shakespeare.")]))
+```"""
+
+
+def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
+    """Train a cross-encoder on seeds, and save it in the run's folder.
+
+    The folder opens with ``AutoModelForSequenceClassification``.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else, or the mined pairs' is none.
+        InputError: the seeds cannot be read.
+        ModelError: a model cannot be loaded, or the training diverged.
+        SettingsError: there is no such device or finder of answers, or an encoder is missing.
+        StorageError: the model cannot be written.
+    """
+    device = pick_device(settings.device)
+    refuse_source(run, seeds=settings.seeds, base=settings.base)
+    if (settings.mined is None) != (settings.encoder is None):
+        raise SettingsError("--mined and --encoder go together: the pairs, and what they were mined with")
+    if settings.mined is None and settings.kind == "summaries":
+        raise SettingsError("--mined is missing; of kind summaries wrong outputs are those that search finds")
+    seeds = [in_window(each, settings.window) for each in read_examples(settings.seeds, settings.kind)]
+    sources = {"seeds": settings.seeds, "validation": settings.validation}
+    hashes = {name: hash_source(source) for name, source in sources.items() if source}
+    found = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
+    folder = ModelFolder.start(
+        run,
+        step="train-crossencoder",
+        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
+        inputs=hashes | ({"mined outputs": hash_source(found.path)} if found else {}),
+        models={name: model_revision(model) for name, model in _models(settings).items()},
+    )
+    if folder.finished:
+        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+        return run.out
+    if len(seeds) < FEW:
+        run.progress.say(
+            f"only {len(seeds)} seeds: some hundred are usual, and what {len(seeds)} teach is little"
+        )
+    unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
+    unseen = [in_window(each, settings.window) for each in unseen]
+    near = near_outputs([*seeds, *unseen], found, settings, device) if found else None
+    cross, rate, training = train_crossencoder_on(
+        seeds, unseen, near, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    facts = {"seeds": len(seeds), "validation": len(unseen), "learning rate": rate}
+    card = few_shot_card("A cross-encoder that scores pairs", _USE, settings, facts, training)
+    folder.finish(partial(save_transformer, cross.model, cross.tokenizer, card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+def _models(settings: TrainCrossencoderSettings) -> dict[str, str]:
+    return {"base": settings.base} | ({"encoder": settings.encoder} if settings.encoder else {})
+
+
+def _outputs_of(mined: str) -> str:
+    """The folder with the vectors of a mined folder's outputs."""
+    return f"{mined.rstrip('/')}/outputs"
+
+
+def train_crossencoder_on(
+    seeds: Sequence[Example],
+    validation: Sequence[Example],
+    near: Sequence[Sequence[str]] | None,
+    settings: TrainCrossencoderSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[CrossEncoder, float, Training]:
+    """Train a cross-encoder for each learning rate, and take the best.
+
+    Args:
+        seeds: at least 2.
+        validation: by which the best step and rate are chosen; may be empty.
+        near: for each seed, then for each validation example, wrong outputs that a search found (see
+            ``retrieved``); None without.
+        settings: paths in it are not looked at here, but for ``base``.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where to show it.
+        checkpoints: where they are kept.
+
+    Raises:
+        InputError: there are fewer than two seeds.
+    """
+    if len(seeds) < 2:
+        raise InputError(f"{len(seeds)} seed; a pair is told from others, so there must be two or more")
+    wrong = wrong_for(seeds, near[: len(seeds)] if near else None, settings)
+    unseen = wrong_for(validation, near[len(seeds) :] if near else None, settings)
+    listwise = settings.loss == "listwise" or (settings.loss == "auto" and settings.kind == "summaries")
+    loaded: dict[int, CrossEncoder] = {}
+
+    def make() -> Scorer:
+        cross = load_cross_encoder(
+            settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
+        )
+        scorer = Scorer(cross.model, listwise=listwise)
+        loaded[id(scorer)] = cross
+        return scorer
+
+    def draw(number: int, rng: np.random.Generator) -> Row:
+        return Row(seeds[number].input, [seeds[number].output, *wrong(number, rng)])
+
+    def train(scorer: Scorer, rate: float, kept: Checkpoints | None) -> Training:
+        cross = loaded[id(scorer)]
+        return fit(
+            scorer,
+            len(seeds),
+            draw,
+            partial(_batch, cross),
+            settings,
+            metric="accuracy",
+            measure=partial(ranking_accuracy, cross, validation, unseen) if validation else None,
+            learning_rate=rate,
+            device=device,
+            progress=progress or Silent(),
+            checkpoints=kept,
+            keep_end=len(settings.learning_rate) > 1,
+        )
+
+    scorer, rate, training = best_of_rates(
+        make, train, settings.learning_rate, checkpoints, progress or Silent()
+    )
+    return loaded[id(scorer)], rate, training
+
+
+def wrong_for(
+    examples: Sequence[Example], near: Sequence[Sequence[str]] | None, settings: TrainCrossencoderSettings
+) -> WrongOutputs:
+    """What draws ``negatives`` wrong outputs for these examples.
+
+    Of kind ``reading``, wrong answers of the right passage, right answers in wrong passages (M7) and what
+    a search found; of the others what a search found, or other examples' outputs.
+    """
+    outputs = [example.output for example in examples]
+    made: WrongOutputs | None = None
+    if settings.kind == "reading":
+        made = wrong_answers(examples, (), entity_finder(settings.answers), settings.negatives)
+    elif near is None:
+        made = random_outputs(outputs, settings.negatives + 1)
+
+    def draw(number: int, rng: np.random.Generator) -> list[str]:
+        sorts = [made(number, rng)] if made else []
+        sorts += [some(near[number], settings.negatives, rng)] if near else []
+        pool = [text for texts in sorts for text in texts if text != outputs[number]]
+        return some(pool, settings.negatives, rng)
+
+    return draw
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An input, and outputs of which the first is right."""
+
+    input: str
+    outputs: Sequence[str]
+
+
+def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
+    """All pairs of the rows, and to which row each belongs; the first of a row is right."""
+    pairs = [(row.input, output) for row in rows for output in row.outputs]
+    belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
+    features = cross.features(*([pair[side] for pair in pairs] for side in (0, 1)))
+    return {"features": dict(features), "row": torch.tensor(belongs)}
+
+
+class Scorer(nn.Module):
+    """A cross-encoder's model; called with a batch of pairs, it gives the loss."""
+
+    def __init__(self, model: nn.Module, *, listwise: bool) -> None:
+        super().__init__()
+        self.model = model
+        self._loss = listwise_loss if listwise else binary_loss
+
+    def forward(self, features: Mapping[str, Tensor], row: Tensor) -> dict[str, Tensor]:
+        """The loss of a batch."""
+        return {"loss": self._loss(self.model(**features).logits.float().squeeze(1), row)}
+
+
+def binary_loss(scores: Tensor, row: Tensor) -> Tensor:
+    """Mean binary cross-entropy of right and wrong pairs (M6, reading comprehension).
+
+    Args:
+        scores: ``(pairs,)`` float32, unnormalised.
+        row: ``(pairs,)`` int64, to which input each belongs, in order; the first of each is right.
+    """
+    return nn.functional.binary_cross_entropy_with_logits(scores, _first(row).to(scores.dtype))
+
+
+def listwise_loss(scores: Tensor, row: Tensor) -> Tensor:
+    """Negative log likelihood of the right pair among all of its input, mean over inputs (M6, summarisation).
+
+    Args:
+        scores: ``(pairs,)`` float32, unnormalised.
+        row: as for ``binary_loss``.
+    """
+    own = row[:, None] == torch.arange(int(row[-1]) + 1, device=row.device)  # (pairs, rows)
+    totals = scores[:, None].masked_fill(~own, -torch.inf).logsumexp(dim=0)
+    return (totals - scores[_first(row)]).mean()
+
+
+def _first(row: Tensor) -> Tensor:
+    """Whether each is the first of its row."""
+    return torch.cat([row.new_ones(1, dtype=torch.bool), row[1:] != row[:-1]])
+
+
+def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: WrongOutputs) -> float | None:
+    """Share, ×100, of inputs whose own output is scored higher than its wrong ones."""
+    rows = [
+        [example.output, *wrong(number, generator(0, "validation", number))]
+        for number, example in enumerate(examples)
+    ]
+    inputs = [example.input for example, outputs in zip(examples, rows, strict=True) for _ in outputs]
+    scores = iter(score_pairs(cross, inputs, [output for outputs in rows for output in outputs]).tolist())
+    best = 0
+    for outputs in rows:
+        own, *others = (next(scores) for _ in outputs)
+        best += all(own > other for other in others)
+    return 100.0 * best / len(rows)
+
+
+def near_outputs(
+    examples: Sequence[Example], found: DatasetFolder, settings: TrainCrossencoderSettings, device: str
+) -> list[list[str]]:
+    """Wrong outputs that the bi-encoder finds near each example's input."""
+    assert settings.encoder is not None  # it goes with the mined folder
+    encoder = load_sentence_encoder(settings.encoder, device=device)
+    return retrieved(examples, found, encoder, settings.retrieved)

@@ -1,0 +1,18 @@
+"""Seeds as the trainings take them."""
+
+from dataclasses import replace
+
+from pairsmith.records import Example, answer_in_passage
+from pairsmith.texts import count_words, windows
+
+
+def in_window(example: Example, words: int) -> Example:
+    """A long passage cut to the window with the answer, as mining cuts it; other examples as they are."""
+    if example.context is None or example.answer is None or example.answer_start is None:
+        return example
+    for window in windows(example.context, words, count_words):
+        start = example.answer_start - window.start
+        if start >= 0 and window.text.startswith(example.answer, start):
+            output = answer_in_passage(example.answer, window.text)
+            return replace(example, context=window.text, answer_start=start, output=output)
+    return example  # the answer reaches over the end of a window

@@ -1,0 +1,239 @@
+"""What every training has in common: progress, looks at validation data, the best weights, checkpoints."""
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+from transformers import TrainerCallback
+
+from pairsmith.errors import ModelError, StorageError, first_line
+from pairsmith.modelfiles import quiet_loading
+from pairsmith.progress import Progress, Task
+from pairsmith.training.checkpoints import Checkpoints, Found
+
+Measure = Callable[[], float | None]
+"""A figure of the model as it is now, the higher the better; None where it is undefined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a training went.
+
+    Attributes:
+        steps: steps made.
+        best_step: the step whose weights were kept: that of the highest validation figure, or the last.
+        metric: what was measured on the validation data.
+        validation: that figure, ×100, at each step looked at, 0 being the untrained start; None where it
+            is undefined. Empty without validation data.
+        seconds: time the training took, validation included, up to a stop the time until its checkpoint.
+    """
+
+    steps: int
+    best_step: int
+    metric: str
+    validation: dict[int, float | None]
+    seconds: float
+
+    @property
+    def best(self) -> float | None:
+        """The figure of the step that was kept."""
+        return self.validation.get(self.best_step)
+
+    def __str__(self) -> str:
+        """In words: the step that was kept, and its validation figure where there is one."""
+        if self.best is None:
+            return f"the last of {self.steps:,} steps"
+        return f"best step {self.best_step:,} of {self.steps:,}, validation {self.metric} {self.best:.1f}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The part of ``training.json`` that tells how the training went."""
+        curve = [
+            {"step": step, self.metric: None if figure is None else round(figure, 4)}
+            for step, figure in self.validation.items()
+        ]
+        return {
+            "steps": self.steps,
+            "best_step": self.best_step,
+            "validation": curve,
+            "seconds": round(self.seconds, 2),
+        }
+
+
+class Rhythm(Protocol):
+    """The settings of a training that say how often it is looked at."""
+
+    @property
+    def eval_steps(self) -> int:
+        """Steps between two looks at the validation data."""
+        ...
+
+
+class Watch(TrainerCallback):
+    """Draws the progress, measures on the validation data, and remembers the best weights."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        metric: str,
+        measure: Measure | None,
+        total: int,
+        settings: Rhythm,
+        progress: Progress,
+        bar: Task,
+        checkpoints: Checkpoints | None,
+    ) -> None:
+        self._model = model
+        self._metric = metric
+        self._measure = measure
+        self._total = total
+        self._settings = settings
+        self._progress = progress
+        self._bar = bar
+        self._checkpoints = checkpoints
+        self._curve: dict[int, float | None] = {}
+        self._best_step = 0
+        self._best = float("-inf")
+        self._best_weights: dict[str, torch.Tensor] = {}
+        self._started = time.monotonic()
+
+    @property
+    def training(self) -> Training:
+        """How it went so far; its time includes what came before the checkpoint that it went on from."""
+        seconds = time.monotonic() - self._started
+        return Training(self._total, self._best_step, self._metric, self._curve, seconds)
+
+    def run(self, make_trainer: Callable[[Path], Any], *, keep_end: bool = False) -> None:
+        """Train, from the last checkpoint if there is one.
+
+        Args:
+            make_trainer: gets the folder for checkpoints.
+            keep_end: keep a checkpoint of the end too, and find it if it is there.
+
+        Raises:
+            ModelError: the training diverged.
+            StorageError: a checkpoint cannot be written.
+        """
+        kept = self._checkpoints
+        end = kept.end(self._total) if kept and keep_end else None
+        if end:
+            self._restore(end)
+            self._bar.skip(self._total)
+            self._model.load_state_dict(self._best_weights)
+            return
+        with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
+            start = kept.latest(self._total) if kept else None
+            trainer = make_trainer(kept.folder if kept else Path(scratch))
+            if kept is None:
+                trainer.args.save_strategy = "no"
+            if start:
+                path, found = start
+                self._restore(found)
+                self._bar.skip(int(path.name.partition("-")[2]))
+                self._progress.say(f"going on from {path.name}")
+            else:
+                self.look(0)
+            with quiet_loading(), _checkpoint_errors(kept):
+                trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
+        self._close()
+        if kept and keep_end:
+            weights = {name: value.detach().cpu() for name, value in self._model.state_dict().items()}
+            kept.seal(self._total, replace(self._found(), best_weights=weights))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
+        """After each step: count it, and look at the validation data when it is time."""
+        self._bar.advance()
+        if state.global_step >= state.max_steps:
+            control.should_save = False  # nothing would go on from the last step
+        if state.global_step % self._settings.eval_steps == 0:
+            self.look(state.global_step)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
+        """After a checkpoint was written: add what was found so far."""
+        if self._checkpoints is not None:
+            self._checkpoints.seal(state.global_step, self._found())
+
+    def _found(self) -> Found:
+        best = None if math.isinf(self._best) else self._best
+        seconds = time.monotonic() - self._started
+        return Found(self._curve, self._best_step, best, self._best_weights, seconds)
+
+    def look(self, step: int) -> None:
+        """Measure the weights as they are after ``step``, once; keep a copy of the best."""
+        if self._measure is None or step in self._curve:
+            return
+        was_training = self._model.training
+        self._model.eval()
+        figure = self._measure()
+        self._model.train(was_training)
+        self._curve[step] = figure
+        if figure is not None:
+            self._bar.note = f"validation {figure:.2f}"
+        if step > 0 and figure is not None and figure > self._best:
+            self._best, self._best_step = figure, step
+            weights = self._model.state_dict()
+            self._best_weights = {name: value.detach().cpu().clone() for name, value in weights.items()}
+
+    def _restore(self, found: Found) -> None:
+        """Know again what had been found by a checkpoint."""
+        self._curve, self._best_step = dict(found.curve), found.best_step
+        self._best = float("-inf") if found.best is None else found.best
+        self._started = time.monotonic() - found.seconds
+        self._best_weights = dict(found.best_weights)
+
+    def _close(self) -> None:
+        """After the last step: measure it too, and put the best weights back."""
+        self.look(self._total)
+        if self._best_weights and self._best_step != self._total:
+            self._model.load_state_dict(self._best_weights)
+        if not self._best_weights:
+            self._best_step = self._total
+        if not all(torch.isfinite(weight).all() for weight in self._model.parameters()):
+            raise ModelError("the training diverged: weights are no longer finite; try a lower learning rate")
+
+
+@contextmanager
+def watched(
+    model: nn.Module,
+    metric: str,
+    measure: Measure | None,
+    total: int,
+    settings: Rhythm,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
+) -> Iterator[Watch]:
+    """A watch over ``total`` steps, with a progress of its own.
+
+    Args:
+        model: what is trained; its best weights are put back at the end.
+        metric: what ``measure`` measures, in a word.
+        measure: the figure by which the best step is chosen; without it the last is kept.
+        total: steps that will be made.
+        settings: how often to measure.
+        progress: where to show it.
+        checkpoints: where they are kept; the training goes on from the last one there, to the same weights.
+    """
+    with progress.task("train", total, "steps") as bar:
+        yield Watch(model, metric, measure, total, settings, progress, bar, checkpoints)
+
+
+@contextmanager
+def _checkpoint_errors(checkpoints: Checkpoints | None) -> Iterator[None]:
+    """Turn what the trainer raises where a checkpoint cannot be written into a ``StorageError``."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        writing = isinstance(error, OSError | SafetensorError) or "PytorchStreamWriter" in str(error)
+        if checkpoints is None or not writing:
+            raise
+        raise StorageError(
+            f"cannot write a checkpoint to {checkpoints.folder}: {first_line(error)}; put that right and "
+            "run the same command again, it goes on from the last one"
+        ) from error

@@ -1,0 +1,256 @@
+"""The approximate search against a sort of all similarities."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairsmith.encoders import faiss_search as module
+from pairsmith.encoders.faiss_search import faiss_search, two_way_faiss
+from pairsmith.errors import MissingExtra, SettingsError
+
+faiss = pytest.importorskip("faiss")
+
+WIDTH = 16
+ROWS = 10_000  # an index of 256 lists or less is trained from 9,984 vectors on
+
+
+def clustered(rows, seed):
+    """Vectors of length 1 about 100 centres."""
+    centres = torch.randn(100, WIDTH, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(seed)
+    which = torch.randint(100, (rows,), generator=generator)
+    noise = torch.randn(rows, WIDTH, generator=generator)
+    return torch.nn.functional.normalize(noise + 2 * centres[which], dim=1)
+
+
+def random(rows, seed, width=WIDTH):
+    """Vectors of length 1 in all directions, which no list holds together."""
+    made = torch.randn(rows, width, generator=torch.Generator().manual_seed(seed))
+    return torch.nn.functional.normalize(made, dim=1)
+
+
+def products(x, y):
+    return (x.double() @ y.double().T).float()
+
+
+def exact(x, y, k):
+    values, ids = products(x, y).sort(dim=1, descending=True, stable=True)
+    return ids[:, :k], values[:, :k]
+
+
+def check_form(near, x, y, k):
+    """The shape, distinct numbers, true similarities, and their order."""
+    assert near.ids.shape == near.similarities.shape == (len(x), min(k, len(y)))
+    assert (near.ids.dtype, near.similarities.dtype) == (torch.int64, torch.float32)
+    assert all(len(set(row)) == len(row) for row in near.ids.tolist())
+    assert torch.allclose(near.similarities, products(x, y).gather(1, near.ids), rtol=0, atol=1e-7)
+    falls = near.similarities[:, :-1] - near.similarities[:, 1:]
+    assert (falls >= 0).all()
+    assert (near.ids[:, :-1] < near.ids[:, 1:])[falls == 0].all()
+
+
+def share(near, x, y, k):
+    """Recall by numbers."""
+    ids, _ = exact(x, y, k)
+    return float((near.ids[:, :, None] == ids[:, None, :]).any(dim=1).double().mean())
+
+
+@pytest.mark.parametrize("shard_rows", [1000, 300, 150, 7, 1])
+def test_flat_is_exact_however_many_shards_there_are(shard_rows):
+    x, y = clustered(130, 1), clustered(300, 2)
+    near, recall = faiss_search(x, y, 4, index="Flat", shard_rows=shard_rows)
+    ids, values = exact(x, y, 4)
+    assert torch.equal(near.ids, ids)
+    assert torch.equal(near.similarities, values)
+    assert recall == 1.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 60),
+    columns=st.integers(1, 60),
+    k=st.integers(1, 70),
+    seed=st.integers(0, 2**31),
+    shard_rows=st.integers(1, 70),
+    copies=st.booleans(),
+    index=st.sampled_from(["Flat", "IVF8,Flat", "HNSW8"]),
+)
+def test_any_shape_with_equal_vectors(rows, columns, k, seed, shard_rows, copies, index):
+    x, y = clustered(rows, seed), clustered(columns, seed + 1)
+    if copies:
+        y = y[torch.randint(columns, (columns,), generator=torch.Generator().manual_seed(seed))]
+    near, recall = faiss_search(x, y, k, index=index, shard_rows=shard_rows, sample=20)
+    check_form(near, x, y, k)
+    if index != "HNSW8":
+        assert torch.allclose(near.similarities, exact(x, y, k)[1], atol=2e-6)
+        assert recall == 1.0
+
+
+@pytest.mark.parametrize("index", ["IVF64,Flat", "HNSW16", "IVF64,SQ8", "IVF64,PQ8x4fs", "PCA8,IVF64,PQ4x4"])
+@pytest.mark.parametrize("shard_rows", [ROWS, ROWS // 3])
+def test_recall_and_similarities_of_clustered_vectors(index, shard_rows):
+    x, y = clustered(1500, 1), clustered(ROWS, 2)
+    near, recall = faiss_search(x, y, 4, index=index, shard_rows=shard_rows)
+    check_form(near, x, y, 4)
+    assert recall >= 0.94
+    assert recall == pytest.approx(share(near, x, y, 4), abs=0.03)
+
+
+@pytest.mark.parametrize(("index", "least", "most"), [("IVF64,Flat", 1, 64), ("HNSW16", 1, 256)])
+def test_a_higher_probe_finds_more(index, least, most):
+    x, y = random(300, 1), random(ROWS, 2)
+    few, many = (faiss_search(x, y, 4, index=index, probe=p, candidates=4)[1] for p in (least, most))
+    assert few < 0.9
+    assert many >= 0.99
+
+
+def test_more_candidates_find_what_compression_hides():
+    x, y = random(300, 1), random(ROWS, 2)
+    few, many = (faiss_search(x, y, 4, index="PQ4x4", candidates=c)[1] for c in (4, ROWS))
+    assert few < 0.5
+    assert many == 1.0
+
+
+@pytest.mark.parametrize("wanted", [0.5, 0.8, 0.99])
+def test_what_is_looked_at_follows_from_the_recall_that_is_wanted(wanted):
+    x, y = random(1000, 1), random(ROWS, 2)
+    _, recall = faiss_search(x, y, 4, index="IVF64,SQ4", recall=wanted)
+    assert wanted - 0.03 <= recall < 1 - (1 - wanted) / 8
+
+
+def test_no_more_is_looked_at_where_it_finds_nothing():
+    made = module._Index("IVF64,Flat", random(ROWS, 2), 1)
+    made.fill(random(ROWS, 2), 0)
+    tried = []
+    search = made.search
+    made.search = lambda queries, k, effort: tried.append(effort) or search(queries, k, effort)
+    effort = module._tuned(made, random(50, 1), random(ROWS, 2), 4, None, 4, 2.0)
+    assert effort == module._Effort(probe=64, candidates=4)
+    assert [e.probe for e in tried] == [1, 2, 4, 8, 16, 32, 64]
+
+
+def test_too_few_to_train_are_searched_exactly():
+    x, y = random(50, 1), random(2000, 2)
+    near, recall = faiss_search(x, y, 4, index="IVF64,PQ8", probe=1, candidates=4)
+    assert torch.equal(near.ids, exact(x, y, 4)[0])
+    assert recall == 1.0
+
+
+def test_a_query_that_finds_fewer_than_k_is_searched_exactly():
+    """About 40 vectors stand in the one list that is looked at."""
+    x, y = random(20, 1), random(ROWS, 2)
+    near, recall = faiss_search(x, y, 200, index="IVF256,Flat", probe=1, candidates=200)
+    assert torch.allclose(near.similarities, exact(x, y, 200)[1], atol=2e-6)
+    assert recall == 1.0
+
+
+def test_fewer_others_than_k():
+    x, y = clustered(5, 1), clustered(3, 2)
+    near, recall = faiss_search(x, y, 10, index="HNSW8", shard_rows=2, candidates=12)
+    assert torch.equal(near.ids, exact(x, y, 10)[0])
+    assert recall == 1.0
+
+
+def test_as_near_as_the_kth_counts_as_found():
+    """Of 30 equal vectors any two are the nearest."""
+    x = torch.eye(4)[:1]
+    y = torch.eye(4)[[1, *[0] * 30, 2]]
+    near, recall = faiss_search(x, y, 2, index="Flat", candidates=2)
+    assert near.similarities.tolist() == [[1.0, 1.0]]
+    assert near.ids[0, 0] < near.ids[0, 1]
+    assert recall == 1.0
+
+
+def test_both_directions():
+    x, y = random(ROWS, 1), random(300, 2)
+    heard = []
+    of_x, of_y, recall = two_way_faiss(x, y, 3, index="IVF64,Flat", sample=200, advance=heard.append)
+    assert torch.equal(of_x.ids, exact(x, y, 3)[0])  # 300 are too few for an index
+    one, found = faiss_search(y, x, 3, index="IVF64,Flat", sample=200)
+    assert torch.equal(of_y.ids, one.ids)
+    assert recall == found < 1.0
+    assert sum(heard) == len(x) + len(y)
+
+
+@pytest.mark.parametrize("index", ["IVF64,PQ4x4", "HNSW8", "IVF64_HNSW8,Flat"])
+def test_the_same_bytes_each_time(index):
+    x, y = clustered(200, 1), clustered(ROWS, 2)
+    usual = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(2)
+    try:
+        (one, _), (other, _) = (faiss_search(x, y, 4, index=index, shard_rows=6000) for _ in range(2))
+        assert faiss.omp_get_max_threads() == 2
+    finally:
+        faiss.omp_set_num_threads(usual)
+    assert torch.equal(one.ids, other.ids)
+    assert torch.equal(one.similarities, other.similarities)
+
+
+def test_vectors_mapped_from_a_file_and_cut_out_of_others(tmp_path):
+    x, y = clustered(100, 1), clustered(ROWS, 2)
+    expected, _ = faiss_search(x, y, 4, index="IVF64,Flat")
+    y.numpy().tofile(tmp_path / "vectors")
+    mapped = torch.from_numpy(np.memmap(tmp_path / "vectors", np.float32, "c").reshape(ROWS, WIDTH))
+    wide = torch.cat([x, x], dim=1)[:, :WIDTH]
+    assert not wide.is_contiguous()
+    near, _ = faiss_search(wide, mapped, 4, index="IVF64,Flat")
+    assert torch.equal(near.ids, expected.ids)
+
+
+def test_progress_is_that_of_the_queries():
+    heard = []
+    faiss_search(random(9000, 1, 4), random(10, 2, 4), 1, index="Flat", shard_rows=3, advance=heard.append)
+    assert len(heard) == 4 * 3
+    assert sum(heard) == 9000
+
+
+def test_shards_and_samples():
+    assert module._shards(10, 4) == [slice(0, 3), slice(3, 6), slice(6, 10)]
+    assert module._shards(8, 8) == [slice(0, 8)]
+    drawn = module._drawn(4, 10, 1)
+    stretches = [range(2), range(2, 5), range(5, 7), range(7, 10)]
+    assert all(number in stretch for number, stretch in zip(drawn.tolist(), stretches, strict=True))
+    assert module._drawn(5, 5, 1).tolist() == [0, 1, 2, 3, 4]
+    assert not torch.equal(module._drawn(50, 10_000, 1), module._drawn(50, 10_000, 2))
+
+
+@pytest.mark.parametrize(
+    "index", ["", "IVF", "Nope", "IVF64,PQ5", "IVF0,Flat", "IVF64_HNSW1,Flat", "HNSW0", "LSH", "IDMap,Flat"]
+)
+def test_an_index_that_cannot_be_made(index):
+    with pytest.raises(SettingsError, match=f"index '{index}' .* width 16 .* try IVF4096,Flat"):
+        faiss_search(random(3, 1), random(ROWS, 2), 1, index=index)
+
+
+def test_an_index_that_cannot_be_trained():
+    y = random(ROWS, 2)
+    y[:] = torch.nan
+    with pytest.raises(SettingsError, match="index 'IVF64,Flat' .* NaN"):
+        faiss_search(random(3, 1), y, 1, index="IVF64,Flat")
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "options"),
+    [
+        (torch.zeros(0, 3), torch.ones(1, 3), {}),
+        (torch.ones(1, 3), torch.zeros(0, 3), {}),
+        (torch.ones(1, 3), torch.ones(1, 2), {}),
+        (torch.ones(3), torch.ones(1, 3), {}),
+        (torch.ones(1, 3), torch.ones(1, 3).double(), {}),
+        *((torch.ones(1, 3), torch.ones(1, 3), {name: 0}) for name in ("k", "shard_rows", "probe", "sample")),
+        (torch.ones(1, 3), torch.ones(4, 3), {"k": 3, "candidates": 2}),
+    ],
+)
+def test_what_does_not_fit(x, y, options):
+    with pytest.raises(ValueError, match="expected"):
+        faiss_search(x, y, index="Flat", **{"k": 1} | options)
+
+
+def test_without_faiss(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingExtra, match=r"pairsmith\[faiss\]"):
+        faiss_search(random(3, 1), random(3, 2), 1, index="Flat")

@@ -1,0 +1,279 @@
+"""Questions in SQuAD's forms: the official files, rows of several shapes, and what is wrong with either."""
+
+import gzip
+import json
+import sys
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.errors import InputError
+from pairsmith.records.readers import text_id
+from pairsmith.records.squad import QUESTION, Answer, Question, read_questions, to_question_table
+
+PASSAGE = " The Rhine rises in the Alps and ends in the North Sea. "
+WHERE = Question("q1", "Rhine", PASSAGE, "Where does it rise?", (Answer("the Alps", 20), Answer("Alps", 24)))
+END = Question("q2", "Rhine", PASSAGE, "Where does it end?", (Answer("the North Sea", 41),))
+
+OFFICIAL = {
+    "version": "v2.0",
+    "data": [
+        {
+            "title": "Rhine",
+            "paragraphs": [
+                {
+                    "context": PASSAGE,
+                    "qas": [
+                        {
+                            "id": "q1",
+                            "question": " Where does it rise? ",
+                            "answers": [
+                                {"text": "the Alps", "answer_start": 20},
+                                {"text": "Alps", "answer_start": 24},
+                            ],
+                            "is_impossible": False,
+                        },
+                        {
+                            "id": "q0",
+                            "question": "Where does it sing?",
+                            "answers": [],
+                            "plausible_answers": [{"text": "the Alps", "answer_start": 20}],
+                            "is_impossible": True,
+                        },
+                    ],
+                },
+                {
+                    "context": PASSAGE,
+                    "qas": [
+                        {
+                            "id": "q2",
+                            "question": "Where does it end?",
+                            "answers": [{"text": "the North Sea", "answer_start": 41}],
+                        }
+                    ],
+                },
+            ],
+        }
+    ],
+}
+ROW = {
+    "id": "q2",
+    "title": "Rhine",
+    "context": PASSAGE,
+    "question": "Where does it end?",
+    "answers": {"text": ["the North Sea"], "answer_start": [41]},
+}
+
+
+@pytest.fixture
+def put(tmp_path):
+    def write(name, data):
+        path = tmp_path / name
+        path.write_bytes(data if isinstance(data, bytes) else data.encode("utf-8"))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def rows(put):
+    return lambda *rows, name="q.jsonl": put(name, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def fault(source):
+    with pytest.raises(InputError) as caught:
+        list(read_questions(source))
+    message = str(caught.value)
+    assert message.count("\n") <= 1
+    return message
+
+
+class TestOfficialFiles:
+    @pytest.mark.parametrize("indent", [None, 2])
+    def test_questions_with_answers_are_read(self, put, indent):
+        assert list(read_questions(put("dev.json", json.dumps(OFFICIAL, indent=indent)))) == [WHERE, END]
+
+    def test_gzip_and_a_path_as_a_string(self, put):
+        path = put("dev.json.gz", gzip.compress(json.dumps(OFFICIAL).encode()))
+        assert list(read_questions(str(path))) == [WHERE, END]
+
+    def test_an_impossible_question_is_left_out_even_with_answers(self, put):
+        file = json.loads(json.dumps(OFFICIAL))
+        file["data"][0]["paragraphs"][0]["qas"][1]["answers"] = [{"text": "Alps", "answer_start": 24}]
+        assert list(read_questions(put("dev.json", json.dumps(file)))) == [WHERE, END]
+
+    @pytest.mark.parametrize(
+        ("path", "value", "message"),
+        [
+            (["data", 0, "paragraphs"], None, "dev.json: data[0]: a list called paragraphs is expected"),
+            (["data", 0], 3, "dev.json: data[0]: a list called paragraphs is expected"),
+            (["data", 0, "paragraphs", 1, "qas"], {}, "data[0].paragraphs[1]: a list called qas is expected"),
+            (
+                ["data", 0, "paragraphs", 1, "qas", 0],
+                "x",
+                "data[0].paragraphs[1].qas[0]: an object with question",
+            ),
+            (["data", 0, "paragraphs", 1, "context"], " ", "data[0].paragraphs[1].qas[0]: context is blank"),
+            (["data", 0, "paragraphs", 1, "context"], 7, "qas[0]: column 'context' holds a number, not text"),
+            (
+                ["data", 0, "paragraphs", 1, "qas", 0, "question"],
+                "",
+                "paragraphs[1].qas[0]: question is blank",
+            ),
+        ],
+    )
+    def test_where_a_fault_stands(self, put, path, value, message):
+        file = json.loads(json.dumps(OFFICIAL))
+        *parents, last = path
+        inner = file
+        for step in parents:
+            inner = inner[step]
+        inner[last] = value
+        assert message in fault(put("dev.json", json.dumps(file)))
+
+    def test_a_paragraph_without_context(self, put):
+        file = json.loads(json.dumps(OFFICIAL))
+        del file["data"][0]["paragraphs"][0]["context"]
+        assert "dev.json: data[0].paragraphs[0]: has no context; it has: qas" in fault(
+            put("dev.json", json.dumps(file))
+        )
+
+    @pytest.mark.parametrize("text", ["{\n", '{"data": 3}', '{\n "version": "1.1"\n}', '{"data": [}'])
+    def test_what_is_no_squad_file_says_so(self, put, text):
+        assert (
+            "dev.json is neither a SQuAD file (one object whose data is a list of articles) nor one"
+            in fault(put("dev.json", text))
+        )
+
+    def test_rows_may_be_called_json(self, rows):
+        assert list(read_questions(rows(ROW, ROW, name="q.json"))) == [END, END]
+
+    def test_an_array_gets_the_advice_for_arrays(self, put):
+        assert "a JSON array; one object a line is expected" in fault(put("q.json", json.dumps([ROW])))
+
+    def test_nothing_with_an_answer(self, put):
+        assert fault(put("dev.json", '{"data": []}')).endswith("dev.json holds no questions with answers")
+
+
+class TestRows:
+    def test_lists_of_texts_and_starts(self, rows):
+        assert list(read_questions(rows(ROW))) == [END]
+
+    def test_a_list_of_answers(self, rows):
+        row = {**ROW, "answers": [{"text": "the North Sea", "answer_start": 41}]}
+        assert list(read_questions(rows(row))) == [END]
+
+    @pytest.mark.parametrize("answers", [None, [], {"text": [], "answer_start": []}])
+    def test_a_question_without_answers_is_left_out(self, rows, answers):
+        assert list(read_questions(rows({**ROW, "answers": answers}, ROW))) == [END]
+
+    def test_mined_rows_call_the_question_input(self, rows):
+        row = {"id": "q2", "input": "Where does it end?", "output": "x", "margin": 1.2, "score": 0.5}
+        mined = {**row, "context": PASSAGE, "answers": ROW["answers"]}
+        assert next(read_questions(rows(mined))).question == "Where does it end?"
+        both = {**mined, "question": "Which?"}
+        assert next(read_questions(rows(both))).question == "Which?"
+
+    def test_id_and_title_may_be_missing(self, rows):
+        row = {key: value for key, value in ROW.items() if key not in ("id", "title")}
+        question = next(read_questions(rows(row)))
+        assert (question.id, question.title) == (text_id("Where does it end?" + PASSAGE), "")
+
+    @pytest.mark.parametrize(("given_id", "expected"), [(0, "0"), (17, "17"), (" a ", "a")])
+    def test_an_id_may_be_a_number(self, rows, given_id, expected):
+        assert next(read_questions(rows({**ROW, "id": given_id}))).id == expected
+
+    @pytest.mark.parametrize("start", [0, 40, 9999, -1])
+    def test_an_answer_that_stands_elsewhere_is_taken_where_it_stands_first(self, rows, start):
+        row = {**ROW, "answers": {"text": ["the"], "answer_start": [start]}}
+        assert next(read_questions(rows(row))).answers == (Answer("the", 20),)
+
+    def test_a_later_occurrence_that_is_right_stays(self, rows):
+        row = {**ROW, "answers": {"text": ["the"], "answer_start": [41]}}
+        assert next(read_questions(rows(row))).answers == (Answer("the", 41),)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"context": " "}, "q.jsonl:2: context is blank; fill it in or drop the row"),
+            ({"question": None}, "q.jsonl:2: question is blank; fill it in or drop the row"),
+            ({"question": 3}, "q.jsonl:2: column 'question' holds a number, not text"),
+            (
+                {"answers": {"text": ["The Alps"], "answer_start": [20]}},
+                "q.jsonl:2: the answer 'The Alps' does not stand in its context, at 20 or elsewhere",
+            ),
+            (
+                {"answers": {"text": [" "], "answer_start": [0]}},
+                'q.jsonl:2: an answer is " "; a text is expected',
+            ),
+            ({"answers": {"text": [None], "answer_start": [0]}}, "q.jsonl:2: an answer is null; a text"),
+            (
+                {"answers": {"text": ["Alps"], "answer_start": ["24"]}},
+                "q.jsonl:2: answer_start of 'Alps' is '24'; a number of characters is expected",
+            ),
+            ({"answers": [{"text": "Alps"}]}, "q.jsonl:2: answer_start of 'Alps' is None; a number"),
+            (
+                {"answers": {"text": ["Alps"], "answer_start": []}},
+                "q.jsonl:2: answers has to be two lists of one",
+            ),
+            ({"answers": "Alps"}, 'or a list of objects with both; it is "Alps"'),
+            ({"answers": ["Alps"]}, 'or a list of objects with both; it is ["Alps"]'),
+        ],
+    )
+    def test_a_bad_row_is_named(self, rows, change, message):
+        assert message in fault(rows(ROW, {**ROW, **change}))
+
+    @pytest.mark.parametrize("column", ["context", "question", "answers"])
+    def test_a_missing_column(self, rows, column):
+        row = {key: value for key, value in ROW.items() if key != column}
+        assert f"q.jsonl has no column {column!r}" in fault(rows(row))
+        assert f"q.jsonl:2: no column {column!r}, which earlier rows have" in fault(rows(ROW, row))
+
+    def test_a_source_that_is_not_there_fails_at_once(self, tmp_path):
+        with pytest.raises(InputError, match=r"q\.json is not there"):
+            read_questions(tmp_path / "q.json")
+
+    def test_a_hub_data_set(self, monkeypatch):
+        asked = []
+
+        def load(name, split):
+            asked.append((name, split))
+            return [ROW]
+
+        monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
+        assert list(read_questions("rajpurkar/squad:validation")) == [END]
+        assert asked == [("rajpurkar/squad", "validation")]
+
+
+class TestTables:
+    def test_the_schema_is_the_hubs(self):
+        assert QUESTION.names == ["id", "title", "context", "question", "answers"]
+        assert QUESTION.field("answers").type == pa.struct(
+            [("text", pa.list_(pa.string())), ("answer_start", pa.list_(pa.int32()))]
+        )
+
+    def test_a_table_is_read_back_from_parquet_and_from_a_folder(self, tmp_path):
+        table = to_question_table([WHERE, END])
+        assert table.schema.equals(QUESTION)
+        (tmp_path / "data").mkdir()
+        pq.write_table(table, tmp_path / "data" / "train-00000.parquet")
+        assert list(read_questions(tmp_path / "data" / "train-00000.parquet")) == [WHERE, END]
+        assert list(read_questions(tmp_path)) == [WHERE, END]
+
+    def test_no_questions_make_an_empty_table(self):
+        assert to_question_table(iter([])).equals(QUESTION.empty_table())
+
+    @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1), st.data())
+    def test_any_part_of_a_passage_can_be_an_answer(self, tmp_path_factory, context, data):
+        begin = data.draw(st.integers(0, len(context) - 1))
+        answer = Answer(context[begin : data.draw(st.integers(begin + 1, len(context)))], begin)
+        if not answer.text.strip():
+            return
+        question = Question("a", "", context, "Which?", (answer,))
+        path = tmp_path_factory.mktemp("t") / "q.parquet"
+        pq.write_table(to_question_table([question]), path)
+        assert list(read_questions(path)) == [question]

@@ -1,0 +1,119 @@
+"""Windows of whole sentences (Q1): by hand, against plain loops, and what holds for every text."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.texts.sentences import split_sentences
+from pairsmith.texts.windows import Window, count_words, windows
+
+#       4 words          3 words          2 words    1 word  6 words
+TEXT = "One two three four. Five six seven.\nEight nine. Stop. A b c d e f."
+
+WORDS = st.text("abC", min_size=1, max_size=4)
+SENTENCES = st.lists(WORDS, min_size=1, max_size=9).map(lambda words: f"Z{' '.join(words)}. ")
+PARAGRAPHS = st.one_of(st.lists(SENTENCES, max_size=8).map("".join), st.text(), st.text("aA. \n"))
+LENGTHS = st.sampled_from([count_words, len])
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (100, [TEXT]),
+        (10, ["One two three four. Five six seven.\nEight nine. Stop.", "A b c d e f."]),
+        (7, ["One two three four. Five six seven.", "Eight nine. Stop.", "A b c d e f."]),
+        (6, ["One two three four.", "Five six seven.\nEight nine. Stop.", "A b c d e f."]),
+        (4, ["One two three four.", "Five six seven.", "Eight nine. Stop.", "A b c d", "e f."]),
+        (2, ["One two", "three four.", "Five six", "seven.", "Eight nine.", "Stop.", "A b", "c d", "e f."]),
+    ],
+)
+def test_windows_by_hand(limit, expected):
+    found = windows(TEXT, limit, count_words)
+    assert [window.text for window in found] == expected
+    assert [window.start for window in found] == [TEXT.index(text) for text in expected]
+
+
+def test_a_word_above_the_limit_is_a_window_of_its_own():
+    assert windows("I saw antidisestablishmentarianism there.", 6, len) == [
+        Window("I saw", 0),
+        Window("antidisestablishmentarianism", 6),
+        Window("there.", 35),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", " \n "])
+def test_white_space_has_no_windows(text):
+    assert windows(text, 5, count_words) == []
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_below_one(limit):
+    with pytest.raises(ValueError, match=f"limit of 1 or more, got {limit}"):
+        windows("One.", limit, count_words)
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), (" a\tb\n c ", 3), ("well-known, isn't it?", 3)])
+def test_words_are_counted(text, count):
+    assert count_words(text) == count
+
+
+def joined_greedily(text, spans, limit, length):
+    """The longest runs, by trying each next span in turn."""
+    runs = []
+    for start, end in spans:
+        if runs and length(text[runs[-1][0] : end]) <= limit:
+            runs[-1] = (runs[-1][0], end)
+        else:
+            runs.append((start, end))
+    return runs
+
+
+def by_plain_loops(text, limit, length):
+    parts, run = [], []
+    for sentence in split_sentences(text):
+        span = (sentence.start, sentence.start + len(sentence.text))
+        if length(sentence.text) <= limit:
+            run.append(span)
+            continue
+        words = [
+            (span[0] + word.start(), span[0] + word.end()) for word in re.finditer(r"\S+", sentence.text)
+        ]
+        parts += [run, words]
+        run = []
+    return [each for part in [*parts, run] for each in joined_greedily(text, part, limit, length)]
+
+
+def padded(text):
+    """As a tokenizer that puts a special token at both ends of each text, and cuts words in two."""
+    return 2 + sum(-(-len(word) // 2) for word in text.split())
+
+
+@given(text=PARAGRAPHS, limit=st.integers(1, 30), length=st.sampled_from([count_words, len, padded]))
+def test_windows_against_plain_loops(text, limit, length):
+    found = [(window.start, window.start + len(window.text)) for window in windows(text, limit, length)]
+    assert found == by_plain_loops(text, limit, length)
+
+
+@given(text=PARAGRAPHS, limit=st.integers(1, 30), length=LENGTHS)
+def test_windows_stand_in_the_text_in_order_and_leave_out_only_white_space(text, limit, length):
+    end = 0
+    for window in windows(text, limit, length):
+        assert not text[end : window.start].strip()
+        end = window.start + len(window.text)
+        assert text[window.start : end] == window.text == window.text.strip()
+        assert length(window.text) <= limit or count_words(window.text) == 1
+    assert not text[end:].strip()
+
+
+def test_the_tokenizer_is_asked_a_few_times_a_sentence():
+    asked = []
+
+    def length(text):
+        asked.append(text)
+        return len(text)
+
+    text = "Some words in a row. " * 400
+    assert len(windows(text, 400, length)) == 22  # 19 sentences of 20 characters and the spaces between: 398
+    assert len(asked) < 400 + 3 * 22
