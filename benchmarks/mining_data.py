@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.records import Question, read_documents, read_questions, read_texts
+from pairsmith.records import Question, read_documents, read_questions
 
 MINED_ARTICLES = 32
 UNRELATED = 4

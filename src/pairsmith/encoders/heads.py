@@ -12,7 +12,7 @@ from pairsmith.errors import ModelError, first_line
 from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
 from pairsmith.modelnames import DtypeName, not_on_hub, resolve_model
 
-Task = Literal["question answering", "classification"]
+Task = Literal["question answering", "classification", "summarization"]
 
 _CONTEXT = 512  # of a model that has no longest input
 
@@ -21,19 +21,20 @@ def load_with_head(
     model: str,
     task: Task,
     *,
-    labels: int,
+    labels: int | None = None,
     device: str,
     dtype: DtypeName,
-    fresh_head: bool,
-    seed: int,
+    fresh_head: bool = False,
+    seed: int = 0,
 ) -> tuple[Any, Any, int]:
     """A model with a head for ``task``, its tokenizer, and the longest input in tokens.
 
     Args:
         model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
             ``embedded:all-minilm-l6-v2``.
-        task: what the head is for.
-        labels: numbers that it gives for each text or token.
+        task: what the head is for; of ``summarization`` it is that of a language model with an encoder and
+            a decoder, which is never drawn.
+        labels: numbers that it gives for each text or token; None where that is no choice.
         device: as for ``pick_device``.
         dtype: of the weights.
         fresh_head: give a model without such a head a random one, to be trained. One that is there stays.
@@ -57,19 +58,26 @@ def load_with_head(
 
 
 def _load(
-    name: str, where: str, task: Task, labels: int, dtype: torch.dtype, seed: int, *, local: bool
+    name: str, where: str, task: Task, labels: int | None, dtype: torch.dtype, seed: int, *, local: bool
 ) -> tuple[Any, Any, list[str]]:
     """The tokenizer, the model, and the names of the weights that its files lack and that were drawn."""
     import transformers
 
-    kinds, loader = {
+    kinds, loader, such_as = {
         "question answering": (
             transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
             transformers.AutoModelForQuestionAnswering,
+            "BART, BERT or the like",
         ),
         "classification": (
             transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
             transformers.AutoModelForSequenceClassification,
+            "BART, BERT or the like",
+        ),
+        "summarization": (
+            transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+            transformers.AutoModelForSeq2SeqLM,
+            "BART, T5 or the like",
         ),
     }[task]
     try:
@@ -79,9 +87,10 @@ def _load(
             if type(config) not in kinds:
                 raise ModelError(
                     f"model {name}: transformers has no {task} for models of type "
-                    f"{config.model_type}; give BART, BERT or the like"
+                    f"{config.model_type}; give {such_as}"
                 )
-            config.num_labels = labels  # the configuration of another head may say otherwise
+            if labels is not None:
+                config.num_labels = labels  # the configuration of another head may say otherwise
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
             network, report = loader.from_pretrained(
                 where,
@@ -120,6 +129,8 @@ def _check_weights(name: str, network: Any, task: Task, missing: list[str], *, f
     prefix = f"{network.base_model_prefix}."
     # A pooler stands between body and head, and belongs to the head that was trained with it.
     body = [weight for weight in missing if weight.startswith(prefix) and ".pooler." not in weight]
+    if task == "summarization":
+        body = missing
     if body:
         raise ModelError(
             f"model {name}: its weights lack {body[0]} ({len(body)} missing in all), "

@@ -1,4 +1,4 @@
-"""What can be set when an encoder is evaluated."""
+"""What can be set when a model is evaluated."""
 
 from pydantic import Field
 
@@ -33,6 +33,35 @@ class EvaluateStsSettings(Settings):
     )
     bootstrap: int = Field(
         default=1000, ge=0, le=1_000_000, description="Resamples behind the 95 % interval; 0 for no interval."
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
+    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+
+
+class EvaluateQaSettings(Settings):
+    """Exact match and F1 of a reader's answers (M11, Q7)."""
+
+    model: str = Field(
+        description="Reader: a folder that train-reader wrote, or a Hub id of a model for question answering."
+    )
+    data: str = Field(
+        description="Questions with answers: a SQuAD file, or rows with the columns question, context and "
+        "answers."
+    )
+    max_answer_tokens: int = Field(default=17, ge=1, description="Longest answer in tokens.")
+    batch_size: int = Field(default=32, ge=1, description="Windows of texts that are read at once.")
+    max_length: int | None = Field(
+        default=None,
+        ge=16,
+        description="Longest input in tokens, question and text together; longer texts are cut into windows. "
+        "Unset: the model's own.",
+    )
+    bootstrap: int = Field(
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Resamples behind the 95 % intervals; 0 for no intervals.",
     )
     seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
     device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")

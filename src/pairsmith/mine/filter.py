@@ -103,6 +103,8 @@ def _scores(
     """The score of each pair, in their order, in a folder of their own."""
     size = settings.shard_size
     numbers = range(-(-pairs.num_rows // size))
+    if not numbers:
+        return np.zeros(0, np.float32)
     writer = start_part(
         Run(run.out / "scores", run.progress, run.fresh),
         step="score",
@@ -130,8 +132,6 @@ def _scores(
             total=pairs.num_rows,
         )
         writer.finish(_scores_card(settings))
-    if not numbers:
-        return np.zeros(0, np.float32)
     found: NDArray[np.float32] = writer.folder().table("train", ["score"])["score"].to_numpy()
     return found
 

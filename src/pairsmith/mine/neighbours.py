@@ -7,6 +7,7 @@ Each part is saved when it is done, in a dataset folder of its own, by whichever
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +29,11 @@ from pairsmith.runs.mapped import Made, commit_each, start_part
 NEAR: pa.Schema = pa.schema(
     [
         ("cell", pa.int64()), ("side", pa.string()), ("number", pa.int64()),
-        ("ids", pa.list_(pa.int64())), ("similarities", pa.list_(pa.float32())),
+        ("ids", pa.list_(pa.int64())), ("similarities", pa.list_(pa.float32())), ("recall", pa.float32()),
     ]
 )  # fmt: skip
-"""The neighbours of a text, both by their numbers within the cell."""
+"""The neighbours of a text, both by their numbers within the cell; how many of the true ones a search by an
+index finds, on a sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +67,49 @@ def cells(x: Encoded, y: Encoded) -> list[Cell]:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of a cell: some inputs with all outputs and back, or one side with an index of the other."""
+
+    cell: int
+    start: int
+    stop: int
+    side: Literal["both", "x", "y"] = "both"
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """Pieces of the search: rows ``start`` to ``stop`` of a cell's inputs with all of its outputs."""
+    """Pieces of the search that are done and saved together."""
 
     number: int
-    pieces: tuple[tuple[int, int, int], ...]
+    pieces: tuple[Piece, ...]
+
+    @property
+    def size(self) -> int:
+        """How many texts are searched for."""
+        return sum(piece.stop - piece.start for piece in self.pieces)
 
 
 def parts(cells: Sequence[Cell], rows: int) -> list[Part]:
-    """The search of all cells, cut so that a part has ``rows`` inputs or little more."""
+    """The exact search of all cells, cut so that a part has ``rows`` inputs or little more."""
     found: list[Part] = []
-    pieces: list[tuple[int, int, int]] = []
-    count = 0
+    pieces: list[Piece] = []
     for number, cell in enumerate(cells):
         for start in range(0, len(cell.x), rows):
-            stop = min(start + rows, len(cell.x))
-            pieces.append((number, start, stop))
-            count += stop - start
-            if count >= rows:
+            pieces.append(Piece(number, start, min(start + rows, len(cell.x))))
+            if sum(piece.stop - piece.start for piece in pieces) >= rows:
                 found.append(Part(len(found), tuple(pieces)))
-                pieces, count = [], 0
+                pieces = []
     return [*found, Part(len(found), tuple(pieces))] if pieces else found
+
+
+def parts_by_index(cells: Sequence[Cell]) -> list[Part]:
+    """The search of all cells by an index of each side."""
+    sides = [
+        piece
+        for number, cell in enumerate(cells)
+        for piece in (Piece(number, 0, len(cell.x), "x"), Piece(number, 0, len(cell.y), "y"))
+    ]
+    return [Part(number, (piece,)) for number, piece in enumerate(sides)]
 
 
 def find_neighbours(
@@ -104,13 +128,16 @@ def find_neighbours(
         StorageError, WorkerError: the disk or a worker failed; finished parts are kept.
     """
     every = cells(x, y)
-    todo = parts(every, settings.search_rows)
+    todo = parts_by_index(every) if settings.index else parts(every, settings.search_rows)
 
     writer = start_part(
         run,
         step="search",
         schema=NEAR,
-        settings=settings.model_dump(mode="json", include={"k", "search_rows"}),
+        settings=settings.model_dump(
+            mode="json",
+            include={"k", *({"index", "index_rows", "recall"} if settings.index else {"search_rows"})},
+        ),
         inputs=inputs,
         models={},
         planned=len(todo),
@@ -118,7 +145,7 @@ def find_neighbours(
     if writer.finished:
         return writer.folder(), every
     left = [part for part in todo if not writer.is_done(part.number)]
-    total = sum(len(cell.x) for cell in every)
+    total = sum(part.size for part in todo)
     commit_each(
         writer,
         SearchLoader(x, y, settings),
@@ -126,15 +153,18 @@ def find_neighbours(
         where_of(settings),
         run,
         title="search",
-        unit="inputs",
-        done=total - sum(map(_size, left)),
+        unit="texts" if settings.index else "inputs",
+        done=total - sum(part.size for part in left),
         total=total,
     )
-    return writer.finish(_card(settings)), every
-
-
-def _size(part: Part) -> int:
-    return sum(stop - start for _, start, stop in part.pieces)
+    folder = writer.finish(_card(settings))
+    if settings.index:
+        least = min(table["recall"][0].as_py() for table in folder.shards("train", ["recall"]))
+        run.progress.say(
+            f"index {settings.index}: finds {least:.1%} of the {settings.k} nearest, or more, by an exact "
+            "search for a sample"
+        )
+    return folder, every
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,26 +180,50 @@ class SearchLoader:
         x, y = self.x.here(), self.y.here()
         every = cells(x, y)
         settings = self.settings
+        device = torch.device(pick_device(settings.device))
 
         def search(part: Part, advance: Advance) -> Made:
-            found = []
-            for cell, start, stop in part.pieces:
-                of_x, of_y = two_way_search(
-                    x.vectors(every[cell].x[start:stop]),
-                    y.vectors(every[cell].y),
+            found: list[pa.Table] = []
+            for piece in part.pieces:
+                of_x, of_y = x.vectors(every[piece.cell].x), y.vectors(every[piece.cell].y)
+                if settings.index and piece.side != "both":
+                    queries, others = (of_x, of_y) if piece.side == "x" else (of_y, of_x)
+                    near, recall = _by_index(queries, others, settings, advance)
+                    found.append(_table(piece.cell, piece.side, 0, near, recall))
+                    continue
+                near_x, near_y = two_way_search(
+                    of_x[piece.start : piece.stop],
+                    of_y,
                     settings.k,
                     memory=int(settings.memory * 2**30),
-                    device=torch.device(pick_device(settings.device)),
+                    device=device,
                     advance=advance,
                 )
-                of_y.ids.add_(start)
-                found += [_table(cell, "x", start, of_x), _table(cell, "y", 0, of_y)]
+                near_y.ids.add_(piece.start)
+                found += [_table(piece.cell, "x", piece.start, near_x), _table(piece.cell, "y", 0, near_y)]
             return pa.concat_tables(found), to_table([], REJECT)
 
         return search
 
 
-def _table(cell: int, side: str, first: int, near: Neighbours) -> pa.Table:
+def _by_index(
+    queries: torch.Tensor, others: torch.Tensor, settings: MineSettings, advance: Advance
+) -> tuple[Neighbours, float]:
+    from pairsmith.encoders.faiss_search import faiss_search
+
+    assert settings.index is not None
+    return faiss_search(
+        queries,
+        others,
+        settings.k,
+        index=settings.index,
+        shard_rows=settings.index_rows,
+        recall=settings.recall,
+        advance=advance,
+    )
+
+
+def _table(cell: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
     count, width = near.ids.shape
     offsets = pa.array(np.arange(0, count * width + 1, width, dtype=np.int32))
     numbers = np.arange(first, first + count)
@@ -179,6 +233,7 @@ def _table(cell: int, side: str, first: int, near: Neighbours) -> pa.Table:
         pa.array(numbers),
         pa.ListArray.from_arrays(offsets, pa.array(near.ids.numpy().ravel())),
         pa.ListArray.from_arrays(offsets, pa.array(near.similarities.numpy().ravel())),
+        pa.array([recall] * count, pa.float32()),
     ]
     return pa.Table.from_arrays(columns, schema=NEAR)
 

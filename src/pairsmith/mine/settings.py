@@ -113,6 +113,17 @@ class MineSettings(Settings):
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Texts that are encoded and saved together."
     )
+    index: str | None = Field(
+        default=None,
+        description="Search by a FAISS index such as IVF4096,Flat or IVF16384,PQ48x4fs, for corpora too "
+        "large for an exact search (some millions of texts); what it misses is measured and said.",
+    )
+    index_rows: int = Field(
+        default=1_000_000, ge=1, description="Vectors of an index in memory at one time; one after the other."
+    )
+    recall: float = Field(
+        default=0.95, gt=0, le=1, description="Share of the true neighbours that an index is tuned to find."
+    )
     search_rows: int = Field(
         default=131_072, ge=1, description="Inputs that are searched and saved together."
     )

@@ -36,7 +36,7 @@ def retrieved(
         if not table.num_rows:
             continue
         flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        vectors = torch.from_numpy(np.ascontiguousarray(flat)).view(table.num_rows, -1)
+        vectors = torch.tensor(flat).view(table.num_rows, -1)
         values, places = (x @ vectors.T).topk(min(count + _SPARE, table.num_rows), dim=1)
         wanted = np.unique(places.numpy())
         known = dict(zip(wanted.tolist(), table.drop("vector").take(wanted).to_pylist(), strict=True))

@@ -187,3 +187,64 @@ class TrainCrossencoderSettings(FitSettings):
     steps: int = Field(default=1_000, ge=1, description="Steps of the training.")
     answers: str = Field(default="rule", description="What finds wrong answers in passages; as for mine.")
     window: int = Field(default=150, ge=1, description="Words of a passage at most; as for mine.")
+
+
+class TrainReaderSettings(FitSettings):
+    """A reader that marks the answer to a question in a text, trained on seeds and mined rows (M9)."""
+
+    seeds: str = Field(
+        description="Questions with answers: a SQuAD file, or rows with the columns question, context and "
+        "answers."
+    )
+    added: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Questions that are added to the seeds, such as a folder that mine or filter wrote.",
+    )
+    extra: int | None = Field(
+        default=None,
+        ge=0,
+        description="Add only so many, the first in their order, which after filter is that of their scores.",
+    )
+    max_length: int | None = Field(
+        default=384,
+        ge=16,
+        description="Longest input in tokens, question and text together; longer texts are cut into windows, "
+        "and those that hold the answer are learned from.",
+    )
+
+
+class TrainSummarizerSettings(FitSettings):
+    """A model that writes summaries, trained on seeds and on mined pairs marked as such (M9)."""
+
+    seeds: str = Field(description="Documents with summaries: rows with the columns document and summary.")
+    added: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Documents with summaries that are added to the seeds, such as a folder that mine or "
+        "filter wrote (its columns input and output).",
+    )
+    extra: int | None = Field(
+        default=None,
+        ge=0,
+        description="Add only so many, the first in their order, which after filter is that of their scores.",
+    )
+    marker: str = Field(
+        default="<mined>",
+        description="Special token put before added documents, whose style may be another; empty: none.",
+    )
+    max_length: int | None = Field(
+        default=512,
+        ge=8,
+        description="Longest document in tokens; the rest is cut off. Never more than the base reads.",
+    )
+    summary_tokens: int = Field(
+        default=62, ge=4, description="Longest summary in tokens, both read and written; the rest is cut off."
+    )
+    label_smoothing: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of each token's probability that is spread over all tokens in the loss.",
+    )
+    beams: int = Field(
+        default=6, ge=1, description="Beams with which summaries of validation documents are written."
+    )

@@ -1,8 +1,9 @@
 """ROUGE of summaries, by the package ``rouge-score``: F with references, precision with sources (M11)."""
 
 import importlib
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ class RougeScores:
             same as ``rouge_l`` where texts are single lines. None where it was not asked for.
         count: number of summaries.
         settings: the package with its version, the measure, and how texts became words.
+        each: the figures of each summary, ×100, under ROUGE's usual names.
     """
 
     rouge1: float
@@ -32,12 +34,22 @@ class RougeScores:
     rouge_lsum: float | None
     count: int
     settings: Mapping[str, Any]
+    each: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """As a results file holds it, figures rounded to four places, under ROUGE's usual names."""
         named = zip(_TYPES, (self.rouge1, self.rouge2, self.rouge_l, self.rouge_lsum), strict=True)
         figures = {name: round(value, 4) for name, value in named if value is not None}
         return figures | {"count": self.count, "settings": dict(self.settings)}
+
+
+def check_rouge() -> None:
+    """Find out at the start of long work whether its summaries can be scored.
+
+    Raises:
+        MissingExtra: the package ``rouge-score`` is not installed.
+    """
+    _scorer(_TYPES)
 
 
 def rouge_scores(predictions: Sequence[str], references: Sequence[str]) -> RougeScores:
@@ -81,11 +93,11 @@ def _scores(
     if not texts:
         raise InputError("there are no summaries, so there is nothing to score; expected one or more")
     scorer = _scorer(types)
-    sums = dict.fromkeys(types, 0.0)
-    for text, other in zip(texts, against, strict=True):
-        for name, score in scorer.score(target=other, prediction=text).items():
-            sums[name] += getattr(score, measure)
-    means = {name: 100.0 * total / len(texts) for name, total in sums.items()}
+    found = [
+        scorer.score(target=other, prediction=text) for text, other in zip(texts, against, strict=True)
+    ]
+    each = {name: tuple(100.0 * getattr(scores[name], measure) for scores in found) for name in types}
+    means = {name: math.fsum(figures) / len(figures) for name, figures in each.items()}
     return RougeScores(
         means["rouge1"],
         means["rouge2"],
@@ -93,6 +105,7 @@ def _scores(
         means.get("rougeLsum"),
         len(texts),
         _settings(measure),
+        each,
     )
 
 

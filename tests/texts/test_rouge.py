@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.errors import InputError, MissingExtra
-from pairsmith.evaluate.rouge import abstractiveness, rouge_scores
+from pairsmith.texts.rouge import abstractiveness, check_rouge, rouge_scores
 
 
 @pytest.fixture
@@ -43,6 +43,7 @@ def test_l_is_of_the_whole_text_and_lsum_of_lines():
 def test_means_over_summaries_and_an_empty_one_scores_nothing():
     found = rouge_scores(["x y", ""], ["x y", "x y"])
     assert [found.rouge1, found.rouge2, found.rouge_l, found.rouge_lsum] == [50.0] * 4
+    assert found.each == dict.fromkeys(("rouge1", "rouge2", "rougeL", "rougeLsum"), (100.0, 0.0))
 
 
 @needs_rouge
@@ -54,6 +55,8 @@ def test_abstractiveness_is_the_share_of_the_summary_that_its_document_has():
     assert found.rouge2 == pytest.approx(100 * (1 + 1 / 3) / 2)
     assert found.rouge_l == pytest.approx(100 * (1 + 3 / 4) / 2)
     assert found.rouge_lsum is None
+    assert found.each["rouge1"] == pytest.approx((100.0, 75.0))
+    assert set(found.each) == {"rouge1", "rouge2", "rougeL"}
 
 
 @needs_rouge
@@ -117,6 +120,8 @@ def test_without_the_package_the_install_command_is_given(monkeypatch):
     monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
     with pytest.raises(MissingExtra, match=r"rouge-score.*pip install 'pairsmith\[eval\]'"):
         rouge_scores(["x"], ["x"])
+    with pytest.raises(MissingExtra, match="rouge-score"):
+        check_rouge()
 
 
 @needs_rouge
@@ -130,7 +135,7 @@ _ALONE = """
 import logging, socket
 def refused(*_): raise AssertionError("network")
 socket.socket.connect = socket.getaddrinfo = refused
-from pairsmith.evaluate.rouge import rouge_scores
+from pairsmith.texts.rouge import rouge_scores
 rouge_scores(["x"], ["x"])
 assert not logging.getLogger().handlers
 """

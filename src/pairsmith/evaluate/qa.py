@@ -1,0 +1,211 @@
+"""Question answering: how often, and how far, does a reader mark what people marked (M11, Q7)?"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from pairsmith.errors import FolderError, StorageError, redacted_values
+from pairsmith.evaluate.bootstrap import interval
+from pairsmith.evaluate.settings import EvaluateQaSettings
+from pairsmith.modelnames import model_revision
+from pairsmith.places import Place, reaching, size_of
+from pairsmith.progress import Progress
+from pairsmith.records import Question, read_questions
+from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
+from pairsmith.runs.claim import claim
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_atomic
+from pairsmith.texts.squad_metrics import exact_match, f1
+
+STEP = "evaluate qa"
+RESULTS = "results.json"
+PREDICTIONS = "predictions.jsonl"
+# The data count by their questions. The rest says where and how fast, not what.
+_NOT_IN_FIGURES = {"data", "device", "batch_size"}
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question, what a reader answered, and what that is worth; ``f1`` lies in [0, 1]."""
+
+    id: str
+    question: str
+    prediction: str
+    answers: Sequence[str]
+    exact: bool
+    f1: float
+
+    @classmethod
+    def of(cls, question: Question, prediction: str) -> "Answered":
+        """``prediction`` compared with all answers of ``question``."""
+        golds = [gold.text for gold in question.answers]
+        worth = exact_match(prediction, golds), f1(prediction, golds)
+        return cls(question.id, question.question, prediction, golds, *worth)
+
+    def to_json(self) -> dict[str, JSON]:
+        """A line of ``predictions.jsonl``."""
+        return {
+            "id": self.id,
+            "question": self.question,
+            "prediction": self.prediction,
+            "answers": list(self.answers),
+            "exact": self.exact,
+            "f1": round(self.f1, 6),
+        }
+
+
+class Record(Manifest):
+    """``about`` in ``results.json``: what was evaluated, and the hash of the predictions."""
+
+    files: dict[str, str] = Field(default_factory=dict)
+
+
+def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
+    """Evaluate a reader, write its results and answers into the run's folder, and show a table.
+
+    ``predictions.jsonl`` has a line for each question (see ``Answered``). Results of the same settings,
+    model and questions that lie there are returned; ``run.fresh`` computes again.
+
+    Returns:
+        What ``results.json`` holds: ``exact`` and ``f1``, ×100, each with its 95 % interval (``exact_ci``),
+        ``count``, the number of questions, and ``about``.
+
+    Raises:
+        InputError: the data have a fault.
+        ModelError: the model cannot be loaded, or has no head for question answering.
+        MissingExtra: an embedded model whose package is not installed.
+        SettingsError: there is no such device.
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    questions = list(read_questions(settings.data))
+    identity = Identity.of(
+        STEP,
+        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        inputs={"data": _hash_questions(questions)},
+        models={"model": model_revision(settings.model)},
+    )
+    there = claim(run, identity, RESULTS, _about)
+    results: dict[str, Any]
+    if there is not None and not run.fresh and _is_whole(run.out, there):
+        run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
+        results = json.loads((run.out / RESULTS).read_bytes())
+    else:
+        answered = answer_all(settings, questions, run.progress)
+        figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
+        rest = redacted_values(settings.model_dump(mode="json", include=_NOT_IN_FIGURES))
+        results = _write(figures, answered, identity.as_record() | rest, run)
+    lock.release(run.out)
+    run.progress.result(qa_table(results))
+    return results
+
+
+def answer_all(
+    settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress
+) -> list[Answered]:
+    """Every question with the answer of the settings' model, in their order (Q7).
+
+    Raises:
+        ModelError: the model cannot be loaded, cannot answer questions, or gives scores that are not finite.
+        MissingExtra: an embedded model whose package is not installed.
+        SettingsError: there is no such device.
+    """
+    from pairsmith.encoders.reader import answer, load_reader
+
+    reader = load_reader(
+        settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+    )
+    with progress.task("answer", len(questions), "questions") as bar:
+        found = answer(
+            reader,
+            [question.question for question in questions],
+            [question.context for question in questions],
+            max_answer_tokens=settings.max_answer_tokens,
+            batch_size=settings.batch_size,
+            advance=bar.advance,
+        )
+    return [Answered.of(question, each.text) for question, each in zip(questions, found, strict=True)]
+
+
+def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
+    """Means over the questions, ×100, with 95 % intervals: the figures of ``results.json``.
+
+    Each resample draws as many questions as there are, with replacement, and takes both means over them.
+
+    Args:
+        answered: one or more.
+        bootstrap: resamples behind the intervals; 0 for none.
+        seed: of the resamples.
+    """
+    worth = 100.0 * np.array([[each.exact, each.f1] for each in answered], np.float64)  # (questions, 2)
+    count = len(answered)
+    rng = np.random.default_rng(seed)
+    draws: Floats = np.empty((bootstrap, 2))
+    for draw in draws:
+        draw[:] = worth[rng.integers(0, count, size=count)].mean(axis=0)
+    figures: dict[str, Any] = {}
+    for column, name in enumerate(("exact", "f1")):
+        found = interval(draws[:, column])
+        figures[name] = round(float(worth[:, column].mean()), 4)
+        figures[f"{name}_ci"] = None if found is None else [round(limit, 4) for limit in found]
+    return figures | {"count": count}
+
+
+def qa_table(results: Mapping[str, Any]) -> str:
+    """The figures of ``results.json`` as a plain table of one line."""
+    exact, overlap = (_figure(results, name) for name in ("exact", "f1"))
+    head = f"{'questions':>9}  {'exact match ×100 (95 %)':<25}F1 ×100 (95 %)"
+    return f"{head}\n{results['count']:>9,}  {exact:<25}{overlap}"
+
+
+def _figure(results: Mapping[str, Any], name: str) -> str:
+    limits = results[f"{name}_ci"]
+    spread = "" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]"
+    return f"{results[name]:6.2f}{spread}"
+
+
+def _write(
+    figures: Mapping[str, Any], answered: Sequence[Answered], about: Mapping[str, Any], run: Run
+) -> dict[str, Any]:
+    """Write both files; returns what ``results.json`` holds."""
+    lines = [json.dumps(each.to_json(), ensure_ascii=False, allow_nan=False) for each in answered]
+    predictions = "".join(f"{line}\n" for line in lines).encode()
+    # First of all the folder says whose it is: a run that was stopped here may go on in it.
+    write_json(run.out / RESULTS, {"about": {**about, "complete": False}})
+    run.on_begun()
+    write_atomic(run.out / PREDICTIONS, predictions)
+    files = {PREDICTIONS: hash_bytes(predictions)}
+    results = {**figures, "about": {**about, "complete": True, "files": files}}
+    write_json(run.out / RESULTS, results)
+    return results
+
+
+def _is_whole(out: Place, there: Record) -> bool:
+    """Whether all was written, and the predictions are still what was written."""
+    path = out / PREDICTIONS
+    with reaching(path, StorageError):
+        kept = there.complete and size_of(path) is not None
+        return kept and hash_file(path) == there.files.get(PREDICTIONS)
+
+
+def _hash_questions(questions: Sequence[Question]) -> str:
+    """SHA-256 of the questions: in which form they lie there does not matter."""
+    rows: JSON = [
+        [each.id, each.context, each.question, [gold.text for gold in each.answers]] for each in questions
+    ]
+    return hash_bytes(canonical_json(rows).encode())
+
+
+def _about(out: Place) -> Record:
+    """What the results in ``out`` were computed from."""
+    try:
+        return Record.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise FolderError(f"{out / RESULTS} holds no results of this evaluation") from error

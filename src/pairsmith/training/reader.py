@@ -1,0 +1,324 @@
+"""The step ``train-reader``: a reader from a hundred questions, mined ones simply added to them (M9).
+
+questions with answers -> windows that hold an answer -> start and end classified -> reader
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from pairsmith.encoders.reader import Feature, Reader, answer, collate, encode_questions, load_reader
+from pairsmith.errors import InputError, ModelError, SettingsError
+from pairsmith.modelfiles import pick_device
+from pairsmith.modelnames import model_revision
+from pairsmith.places import Place
+from pairsmith.progress import Progress, Silent
+from pairsmith.records import FEW, Answer, Question, read_questions
+from pairsmith.runs import Run, hash_source, refuse_source
+from pairsmith.texts.squad_metrics import qa_scores
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.fit import best_of_rates, fit
+from pairsmith.training.folder import ModelFolder, save_transformer
+from pairsmith.training.settings import TrainReaderSettings
+from pairsmith.training.watch import Training
+
+_NOT_IN_WEIGHTS = {"seeds", "added", "validation", "device", "checkpoint_steps"}
+_USE = """```python
+import torch
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+model = AutoModelForQuestionAnswering.from_pretrained("path/to/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+question, text = "Who wrote Hamlet?", "Hamlet is a play by Shakespeare."
+inputs = tokenizer(question, text, return_tensors="pt")
+outside = torch.tensor([part != 1 for part in inputs.sequence_ids(0)])  # answers stand in the text
+with torch.inference_mode():
+    found = model(**inputs)
+start = int(found.start_logits[0].masked_fill(outside, -torch.inf).argmax())
+end = start + int(found.end_logits[0].masked_fill(outside, -torch.inf)[start:].argmax())
+print(text[inputs.token_to_chars(start).start : inputs.token_to_chars(end).end])
+```"""
+
+
+def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
+    """Train a reader on seeds and added questions, and save it in the run's folder.
+
+    The folder opens with ``AutoModelForQuestionAnswering``.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: questions cannot be read, or none has an answer that a window holds.
+        ModelError: the base cannot be loaded, or the training diverged.
+        SettingsError: there is no such device, or ``extra`` counts rows of nothing.
+        StorageError: the model cannot be written.
+    """
+    device = pick_device(settings.device)
+    if settings.extra and not settings.added:
+        raise SettingsError("--extra counts rows of --added, which is missing; name what to add")
+    sources = {"seeds": settings.seeds} | ({"validation": settings.validation} if settings.validation else {})
+    sources |= {f"added {number}": source for number, source in enumerate(settings.added, start=1)}
+    for name, source in {**sources, "base": settings.base}.items():
+        refuse_source(run, **{name.partition(" ")[0]: source})
+    seeds = list(read_questions(settings.seeds))
+    added = added_questions(settings)
+    unseen = list(read_questions(settings.validation)) if settings.validation else []
+    folder = ModelFolder.start(
+        run,
+        step="train-reader",
+        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
+        inputs={name: hash_source(source) for name, source in sources.items()},
+        models={"base": model_revision(settings.base)},
+    )
+    if folder.finished:
+        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+        return run.out
+    if len(seeds) < FEW:
+        run.progress.say(
+            f"only {len(seeds)} seeds: some hundred are usual, and what {len(seeds)} teach is little"
+        )
+    if settings.extra and len(added) < settings.extra:
+        run.progress.say(f"--added has {len(added):,} questions, not {settings.extra:,}; all are taken")
+    trained = train_reader_on(
+        [*seeds, *added], unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    facts = {
+        "seeds": len(seeds),
+        "added questions": len(added),
+        "of these left out, as no window holds the answer": len(seeds) + len(added) - trained.questions,
+        "validation": len(unseen),
+        "learning rate": trained.learning_rate,
+    }
+    card = few_shot_card(
+        "A reader that marks the answer to a question in a text", _USE, settings, facts, trained.training
+    )
+    reader = trained.reader
+    folder.finish(partial(save_transformer, reader.model, reader.tokenizer, card), trained.training.to_json())
+    run.progress.say(f"wrote {run.out}: {trained.training}")
+    return run.out
+
+
+def added_questions(settings: TrainReaderSettings) -> list[Question]:
+    """The questions of ``added``, source after source; the first ``extra`` of them where that is given.
+
+    Raises:
+        InputError: a source cannot be read.
+    """
+    each = chain.from_iterable(read_questions(source) for source in settings.added)
+    return list(islice(each, settings.extra))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedReader:
+    """A reader, and how it came to be.
+
+    Attributes:
+        reader: with the weights of its best step.
+        learning_rate: the one that did best.
+        training: how it went with that rate.
+        questions: how many it was trained on: those with an answer that a window holds.
+    """
+
+    reader: Reader
+    learning_rate: float
+    training: Training
+    questions: int
+
+
+def train_reader_on(
+    questions: Sequence[Question],
+    validation: Sequence[Question],
+    settings: TrainReaderSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> TrainedReader:
+    """Train a reader for each learning rate, and take the one with the best F1.
+
+    Args:
+        questions: to train on; those without an answer that a window holds are left out, which is said.
+        validation: by which the best step and rate are chosen; may be empty.
+        settings: ``seeds``, ``added``, ``extra`` and ``validation`` are not looked at here.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where to show it.
+        checkpoints: where they are kept.
+
+    Raises:
+        InputError: no question has an answer that a window holds.
+        ModelError: the base cannot be loaded, or the training diverged.
+    """
+    shown = progress or Silent()
+
+    def make() -> SpanMarker:
+        reader = load_reader(
+            settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
+        )
+        reader.tokenizer.model_max_length = reader.max_length  # whoever reads with it reads such windows
+        return SpanMarker(reader, training_windows(reader, questions))
+
+    def train(marker: SpanMarker, rate: float, kept: Checkpoints | None) -> Training:
+        if rate == settings.learning_rate[0]:
+            _say_left_out(len(questions), marker, shown)
+        return fit(
+            marker,
+            len(marker.examples),
+            partial(_drawn, marker.examples),
+            partial(_batch, marker.reader),
+            settings,
+            metric="F1",
+            measure=partial(validation_f1, marker.reader, validation) if validation else None,
+            learning_rate=rate,
+            device=device,
+            progress=shown,
+            checkpoints=kept,
+            keep_end=len(settings.learning_rate) > 1,
+        )
+
+    marker, rate, training = best_of_rates(make, train, settings.learning_rate, checkpoints, shown)
+    return TrainedReader(marker.reader, rate, training, len(marker.examples))
+
+
+def _say_left_out(count: int, marker: "SpanMarker", progress: Progress) -> None:
+    if left_out := count - len(marker.examples):
+        progress.say(
+            f"{left_out:,} of {count:,} questions are left out: no window of {marker.reader.max_length} "
+            "tokens holds their answer"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """A window, and the first and the last token of the answer in it."""
+
+    window: Feature
+    start: int
+    end: int
+
+
+def training_windows(reader: Reader, questions: Sequence[Question]) -> list[list[Target]]:
+    """Of each question the windows that hold its first answer, or else the next of its answers.
+
+    Returns:
+        one list for each question that has such windows.
+
+    Raises:
+        InputError: no question has.
+    """
+    windows: list[list[Feature]] = [[] for _ in questions]
+    texts = [question.question for question in questions]
+    for window in encode_questions(reader, texts, [question.context for question in questions]):
+        windows[window.question].append(window)
+    found = [_targets(windows[number], question.answers) for number, question in enumerate(questions)]
+    if not any(found):
+        raise InputError(
+            f"no window of {reader.max_length} tokens holds an answer to any of the {len(questions)} "
+            "questions; give a larger --max-length, or questions with shorter answers"
+        )
+    return [targets for targets in found if targets]
+
+
+def _targets(windows: Sequence[Feature], answers: Sequence[Answer]) -> list[Target]:
+    for each in answers:
+        tokens = [(window, answer_tokens(window, each)) for window in windows]
+        found = [Target(window, *place) for window, place in tokens if place]
+        if found:
+            return found
+    return []
+
+
+def answer_tokens(window: Feature, gold: Answer) -> tuple[int, int] | None:
+    """The tokens of the text that cover an answer's first and last character; white space does not count.
+
+    Returns:
+        the first that covers the first, and the last that covers the last; None where either is missing.
+    """
+    text = gold.text
+    first = gold.start + len(text) - len(text.lstrip())
+    last = gold.start + len(text.rstrip()) - 1
+    begins, ends = window.offsets.unbind(1)
+
+    def covering(character: int) -> list[int]:
+        covered = window.is_context & (begins <= character) & (character < ends)
+        return [int(token) for token in covered.nonzero()]
+
+    starts, finals = covering(first), covering(last)
+    return (starts[0], finals[-1]) if starts and finals else None
+
+
+def _drawn(examples: Sequence[Sequence[Target]], number: int, rng: np.random.Generator) -> Target:
+    """A question's window; where windows overlap and several hold the answer, one of them by chance."""
+    targets = examples[number]
+    return targets[int(rng.integers(len(targets)))]
+
+
+def _batch(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any]:
+    windows = [row.window for row in rows]
+    return {
+        "inputs": collate(reader, windows),
+        "allowed": pad_sequence([window.is_context for window in windows], batch_first=True),
+        "starts": torch.tensor([row.start for row in rows]),
+        "ends": torch.tensor([row.end for row in rows]),
+    }
+
+
+class SpanMarker(nn.Module):
+    """A reader's model with what it is trained on; called with a batch of windows, it gives the loss."""
+
+    def __init__(self, reader: Reader, examples: Sequence[Sequence[Target]]) -> None:
+        super().__init__()
+        self.model = reader.model
+        self.reader = reader
+        self.examples = examples
+
+    def forward(
+        self, inputs: Mapping[str, Tensor], allowed: Tensor, starts: Tensor, ends: Tensor
+    ) -> dict[str, Tensor]:
+        """The loss of a batch."""
+        found = self.model(**inputs)
+        return {"loss": span_loss(found.start_logits, found.end_logits, allowed, starts, ends)}
+
+
+def span_loss(
+    start_logits: Tensor, end_logits: Tensor, allowed: Tensor, starts: Tensor, ends: Tensor
+) -> Tensor:
+    """Mean cross-entropy of the answers' starts and ends (M9).
+
+    The softmax is over the tokens of the text, as it is where answers are looked for (Q7), and not over
+    those of the question too, as in the heads of transformers.
+
+    Args:
+        start_logits: ``(n, tokens)`` of any floating dtype, and ``end_logits``; finite where allowed.
+        end_logits: the same shape.
+        allowed: ``(n, tokens)`` bool, the tokens of the text.
+        starts: ``(n,)`` int64, the first token of each answer, and ``ends`` its last; allowed ones.
+        ends: the same shape.
+
+    Returns:
+        a float32 number, at least 0: the mean over the windows and over the two places.
+    """
+    each = [
+        nn.functional.cross_entropy(logits.float().masked_fill(~allowed, -torch.inf), places)
+        for logits, places in ((start_logits, starts), (end_logits, ends))
+    ]
+    return (each[0] + each[1]) / 2
+
+
+def validation_f1(reader: Reader, questions: Sequence[Question]) -> float | None:
+    """F1 of the reader's answers, ×100; None where its scores are no longer finite."""
+    try:
+        found = answer(reader, [each.question for each in questions], [each.context for each in questions])
+    except ModelError:  # the training diverged, which is said at its end
+        return None
+    golds = [[gold.text for gold in each.answers] for each in questions]
+    return qa_scores([prediction.text for prediction in found], golds).f1

@@ -1,0 +1,290 @@
+"""The step ``train-summarizer``: a summariser from a hundred summaries and mined ones, marked as such (M9).
+
+documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from pairsmith.encoders.summarizer import (
+    Summarizer,
+    add_marker,
+    document_features,
+    encode_documents,
+    encode_summaries,
+    load_summarizer,
+    padded,
+    search_settings,
+    summarize,
+)
+from pairsmith.errors import InputError, ModelError, SettingsError
+from pairsmith.modelfiles import pick_device
+from pairsmith.modelnames import model_revision
+from pairsmith.places import Place
+from pairsmith.progress import Progress, Silent
+from pairsmith.records import FEW, Example, read_documents, read_examples
+from pairsmith.runs import Run, hash_source, refuse_source
+from pairsmith.texts.rouge import check_rouge, rouge_scores
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.fit import best_of_rates, fit
+from pairsmith.training.folder import ModelFolder, save_transformer
+from pairsmith.training.settings import TrainSummarizerSettings
+from pairsmith.training.watch import Training
+
+_NOT_IN_WEIGHTS = {"seeds", "added", "validation", "device", "checkpoint_steps"}
+_IGNORED = -100
+"""What stands for padding in labels."""
+
+_USE = """```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+model = AutoModelForSeq2SeqLM.from_pretrained("path/to/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+inputs = tokenizer("A long document …", truncation=True, max_length=512, return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
+```"""
+
+
+def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
+    """Train a summariser on seeds and added documents, and save it in the run's folder.
+
+    The folder opens with ``AutoModelForSeq2SeqLM``, and holds how summaries are written with it.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: documents with summaries cannot be read, or one holds the marker.
+        MissingExtra: there are validation documents, and the package ``rouge-score`` is not installed.
+        ModelError: the base cannot be loaded or is no model with an encoder and a decoder, or the training
+            diverged.
+        SettingsError: there is no such device, or ``extra`` counts rows of nothing.
+        StorageError: the model cannot be written.
+    """
+    device = pick_device(settings.device)
+    if settings.extra and not settings.added:
+        raise SettingsError("--extra counts rows of --added, which is missing; name what to add")
+    if settings.validation:
+        check_rouge()
+    sources = {"seeds": settings.seeds} | ({"validation": settings.validation} if settings.validation else {})
+    sources |= {f"added {number}": source for number, source in enumerate(settings.added, start=1)}
+    for name, source in {**sources, "base": settings.base}.items():
+        refuse_source(run, **{name.partition(" ")[0]: source})
+    seeds = read_examples(settings.seeds, "summaries")
+    unseen = read_examples(settings.validation, "summaries") if settings.validation else []
+    added = added_examples(settings, [*seeds, *unseen])
+    folder = ModelFolder.start(
+        run,
+        step="train-summarizer",
+        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
+        inputs={name: hash_source(source) for name, source in sources.items()},
+        models={"base": model_revision(settings.base)},
+    )
+    if folder.finished:
+        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+        return run.out
+    if len(seeds) < FEW:
+        run.progress.say(
+            f"only {len(seeds)} seeds: some hundred are usual, and what {len(seeds)} teach is little"
+        )
+    if settings.extra and len(added) < settings.extra:
+        run.progress.say(f"--added has {len(added):,} new documents, not {settings.extra:,}; all are taken")
+    summarizer, rate, training = train_summarizer_on(
+        seeds, added, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    facts = {
+        "seeds": len(seeds),
+        "added documents": len(added),
+        "marker before added documents": f"`{settings.marker}`" if added and settings.marker else "none",
+        "validation": len(unseen),
+        "learning rate": rate,
+    }
+    card = few_shot_card("A model that writes summaries of documents", _USE, settings, facts, training)
+    folder.finish(partial(save_transformer, summarizer.model, summarizer.tokenizer, card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) -> list[Example]:
+    """The pairs of ``added``, source after source; the first ``extra`` of them where that is given.
+
+    A document counts once, and not at all if it is one of ``known``: the seeds have a better summary of it,
+    and a validation document shall not be learned.
+
+    Raises:
+        InputError: a source cannot be read, or a summary is blank.
+    """
+    documents = {example.input for example in known}
+
+    def new() -> Iterator[Example]:
+        for source in settings.added:
+            for row in read_documents(source):
+                if not row.summary:
+                    raise InputError(f"{row.where}: the summary is blank or missing; give one or drop the row")
+                if row.document not in documents:
+                    documents.add(row.document)
+                    yield Example(row.document, row.summary)
+
+    return list(islice(new(), settings.extra))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The tokens of a document, and those of its summary."""
+
+    document: Sequence[int]
+    summary: Sequence[int]
+
+
+def train_summarizer_on(
+    seeds: Sequence[Example],
+    added: Sequence[Example],
+    validation: Sequence[Example],
+    settings: TrainSummarizerSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[Summarizer, float, Training]:
+    """Train a summariser for each learning rate, and take the best.
+
+    Args:
+        seeds: documents with their summaries.
+        added: mined ones, which get the marker; may be empty.
+        validation: by whose ROUGE-L the best step and rate are chosen; may be empty.
+        settings: paths in it are not looked at here, but for ``base``.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where to show it.
+        checkpoints: where they are kept.
+
+    Raises:
+        InputError: there is nothing to learn from, or a document holds the marker.
+        MissingExtra: there are validation documents, and the package ``rouge-score`` is not installed.
+        ModelError: the base cannot be loaded, or the training diverged.
+    """
+    if not seeds and not added:
+        raise InputError("there are no documents with summaries to learn from; give one or more")
+    marker = settings.marker if added else ""
+    if marker:
+        _refuse_marked([*seeds, *added, *validation], marker)
+    loaded: dict[int, Summarizer] = {}
+
+    def make() -> WithLoss:
+        summarizer = load_summarizer(settings.base, device=device, max_length=settings.max_length)
+        if marker:
+            add_marker(summarizer, marker)
+        model = WithLoss(summarizer.model, settings.label_smoothing)
+        loaded[id(model)] = summarizer
+        return model
+
+    def train(model: WithLoss, rate: float, kept: Checkpoints | None) -> Training:
+        summarizer = loaded[id(model)]
+        rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
+
+        def draw(number: int, _: np.random.Generator) -> Row:
+            return rows[number]
+
+        return fit(
+            model,
+            len(rows),
+            draw,
+            partial(_batch, summarizer),
+            settings,
+            metric="rougeL",
+            measure=partial(rouge_l, summarizer, validation, settings) if validation else None,
+            learning_rate=rate,
+            device=device,
+            progress=progress or Silent(),
+            checkpoints=kept,
+            keep_end=len(settings.learning_rate) > 1,
+        )
+
+    model, rate, training = best_of_rates(
+        make, train, settings.learning_rate, checkpoints, progress or Silent()
+    )
+    summarizer = loaded[id(model)]
+    summarizer.model.generation_config = search_settings(summarizer, settings.beams, settings.summary_tokens)
+    return summarizer, rate, training
+
+
+def _refuse_marked(examples: Sequence[Example], marker: str) -> None:
+    for example in examples:
+        if marker in example.input or marker in example.output:
+            raise InputError(
+                f"the marker {marker!r} stands in the document that begins {example.input[:60]!r} or in its "
+                "summary; choose another --marker, which stands in none"
+            )
+
+
+def rows_of(
+    summarizer: Summarizer, seeds: Sequence[Example], added: Sequence[Example], marker: str, tokens: int
+) -> list[Row]:
+    """The seeds, then the added pairs with the marker before their documents (M9)."""
+    examples = [*seeds, *added]
+    texts = [example.input for example in seeds] + [marker + example.input for example in added]
+    summaries = encode_summaries(summarizer, [example.output for example in examples], tokens)
+    return [Row(*row) for row in zip(encode_documents(summarizer, texts), summaries, strict=True)]
+
+
+def _batch(summarizer: Summarizer, rows: Sequence[Row]) -> Mapping[str, Any]:
+    features = document_features(summarizer, [row.document for row in rows])
+    return features | {"labels": padded([row.summary for row in rows], _IGNORED)}
+
+
+class WithLoss(nn.Module):
+    """A summariser's model; called with a batch of documents and summaries, it gives the loss."""
+
+    def __init__(self, model: Any, label_smoothing: float) -> None:
+        super().__init__()
+        if not hasattr(model, "prepare_decoder_input_ids_from_labels"):
+            raise ModelError(
+                f"models of type {model.config.model_type} cannot be trained as summarisers here; give BART, "
+                "T5 or the like as --base"
+            )
+        self.model = model
+        self._label_smoothing = label_smoothing
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """The loss of a batch: documents ``(n, tokens)``, summaries ``(n, tokens of theirs)``."""
+        output = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels),
+            use_cache=False,
+        )
+        return {"loss": sequence_loss(output.logits, labels, self._label_smoothing)}
+
+
+def sequence_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Mean negative log likelihood of the summaries' tokens, each given those before it.
+
+    Args:
+        logits: ``(n, tokens, vocabulary)``, of any floating type.
+        labels: ``(n, tokens)`` int64, -100 for padding, which does not count.
+        label_smoothing: share of each token's probability that is spread over the vocabulary, in [0, 1).
+    """
+    return nn.functional.cross_entropy(
+        logits.float().flatten(0, 1),
+        labels.flatten(),
+        ignore_index=_IGNORED,
+        label_smoothing=label_smoothing,
+    )
+
+
+def rouge_l(summarizer: Summarizer, examples: Sequence[Example], settings: TrainSummarizerSettings) -> float:
+    """ROUGE-L F, ×100, of the summaries that the model writes of the examples' documents (M9)."""
+    written = summarize(
+        summarizer,
+        [example.input for example in examples],
+        beams=settings.beams,
+        summary_tokens=settings.summary_tokens,
+    )
+    return rouge_scores(written, [example.output for example in examples]).rouge_l

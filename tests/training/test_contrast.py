@@ -1,0 +1,62 @@
+"""The bi-encoder's loss and the cross-encoder's, against numbers by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from pairsmith.encoders.style import Style, load_style
+from pairsmith.errors import ModelError
+from pairsmith.training.contrast import contrastive_loss
+from pairsmith.training.crossencoder import binary_loss, listwise_loss
+
+X = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
+Y = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, -1.0]])  # two outputs and an added wrong one
+NONE = torch.zeros(2, 3, dtype=torch.bool)
+HALF = math.sqrt(0.5)
+
+
+def test_the_contrastive_loss_by_hand():
+    # Cosines: x0 1, 0.7071, 0; x1 0, 0.7071, -1.
+    rows = [([1, HALF, 0], 0), ([0, HALF, -1], 1)]
+    for scale in (1.0, 20.0):
+        expected = (
+            sum(-scale * c[own] + math.log(sum(math.exp(scale * each) for each in c)) for c, own in rows) / 2
+        )
+        assert contrastive_loss(X, Y, NONE, scale).item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_output_that_is_right_too_is_left_out():
+    same = NONE.clone()
+    same[0, 0] = same[0, 1] = same[1, 1] = True
+    expected = -1 + math.log(math.e + 1)
+    expected += -HALF + math.log(1 + math.exp(HALF) + math.exp(-1))
+    assert contrastive_loss(X, Y, same, 1.0).item() == pytest.approx(expected / 2, abs=1e-6)
+
+
+SCORES = torch.tensor([2.0, 0.0, -1.0, 1.0])  # two inputs: one right and two wrong; one right alone
+ROW = torch.tensor([0, 0, 0, 1])
+
+
+def test_the_losses_of_the_cross_encoder_by_hand():
+    def minus_log_sigmoid(x):
+        return math.log(1 + math.exp(-x))
+
+    binary = (minus_log_sigmoid(2) + minus_log_sigmoid(0) + minus_log_sigmoid(1) + minus_log_sigmoid(1)) / 4
+    assert binary_loss(SCORES, ROW).item() == pytest.approx(binary, abs=1e-6)
+    listwise = (-2 + math.log(math.exp(2) + 1 + math.exp(-1)) + 0) / 2
+    assert listwise_loss(SCORES, ROW).item() == pytest.approx(listwise, abs=1e-6)
+
+
+def test_the_style_of_vectors_by_hand(tmp_path):
+    style = Style(np.array([2.0, 0.0], np.float32), -1.0)
+    vectors = np.array([[3, 4], [0, 2], [0, 0]], np.float32)
+    likely = [1 / (1 + math.exp(-x)) for x in (0.2, -1.0, -1.0)]
+    assert style.likelihood(vectors).tolist() == pytest.approx(likely, abs=1e-6)
+    assert load_style(str(tmp_path)) is None
+    style.save(tmp_path)
+    assert load_style(str(tmp_path)).likelihood(vectors).tolist() == pytest.approx(likely, abs=1e-6)
+    (tmp_path / "style.safetensors").write_bytes(b"junk")
+    with pytest.raises(ModelError, match="train the encoder again"):
+        load_style(str(tmp_path))

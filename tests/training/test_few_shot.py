@@ -1,0 +1,310 @@
+"""The steps train-biencoder and train-crossencoder, on random models."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from tests.training.few import MAKERS, PEOPLE, PLAYS, document, passage, write
+from transformers import AutoModelForSequenceClassification
+
+from pairsmith.encoders.cross import load_cross_encoder, score_pairs
+from pairsmith.encoders.style import load_style
+from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
+from pairsmith.mine.route import mine
+from pairsmith.mine.settings import MineSettings
+from pairsmith.progress import Progress, Silent
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.training.biencoder import train_biencoder
+from pairsmith.training.crossencoder import train_crossencoder
+from pairsmith.training.settings import TrainBiencoderSettings, TrainCrossencoderSettings
+from pairsmith.training.watch import Watch
+
+FAST = {
+    "steps": 12,
+    "batch_size": 4,
+    "learning_rate": 3e-3,
+    "eval_steps": 4,
+    "checkpoint_steps": 4,
+    "device": "cpu",
+}
+
+
+@pytest.fixture
+def corpora(tmp_path):
+    """Corpora in which may be mined: inputs and outputs of each kind."""
+    questions = [f"where is the {play}?" for play in PLAYS] + [f"who plays the {play}?" for play in PLAYS]
+    write(tmp_path / "questions.jsonl", [{"question": text} for text in questions])
+    write(tmp_path / "passages.jsonl", [{"text": passage(n)} for n in range(12)])
+    write(
+        tmp_path / "documents.jsonl",
+        [{"document": document(n), "day": f"2020-01-0{1 + n % 3}"} for n in range(12)],
+    )
+    return tmp_path
+
+
+def biencoder(folder, base, kind="reading", **changes):
+    seeds = MAKERS[kind](folder / "seeds.jsonl", range(8))
+    validation = MAKERS[kind](folder / "validation.jsonl", range(8, 12))
+    inputs, outputs = {
+        "reading": ("questions.jsonl", "passages.jsonl"),
+        "summaries": ("documents.jsonl", "documents.jsonl"),
+        "pairs": ("questions.jsonl", "passages.jsonl"),
+    }[kind]
+    return TrainBiencoderSettings(
+        base=str(base),
+        kind=kind,
+        **{
+            "seeds": seeds,
+            "validation": validation,
+            "inputs": str(folder / inputs),
+            "outputs": str(folder / outputs),
+            **FAST,
+            **changes,
+        },
+    )
+
+
+def weights(folder):
+    return {path.relative_to(folder): load_file(path) for path in sorted(folder.rglob("*.safetensors"))}
+
+
+def same_weights(one, other):
+    a, b = weights(one), weights(other)
+    assert a.keys() == b.keys()
+    return all(torch.equal(a[file][name], b[file][name]) for file in a for name in a[file])
+
+
+@pytest.mark.parametrize("kind", ["reading", "summaries", "pairs"])
+def test_a_bi_encoder_of_each_kind(kind, corpora, tiny_bert):
+    train_biencoder(biencoder(corpora, tiny_bert, kind), Run(corpora / "out", Silent()))
+    encoder = SentenceTransformer(str(corpora / "out"), device="cpu")
+    assert encoder.encode_query(["who?"]).shape == (1, 16)
+    record = json.loads((corpora / "out/training.json").read_text())
+    assert [point["step"] for point in record["validation"]] == [0, 4, 8, 12]
+    assert all(0 <= point["accuracy"] <= 100 for point in record["validation"])
+    assert (load_style(str(corpora / "out")) is None) == (kind == "pairs")
+    assert "| seeds | 8 |" in (corpora / "out/README.md").read_text()
+
+
+def test_training_brings_pairs_together_and_tells_the_style(corpora, tiny_bert):
+    given = biencoder(corpora, tiny_bert, steps=60, validation=None, learning_rate=1e-2)
+    train_biencoder(given, Run(corpora / "out", Silent()))
+    encoder = SentenceTransformer(str(corpora / "out"), device="cpu")
+    x = encoder.encode([f"who plays the {play}?" for play in PLAYS[:8]])
+    y = encoder.encode([f"{PEOPLE[n]}: {passage(n)}" for n in range(8)])
+    right = (torch.from_numpy(x) @ torch.from_numpy(y).T).argmax(dim=1) == torch.arange(8)
+    before = SentenceTransformer(str(tiny_bert), device="cpu")
+    x, y = (torch.nn.functional.normalize(torch.tensor(before.encode(t))) for t in (
+        [f"who plays the {play}?" for play in PLAYS[:8]], [f"{PEOPLE[n]}: {passage(n)}" for n in range(8)]
+    ))  # fmt: skip
+    was_right = (x @ y.T).argmax(dim=1) == torch.arange(8)
+    assert right.sum() > was_right.sum()
+    style = load_style(str(corpora / "out"))
+    who = style.likelihood(encoder.encode([f"who plays the {play}?" for play in PLAYS]))
+    where = style.likelihood(encoder.encode([f"where is the {play}?" for play in PLAYS]))
+    assert np.mean(who) > np.mean(where) + 0.2
+
+
+def test_two_towers(corpora, tiny_bert):
+    train_biencoder(biencoder(corpora, tiny_bert, towers="two"), Run(corpora / "out", Silent()))
+    encoder = SentenceTransformer(str(corpora / "out"), device="cpu")
+    assert not np.allclose(encoder.encode_query(["who?"]), encoder.encode_document(["who?"]))
+    mine(
+        MineSettings(
+            kind="reading",
+            inputs=str(corpora / "questions.jsonl"),
+            outputs=str(corpora / "passages.jsonl"),
+            encoder=str(corpora / "out"),
+            max_length=32,
+            style=0,
+        ),
+        Run(corpora / "mined", Silent()),
+    )
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    pass
+
+
+def stopped_at(monkeypatch, step, nth=1):
+    """End the nth training at this step."""
+    real, trainings = Watch.on_step_end, []
+
+    def stopping(self, args, state, control, **kwargs):
+        if state.global_step == 1:
+            trainings.append(self)
+        if state.global_step == step and len(trainings) == nth:
+            raise Stopped
+        real(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(Watch, "on_step_end", stopping)
+
+
+@pytest.mark.parametrize(("step", "nth"), [(3, 1), (9, 1), (6, 2)])
+def test_a_stopped_training_at_two_rates_goes_on_to_the_same_weights(
+    corpora, tiny_bert, monkeypatch, step, nth, capsys
+):
+    given = biencoder(corpora, tiny_bert, learning_rate=[1e-3, 3e-3])
+    train_biencoder(given, Run(corpora / "whole", Silent()))
+    with monkeypatch.context() as patch:
+        stopped_at(patch, step, nth)
+        with pytest.raises(Stopped):
+            train_biencoder(given, Run(corpora / "stopped", Silent()))
+    begun = []
+    real = Watch.on_step_end
+
+    def counting(self, args, state, control, **kwargs):
+        begun.append(state.global_step)
+        real(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(Watch, "on_step_end", counting)
+    train_biencoder(given, Run(corpora / "stopped", Progress()))
+    assert len(begun) == {(3, 1): 24, (9, 1): 4 + 12, (6, 2): 8}[step, nth]
+    assert same_weights(corpora / "whole", corpora / "stopped")
+    assert "learning rate 0.001: best step" in capsys.readouterr().err
+    assert not list((corpora / "stopped").glob(".pairsmith*"))
+
+
+@pytest.fixture
+def mined(corpora, tiny_bert):
+    settings = MineSettings(
+        kind="reading",
+        inputs=str(corpora / "questions.jsonl"),
+        outputs=str(corpora / "passages.jsonl"),
+        encoder=str(tiny_bert),
+        dtype="float32",
+    )
+    mine(settings, Run(corpora / "mined", Silent()))
+    return corpora
+
+
+def crossencoder(folder, base, kind="reading", **changes):
+    return TrainCrossencoderSettings(
+        base=str(base),
+        kind=kind,
+        **{
+            "seeds": MAKERS[kind](folder / "seeds.jsonl", range(8)),
+            "validation": MAKERS[kind](folder / "validation.jsonl", range(8, 12)),
+            "retrieved": 5,
+            **FAST,
+            **changes,
+        },
+    )
+
+
+@pytest.mark.parametrize("loss", ["binary", "listwise"])
+def test_a_cross_encoder_with_what_the_search_found(mined, tiny_bert, loss):
+    given = crossencoder(mined, tiny_bert, mined=str(mined / "mined"), encoder=str(tiny_bert), loss=loss)
+    train_crossencoder(given, Run(mined / "out", Silent()))
+    assert AutoModelForSequenceClassification.from_pretrained(mined / "out").config.num_labels == 1
+    cross = load_cross_encoder(str(mined / "out"), device="cpu")
+    outputs = [f"{PEOPLE[n]}: {passage(n)}" for n in range(8)]
+    inputs = [f"who plays the {play}?" for play in PLAYS[:8]]
+    together = score_pairs(cross, inputs, outputs)
+    one_by_one = [score_pairs(cross, [x], [y])[0] for x, y in zip(inputs, outputs, strict=True)]
+    assert together == pytest.approx(one_by_one, abs=1e-5)
+
+
+def test_a_cross_encoder_learns_what_is_right(mined, tiny_bert):
+    given = crossencoder(mined, tiny_bert, steps=80, learning_rate=1e-2, validation=None)
+    train_crossencoder(given, Run(mined / "out", Silent()))
+    cross = load_cross_encoder(str(mined / "out"), device="cpu")
+    inputs = [f"who plays the {play}?" for play in PLAYS[:8]]
+    right = score_pairs(cross, inputs, [f"{PEOPLE[n]}: {passage(n)}" for n in range(8)])
+    wrong = score_pairs(cross, inputs, [f"Rome: {passage(n)}" for n in range(8)])
+    assert (right > wrong).mean() >= 0.75
+
+
+def test_a_cross_encoder_of_summaries_needs_a_search(mined, corpora, tiny_bert):
+    with pytest.raises(SettingsError, match="--mined is missing"):
+        train_crossencoder(crossencoder(mined, tiny_bert, "summaries"), Run(mined / "out", Silent()))
+    settings = MineSettings(
+        kind="summaries",
+        inputs=str(corpora / "documents.jsonl"),
+        outputs=str(corpora / "documents.jsonl"),
+        encoder=str(tiny_bert),
+    )
+    mine(settings, Run(corpora / "news", Silent()))
+    given = crossencoder(mined, tiny_bert, "summaries", mined=str(mined / "news"), encoder=str(tiny_bert))
+    train_crossencoder(given, Run(mined / "out", Silent()))
+    with pytest.raises(SettingsError, match="go together"):
+        train_crossencoder(given.model_copy(update={"encoder": None}), Run(mined / "none", Silent()))
+
+
+def test_a_stopped_cross_encoder_goes_on_to_the_same_weights(mined, tiny_bert, monkeypatch):
+    given = crossencoder(mined, tiny_bert, mined=str(mined / "mined"), encoder=str(tiny_bert))
+    train_crossencoder(given, Run(mined / "whole", Silent()))
+    with monkeypatch.context() as patch:
+        stopped_at(patch, 6)
+        with pytest.raises(Stopped):
+            train_crossencoder(given, Run(mined / "stopped", Silent()))
+    train_crossencoder(given, Run(mined / "stopped", Silent()))
+    assert same_weights(mined / "whole", mined / "stopped")
+
+
+def test_pairs_without_a_search_and_a_head_that_is_there(corpora, tiny_bert):
+    train_crossencoder(crossencoder(corpora, tiny_bert, "pairs"), Run(corpora / "one", Silent()))
+    train_crossencoder(
+        crossencoder(corpora, corpora / "one", "pairs", steps=1, learning_rate=1e-9),
+        Run(corpora / "two", Silent()),
+    )
+    one, two = (load_file(corpora / name / "model.safetensors") for name in ("one", "two"))
+    assert torch.allclose(one["classifier.weight"], two["classifier.weight"], atol=1e-6)  # it went on
+    with pytest.raises(ModelError, match="has no head for classification"):
+        load_cross_encoder(str(tiny_bert), device="cpu")
+
+
+def test_the_same_training_is_not_done_again_and_another_is_refused(corpora, tiny_bert, capsys):
+    train_biencoder(biencoder(corpora, tiny_bert), Run(corpora / "out", Silent()))
+    train_biencoder(biencoder(corpora, tiny_bert), Run(corpora / "out", Progress()))
+    assert "nothing to do" in capsys.readouterr().err
+    with pytest.raises(FolderError, match="scale: 20"):
+        train_biencoder(biencoder(corpora, tiny_bert, scale=1.0), Run(corpora / "out", Silent()))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [{"question": "who?", "context": " ", "answers": {"text": ["a"], "answer_start": [0]}}],
+            "context is blank",
+        ),
+        ([{"question": "who?", "answers": []}], "no column 'context'"),
+        (
+            [{"question": "who?", "context": "Ann.", "answers": {"text": ["Ann"], "answer_start": [0]}}],
+            "two or more",
+        ),
+        (
+            [{"question": "who?", "context": "Ann.", "answers": {"text": ["Bob"], "answer_start": [0]}}],
+            "does not stand",
+        ),
+    ],
+)
+def test_seeds_that_cannot_be_used_are_said(corpora, tiny_bert, rows, message):
+    seeds = write(corpora / "bad.jsonl", rows)
+    with pytest.raises(InputError, match=message):
+        train_biencoder(biencoder(corpora, tiny_bert, seeds=seeds), Run(corpora / "out", Silent()))
+
+
+def test_few_seeds_are_said_and_the_same_seed_counts_once(corpora, tiny_bert, capsys):
+    given = biencoder(corpora, tiny_bert, seeds=MAKERS["reading"](corpora / "few.jsonl", [0, 1, 1, 0]))
+    train_biencoder(given, Run(corpora / "out", Progress()))
+    assert "only 2 seeds" in capsys.readouterr().err
+    assert "| seeds | 2 |" in (corpora / "out/README.md").read_text()
+
+
+def test_a_summary_that_is_missing_is_said(corpora, tiny_bert):
+    seeds = write(
+        corpora / "bad.jsonl", [{"document": "One. Two.", "summary": "x"}, {"document": "A.", "summary": ""}]
+    )
+    with pytest.raises(InputError, match=r"bad.jsonl:2: the summary is blank"):
+        train_biencoder(
+            biencoder(corpora, tiny_bert, "summaries", seeds=seeds), Run(corpora / "out", Silent())
+        )
+
+
+def test_the_folder_of_the_outputs_is_what_mine_left(mined):
+    assert DatasetFolder.open(mined / "mined" / "outputs").table().num_rows > 12

@@ -1,0 +1,74 @@
+"""Wrong outputs and samples."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.records import Example, answer_in_passage
+from pairsmith.texts import entity_finder
+from pairsmith.training.examples import in_window
+from pairsmith.training.wrong import random_outputs, sampled, wrong_answers
+
+ONE = "Ann met Bob in Rome in 1990."
+OTHER = "The harp of Cid is old."
+EXAMPLES = [
+    Example("Who met Bob?", answer_in_passage("Ann", ONE), ONE, "Ann", 0),
+    Example("Whose is it?", answer_in_passage("Cid", OTHER), OTHER, "Cid", 12),
+]
+
+
+def test_wrong_answers_are_of_both_sorts():
+    draw = wrong_answers(EXAMPLES, ["Nobody was there.", "Ann again."], entity_finder("rule"), 2)
+    seen = Counter()
+    for number in range(40):
+        found = draw(0, np.random.default_rng(number))
+        here = [text for text in found if text.endswith(ONE)]
+        there = [text for text in found if not text.endswith(ONE)]
+        assert len(here) == 2
+        assert all(not text.startswith("Ann: ") for text in here)
+        # The passage with another Ann is none, as the answer may be right there.
+        assert set(there) == {f"Ann: {OTHER}", "Ann: Nobody was there."}
+        seen.update(here)
+    assert len(seen) >= 3  # drawn anew each time
+
+
+def test_random_outputs_are_of_the_corpus():
+    assert sorted(random_outputs(["a", "b"], 3)(0, np.random.default_rng(0))) == ["a", "b"]
+
+
+@given(items=st.lists(st.integers()), count=st.integers(1, 8), seed=st.integers(0, 99))
+def test_a_sample_is_of_the_stream_and_in_its_order(items, count, seed):
+    numbered = list(enumerate(items))
+    found = sampled(iter(numbered), count, seed)
+    assert len(found) == min(count, len(items))
+    assert found == sorted(set(found), key=lambda each: each[0])
+    assert set(found) <= set(numbered)
+    assert found == sampled(iter(numbered), count, seed)
+
+
+def test_every_item_is_as_likely():
+    seen = Counter(item for seed in range(3000) for item in sampled(range(10), 3, seed))
+    assert min(seen.values()) > 800
+    assert max(seen.values()) < 1000
+
+
+def test_a_long_passage_is_cut_to_the_window_of_the_answer():
+    passage = "Ann is here. Bob is there. Cid is away."
+    start = passage.index("Cid")
+    found = in_window(Example("?", "-", passage, "Cid", start), 3)
+    assert (found.context, found.answer_start) == ("Cid is away.", 0)
+    assert found.output == "Cid: Cid is away."
+    plain = Example("a", "b")
+    assert in_window(plain, 3) == plain
+    across = Example("?", "-", passage, "here. Bob", passage.index("here. Bob"))
+    assert in_window(across, 3) == across
+
+
+@pytest.mark.parametrize("words", [1, 5, 100])
+def test_the_answer_stays_where_it_stands(words):
+    for example in EXAMPLES:
+        found = in_window(example, words)
+        assert found.context.startswith(found.answer, found.answer_start)
