@@ -44,6 +44,13 @@ class CrossEncoder:
         )
         return found
 
+    def token_counts(self, inputs: Sequence[str], outputs: Sequence[str]) -> list[int]:
+        """Tokens of each pair."""
+        found = self.tokenizer(
+            list(inputs), list(outputs), truncation="longest_first", max_length=self.max_length, verbose=False
+        )
+        return [len(ids) for ids in found["input_ids"]]
+
 
 def load_cross_encoder(
     model: str,
@@ -101,9 +108,7 @@ def score_pairs(
     """
     cross.model.eval()
     device = cross.model.device
-    counts = cross.tokenizer(
-        list(inputs), list(outputs), truncation="longest_first", max_length=cross.max_length, verbose=False
-    )["input_ids"]
+    counts = cross.token_counts(inputs, outputs)
     scores: NDArray[np.float32] = np.empty(len(inputs), np.float32)
 
     def scored(features: Mapping[str, Any]) -> NDArray[np.float32]:
@@ -117,7 +122,7 @@ def score_pairs(
 
     most = batch_tokens or tokens_at_once(device)
     with one_thread_each(device) as pool:
-        for rows, found in pool.each(begin, batches_by_length([len(ids) for ids in counts], 1_024, most)):
+        for rows, found in pool.each(begin, batches_by_length(counts, 1_024, most)):
             scores[rows] = found
             advance(len(rows))
     if not np.isfinite(scores).all():

@@ -67,7 +67,7 @@ def encode_texts(
     most = batch_tokens or tokens_at_once(encoder.device)
     with one_thread_each(encoder.device) as pool:
         for rows, found in pool.each(
-            begin, batches_by_length(_token_counts(encoder, texts), batch_size, most)
+            begin, batches_by_length(token_counts(encoder, texts), batch_size, most)
         ):
             vectors[rows] = found
             advance(len(rows))
@@ -123,7 +123,7 @@ class Pool:
             waiting.extend(islice(begun, 1))
 
 
-def _token_counts(encoder: SentenceTransformer, texts: Sequence[str]) -> list[int]:
+def token_counts(encoder: SentenceTransformer, texts: Sequence[str]) -> list[int]:
     """Tokens of each text, or nearly; at least 1."""
     tokenizer: Any = getattr(encoder, "tokenizer", None)
     if not texts or not hasattr(tokenizer, "pad_token"):

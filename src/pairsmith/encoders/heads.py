@@ -112,11 +112,15 @@ def _load(
 
 @contextmanager
 def _no_load_report() -> Iterator[None]:
-    """Keep the table of lacking and needless weights off the screen; the lacking ones are looked at here."""
+    """Keep off the screen what transformers says of weights: the lacking ones are looked at here.
+
+    Models such as Flan-T5 have an output table of their own though their kind shares it with the input;
+    both are loaded, and nothing is to be done about it.
+    """
     logger = logging.getLogger("transformers.modeling_utils")
 
     def keep(record: logging.LogRecord) -> bool:
-        return "LOAD REPORT" not in record.getMessage()
+        return not any(each in record.getMessage() for each in ("LOAD REPORT", "we will NOT tie them"))
 
     logger.addFilter(keep)
     try:

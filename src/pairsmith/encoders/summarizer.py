@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pairsmith.encoders.encode import batches_by_length, one_thread_each
 from pairsmith.encoders.heads import load_with_head
@@ -94,13 +94,23 @@ def add_marker(summarizer: Summarizer, marker: str) -> None:
     """
     model, tokenizer = summarizer.model, summarizer.tokenizer
     tokenizer.add_tokens([marker], special_tokens=True)
-    before = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) <= before:  # it was known, or the table has rows to spare
+    before = [table.weight.detach() for table in _tables(model)]
+    count = len(before[0])
+    if len(tokenizer) <= count:  # it was known, or the table has rows to spare
         return
+    shared = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-        for table in (model.get_input_embeddings(), model.get_output_embeddings()):
-            table.weight[before:] = table.weight[:before].mean(dim=0)
+        if not shared:  # resizing makes one table of the two where most models of the kind have one
+            model.get_output_embeddings().weight = nn.Parameter(model.get_input_embeddings().weight.clone())
+        for table, rows in zip(_tables(model), before, strict=True):
+            table.weight[:count] = rows
+            table.weight[count:] = rows.mean(dim=0)
+
+
+def _tables(model: Any) -> tuple[Any, Any]:
+    """The vectors of tokens that are read, and of those that are written; often the same."""
+    return model.get_input_embeddings(), model.get_output_embeddings()
 
 
 def encode_documents(summarizer: Summarizer, documents: Sequence[str]) -> list[list[int]]:

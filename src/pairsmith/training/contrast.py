@@ -7,8 +7,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from pairsmith.encoders.encode import Side
+from pairsmith.encoders.encode import Side, token_counts
 from pairsmith.encoders.style import Style
+from pairsmith.training.chunks import chunked, compute_chunks
 
 STYLE_SCALE = 100.0
 """Factor of the style classifier's weights: an encoder's small steps would hardly move them otherwise."""
@@ -62,14 +63,18 @@ class BiEncoder(nn.Module):
         return "query" if self._side == "inputs" else "document"
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Any]:
-        """What the encoder is called with for these texts."""
-        found: dict[str, Any] = self.encoder.preprocess(list(texts), task=side)
-        return found
+        """What ``vectors`` takes for these texts."""
+        return chunked(
+            token_counts(self.encoder, texts),
+            lambda numbers: self.encoder.preprocess([texts[number] for number in numbers], task=side),
+            self.encoder.device,
+        ).as_inputs()
 
     def vectors(self, features: Mapping[str, Any], side: Side) -> Tensor:
         """``(n, d)``."""
-        found: Tensor = self.encoder(dict(features), task=side)["sentence_embedding"]
-        return found
+        return compute_chunks(
+            lambda chunk: self.encoder(dict(chunk), task=side)["sentence_embedding"], features
+        )
 
     def forward(
         self,

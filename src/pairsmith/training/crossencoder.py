@@ -25,6 +25,7 @@ from pairsmith.runs.seeds import generator
 from pairsmith.texts import entity_finder
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.chunks import chunked, compute_chunks
 from pairsmith.training.examples import in_window
 from pairsmith.training.fit import best_of_rates, fit
 from pairsmith.training.folder import ModelFolder, save_transformer
@@ -203,10 +204,15 @@ class Row:
 
 def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
     """All pairs of the rows, and to which row each belongs; the first of a row is right."""
-    pairs = [(row.input, output) for row in rows for output in row.outputs]
+    inputs = [row.input for row in rows for _ in row.outputs]
+    outputs = [output for row in rows for output in row.outputs]
+    pairs = chunked(
+        cross.token_counts(inputs, outputs),
+        lambda numbers: dict(cross.features([inputs[i] for i in numbers], [outputs[i] for i in numbers])),
+        cross.model.device,
+    )
     belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
-    features = cross.features(*([pair[side] for pair in pairs] for side in (0, 1)))
-    return {"features": dict(features), "row": torch.tensor(belongs)}
+    return {"pairs": pairs.as_inputs(), "row": torch.tensor(belongs)}
 
 
 class Scorer(nn.Module):
@@ -217,9 +223,10 @@ class Scorer(nn.Module):
         self.model = model
         self._loss = listwise_loss if listwise else binary_loss
 
-    def forward(self, features: Mapping[str, Tensor], row: Tensor) -> dict[str, Tensor]:
+    def forward(self, pairs: Mapping[str, Any], row: Tensor) -> dict[str, Tensor]:
         """The loss of a batch."""
-        return {"loss": self._loss(self.model(**features).logits.float().squeeze(1), row)}
+        scores = compute_chunks(lambda chunk: self.model(**chunk).logits.float().squeeze(1), pairs)
+        return {"loss": self._loss(scores, row)}
 
 
 def binary_loss(scores: Tensor, row: Tensor) -> Tensor:

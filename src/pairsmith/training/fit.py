@@ -1,6 +1,5 @@
 """Training of a model that computes its own loss, on batches drawn anew in each pass over the examples."""
 
-import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ Collate = Callable[[Sequence[T]], Mapping[str, Any]]
 """Makes what the model is called with out of a batch's rows."""
 
 _WEIGHTS = "model.safetensors"
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as <malloc.h> numbers them
 
 
 class Passes(Dataset[T], Generic[T]):
@@ -140,26 +138,10 @@ def fit(
         trainer.remove_callback(PrinterCallback)
         return trainer
 
-    if device == "cpu":
-        _keep_freed_memory()
     with watched(model, metric, measure, settings.steps, settings, progress, checkpoints) as watch:
         watch.run(make, keep_end=keep_end)
     model.eval()
     return watch.training
-
-
-def _keep_freed_memory() -> None:
-    """Have the C library keep what a step frees for the next step.
-
-    It would give large blocks back to the system, which then fills each of them with zeros when it is
-    touched again: half of the time of a step with some thousand tokens.
-    """
-    try:
-        library = ctypes.CDLL("libc.so.6")
-        for parameter in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
-            library.mallopt(parameter, 2**31 - 1)
-    except (OSError, AttributeError):  # another C library than Linux's usual one
-        return
 
 
 M = TypeVar("M", bound=nn.Module)
