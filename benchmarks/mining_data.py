@@ -1,11 +1,16 @@
 """Corpora in which pairs that belong together are known, to measure how many of them mining finds.
 
+python benchmarks/mining_data.py squad --data DATA --out FOLDER
+python benchmarks/mining_data.py news --data DATA --out FOLDER
+
 SQuAD's development set stands in for its training set: 32 of its 48 articles are mined in, 16 test what is
-trained on the result.
+trained on the result. News: XSum's documents and summaries among BBC's and Reuters' documents and sentences.
 """
 
+import argparse
 import gzip
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.records import Question, read_documents, read_questions
+from pairsmith.records import Document, Question, read_documents, read_questions, to_question_table
 
 MINED_ARTICLES = 32
 UNRELATED = 4
 """Unrelated questions for each question of the articles."""
+SEEDS = 100
+TESTED = 300
+"""Of XSum's documents so many are kept to test on."""
 
 
 @dataclass(frozen=True)
@@ -92,3 +100,101 @@ def write_lines(path: Path, rows: Iterable[Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+@dataclass(frozen=True)
+class NewsCorpora:
+    """Documents, and summaries of some of them.
+
+    Attributes:
+        mining: documents with the summaries that are hidden; ``test`` others.
+        other: documents without summaries.
+    """
+
+    mining: Sequence[Document]
+    test: Sequence[Document]
+    other: Sequence[str]
+
+
+def news_corpora(data: Path, reuters: int = 5_000) -> NewsCorpora:
+    every: dict[str, Document] = {}
+    for file in sorted((data / "xsum").glob("*.jsonl.gz")):
+        for document in read_documents(file):
+            every.setdefault(document.document, document)
+    documents = list(every.values())
+    order = np.random.default_rng(0).permutation(len(documents))
+    other = [document.document for document in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz")]
+    wires = [
+        unwrapped(document.document)
+        for document in read_documents(data / "reuters-21578" / "reuters21578.jsonl.gz", column="body")
+        if len(document.document) > 400
+    ]
+    picked = np.random.default_rng(1).permutation(len(wires))[:reuters]
+    return NewsCorpora(
+        [documents[i] for i in order[TESTED:]],
+        [documents[i] for i in order[:TESTED]],
+        [*other, *(wires[i] for i in sorted(picked.tolist()))],
+    )
+
+
+def unwrapped(text: str) -> str:
+    """Paragraphs of hard-wrapped text, which begin with spaces, on a line each."""
+    return "\n".join(" ".join(part.split()) for part in re.split(r"\n {3,}", text))
+
+
+def write_squad(corpora: SquadCorpora, seed: int, out: Path, passages: int) -> dict[str, str]:
+    """The files of one set of seeds; their paths by name."""
+    seeds, rest = seeds_and_rest(corpora.mining, seed)
+    questions = sorted({question.question for question in rest} | set(corpora.questions))
+    unrelated = np.random.default_rng(2).permutation(len(corpora.passages))[:passages]
+    texts = sorted({q.context for q in corpora.mining} | {corpora.passages[i] for i in unrelated})
+    # Others of the same articles: people who have 100 seeds may have some more to choose a model by.
+    _, others = seeds_and_rest(rest, seed, count=len(rest) - SEEDS)
+    files = {
+        "seeds": write_lines(out / "seeds.jsonl", to_question_table(seeds).to_pylist()),
+        "gold": write_lines(out / "gold.jsonl", to_question_table(rest).to_pylist()),
+        "validation": write_lines(out / "validation.jsonl", to_question_table(others).to_pylist()),
+        "test": write_lines(out / "test.jsonl", to_question_table(corpora.test).to_pylist()),
+        "inputs": write_lines(out / "questions.jsonl", ({"question": text} for text in questions)),
+        "outputs": write_lines(out / "passages.jsonl", ({"text": text} for text in texts)),
+    }
+    return {name: str(path) for name, path in files.items()}
+
+
+def write_news(corpora: NewsCorpora, seed: int, out: Path) -> dict[str, str]:
+    """The files of one set of seeds; their paths by name."""
+    order = np.random.default_rng(100 + seed).permutation(len(corpora.mining))
+    seeds, rest = ([corpora.mining[i] for i in part] for part in (order[:SEEDS], order[SEEDS:]))
+    inputs = sorted([document.document for document in rest] + list(corpora.other))
+    outputs = sorted([document.summary for document in rest] + list(corpora.other))
+    files = {
+        "seeds": write_lines(out / "seeds.jsonl", map(with_summary, seeds)),
+        "gold": write_lines(out / "gold.jsonl", map(with_summary, rest)),
+        "test": write_lines(out / "test.jsonl", map(with_summary, corpora.test)),
+        "inputs": write_lines(out / "documents.jsonl", ({"document": text} for text in inputs)),
+        "outputs": write_lines(out / "sentences.jsonl", ({"document": text} for text in outputs)),
+    }
+    return {name: str(path) for name, path in files.items()}
+
+
+def with_summary(document: Document) -> dict[str, str]:
+    return {"id": document.id, "document": document.document, "summary": document.summary}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("corpora", choices=["squad", "news"])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=1, help="Which set of seeds.")
+    parser.add_argument("--passages", type=int, default=500, help="Unrelated ones (squad).")
+    args = parser.parse_args()
+    if args.corpora == "squad":
+        files = write_squad(squad_corpora(args.data), args.seed, args.out, args.passages)
+    else:
+        files = write_news(news_corpora(args.data), args.seed, args.out)
+    print("\n".join(files.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from common import write
-from mining_data import SquadCorpora, seeds_and_rest, squad_corpora, write_lines
+from mining_data import SquadCorpora, squad_corpora, write_squad
 from pairsmith.evaluate.squad_metrics import normalized
 from pairsmith.mine.filter import filter_pairs
 from pairsmith.mine.route import mine
 from pairsmith.mine.settings import FilterSettings, MineSettings
 from pairsmith.progress import Progress
-from pairsmith.records import Question, to_question_table
+from pairsmith.records import Question
 from pairsmith.runs import Run
 from pairsmith.training.biencoder import train_biencoder
 from pairsmith.training.crossencoder import train_crossencoder
@@ -66,7 +66,7 @@ def main() -> None:
 
 def one(corpora: SquadCorpora, seed: int, work: Path, args: Any) -> dict[str, dict[str, float]]:
     """The figures of one set of seeds: bi-encoder alone, and with the cross-encoder behind it."""
-    files = prepared(corpora, seed, work, args.passages)
+    files = write_squad(corpora, seed, work, args.passages)
     gold = gold_of(corpora.mining)
 
     def run(name: str) -> Run:
@@ -115,20 +115,6 @@ def one(corpora: SquadCorpora, seed: int, work: Path, args: Any) -> dict[str, di
         FilterSettings(pairs=str(work / "mined"), model=str(work / "crossencoder")), run("filtered")
     )
     return found | {"full": precision(kept.table(), gold)}
-
-
-def prepared(corpora: SquadCorpora, seed: int, work: Path, passages: int) -> dict[str, str]:
-    """The files of one set of seeds."""
-    seeds, rest = seeds_and_rest(corpora.mining, seed)
-    questions = sorted({question.question for question in rest} | set(corpora.questions))
-    unrelated = np.random.default_rng(2).permutation(len(corpora.passages))[:passages]
-    texts = sorted({q.context for q in corpora.mining} | {corpora.passages[i] for i in unrelated})
-    files = {
-        "seeds": write_lines(work / "seeds.jsonl", to_question_table(seeds).to_pylist()),
-        "inputs": write_lines(work / "questions.jsonl", ({"question": text} for text in questions)),
-        "outputs": write_lines(work / "passages.jsonl", ({"text": text} for text in texts)),
-    }
-    return {name: str(path) for name, path in files.items()}
 
 
 def gold_of(questions: Sequence[Question]) -> Mapping[str, tuple[str, set[str]]]:

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from pydantic import Field
 from pairsmith.bundled import recipe_path
 from pairsmith.errors import FolderError, InputError, SettingsError
 from pairsmith.progress import Progress, Silent
-from pairsmith.recipes import find_recipe, load_recipe
+from pairsmith.recipes import find_recipe, load_recipe, texts_in
 from pairsmith.running import results_table, run_recipe
 from pairsmith.settings import Settings
 from pairsmith.steps import STEPS, Step
@@ -595,8 +596,76 @@ def test_the_dino_recipe_says_how_to_give_its_data():
         load_recipe(recipe_path("dino"))
 
 
+MINING = {"mining-squad": "mining-squad", "mining-squad-small": "mining-squad",
+          "mining-xsum": "mining-xsum", "mining-news-small": "mining-news"}  # fmt: skip
+
+
+@pytest.fixture
+def mining(tmp_path):
+    """Reads a recipe of mining from a folder that has its files."""
+
+    def read(name):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(recipe_path(name).read_text(encoding="utf-8"))
+        (tmp_path / MINING[name]).mkdir(exist_ok=True)
+        for file in re.findall(rf"\./{MINING[name]}/(\S+)", path.read_text()):
+            (tmp_path / MINING[name] / file).touch()
+        return load_recipe(path)
+
+    return read
+
+
+@pytest.mark.parametrize("name", MINING)
+def test_the_mining_recipes_are_sound_and_name_files_beside_them(name, mining, tmp_path):
+    plan = mining(name)
+    kinds = [planned.kind for planned in plan.steps]
+    assert kinds[:4] == ["train-biencoder", "mine", "train-crossencoder", "filter"]
+    for planned in plan.steps:
+        for value in planned.settings(tmp_path / "run").model_dump().values():
+            for text in texts_in(value):
+                assert not text.startswith("./")
+    with pytest.raises(SettingsError, match="give its place with --set biencoder.seeds=PATH"):
+        load_recipe(recipe_path(name))
+
+
+RATES = [5e-6, 1e-5, 2e-5, 3e-5, 4e-5, 5e-5]
+
+
+def test_the_recipe_of_reading_is_the_papers(mining, tmp_path):
+    plan = mining("mining-squad")
+    biencoder, mined, cross, kept, alone, reader, *_ = (each.settings(tmp_path) for each in plan.steps)
+    assert (biencoder.steps, cross.steps, alone.steps, reader.steps, reader.extra) == (
+        200,
+        1000,
+        200,
+        200,
+        500,
+    )
+    assert biencoder.learning_rate == cross.learning_rate == reader.learning_rate == RATES
+    assert (mined.kind, mined.margin, mined.verbatim) == ("reading", "ratio", "drop")
+    assert (cross.loss, kept.best) == ("auto", 500)
+    assert {biencoder.base, cross.base, reader.base} == {"facebook/bart-large"}
+
+
+def test_the_recipe_of_summaries_is_the_papers(mining, tmp_path):
+    plan = mining("mining-xsum")
+    biencoder, mined, cross, kept, alone, writer, *_ = (each.settings(tmp_path) for each in plan.steps)
+    assert (biencoder.steps, cross.steps, alone.steps, writer.steps, writer.extra) == (
+        100,
+        200,
+        200,
+        200,
+        500,
+    )
+    assert biencoder.learning_rate == cross.learning_rate == writer.learning_rate == RATES
+    assert (mined.kind, mined.min_sentences, mined.group_column) == ("summaries", 4, "date")
+    assert kept.best == 500
+    assert writer.marker
+
+
 def test_every_recipe_that_ships_is_tested_here():
-    assert {path.stem for path in recipe_path("quickstart").parent.glob("*.yaml")} == {"quickstart", "dino"}
+    shipped = {path.stem for path in recipe_path("quickstart").parent.glob("*.yaml")}
+    assert shipped == {"quickstart", "dino", *MINING}
 
 
 def test_the_example_on_the_page_is_sound(tmp_path):
@@ -613,8 +682,15 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("generate", "pairsmith.generate.route.generate"),
         ("postprocess", "pairsmith.generate.postprocess.postprocess"),
         ("train-encoder", "pairsmith.training.encoder.train_encoder"),
+        ("train-biencoder", "pairsmith.training.biencoder.train_biencoder"),
         ("mine", "pairsmith.mine.route.mine"),
+        ("train-crossencoder", "pairsmith.training.crossencoder.train_crossencoder"),
+        ("filter", "pairsmith.mine.filter.filter_pairs"),
+        ("train-reader", "pairsmith.training.reader.train_reader"),
+        ("train-summarizer", "pairsmith.training.summarizer.train_summarizer"),
         ("evaluate-sts", "pairsmith.evaluate.sts.evaluate_sts"),
+        ("evaluate-qa", "pairsmith.evaluate.qa.evaluate_qa"),
+        ("evaluate-summaries", "pairsmith.evaluate.summaries.evaluate_summaries"),
     ],
 )
 def test_each_step_calls_its_function(monkeypatch, name, function):
@@ -623,4 +699,8 @@ def test_each_step_calls_its_function(monkeypatch, name, function):
 
 
 def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
-    assert list(STEPS) == ["generate", "postprocess", "train-encoder", "mine", "evaluate-sts"]
+    assert set(STEPS) == {
+        "generate", "postprocess", "train-encoder",
+        "train-biencoder", "mine", "train-crossencoder", "filter", "train-reader", "train-summarizer",
+        "evaluate-sts", "evaluate-qa", "evaluate-summaries",
+    }  # fmt: skip

@@ -88,30 +88,54 @@ def _estimate(
 ) -> Estimate:
     plan = _planner(kind)
     starting = time.monotonic() - begun
-    base = bases.get(settings.model) if kind == "evaluate-sts" else None
+    base = bases.get(getattr(settings, _MODELS[kind])) if kind in _MODELS else None
     estimate = plan(settings, before, base) if base else plan(settings, before)
     return replace(estimate, starting=starting)
 
 
+_MODELS = {
+    "evaluate-sts": "model",
+    "evaluate-qa": "model",
+    "evaluate-summaries": "model",
+    "mine": "encoder",
+    "filter": "model",
+}
+"""The setting of a step that names a model which an earlier step may train."""
+
+
 def _planner(kind: str) -> Callable[..., Estimate]:
     """What plans a step of this kind; its libraries are imported now."""
-    if kind == "generate":
-        from pairsmith.generate.plan import plan_generate
+    found: Mapping[str, Callable[..., Estimate]]
+    if kind in ("generate", "postprocess"):
+        from pairsmith.generate.plan import plan_generate, plan_postprocess
 
-        return plan_generate
-    if kind == "postprocess":
-        from pairsmith.generate.plan import plan_postprocess
+        found = {"generate": plan_generate, "postprocess": plan_postprocess}
+    elif kind in ("mine", "filter"):
+        from pairsmith.mine.plan import plan_filter, plan_mine
 
-        return plan_postprocess
-    if kind == "train-encoder":
+        found = {"mine": plan_mine, "filter": plan_filter}
+    elif kind == "train-encoder":
         from pairsmith.training.plan import plan_train_encoder
 
-        return plan_train_encoder
-    if kind == "mine":
-        raise SettingsError("mine cannot be planned yet; leave it out of the recipe for a plan")
-    from pairsmith.evaluate.plan import plan_evaluate_sts
+        found = {"train-encoder": plan_train_encoder}
+    elif kind.startswith("train-"):
+        from pairsmith.training import plan_few_shot as few
 
-    return plan_evaluate_sts
+        found = {
+            "train-biencoder": few.plan_train_biencoder,
+            "train-crossencoder": few.plan_train_crossencoder,
+            "train-reader": few.plan_train_reader,
+            "train-summarizer": few.plan_train_summarizer,
+        }
+    else:
+        from pairsmith.evaluate.plan import plan_evaluate_qa, plan_evaluate_sts, plan_evaluate_summaries
+
+        found = {
+            "evaluate-sts": plan_evaluate_sts,
+            "evaluate-qa": plan_evaluate_qa,
+            "evaluate-summaries": plan_evaluate_summaries,
+        }
+    return found[kind]
 
 
 def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pairsmith.evaluate.settings import EvaluateQaSettings, EvaluateStsSettings
+from pairsmith.evaluate.lead import check_summarizer_name
+from pairsmith.evaluate.settings import EvaluateQaSettings, EvaluateStsSettings, EvaluateSummariesSettings
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.mine.settings import FilterSettings, MineSettings
 from pairsmith.modelnames import check_name
@@ -19,6 +20,7 @@ from pairsmith.training.settings import (
     TrainCrossencoderSettings,
     TrainEncoderSettings,
     TrainReaderSettings,
+    TrainSummarizerSettings,
 )
 
 if TYPE_CHECKING:
@@ -99,6 +101,12 @@ def _train_reader(settings: TrainReaderSettings, run: "Run") -> object:
     return train_reader(settings, run)
 
 
+def _train_summarizer(settings: TrainSummarizerSettings, run: "Run") -> object:
+    from pairsmith.training.summarizer import train_summarizer
+
+    return train_summarizer(settings, run)
+
+
 def _evaluate_sts(settings: EvaluateStsSettings, run: "Run") -> object:
     from pairsmith.evaluate.sts import evaluate_sts
 
@@ -109,6 +117,12 @@ def _evaluate_qa(settings: EvaluateQaSettings, run: "Run") -> object:
     from pairsmith.evaluate.qa import evaluate_qa
 
     return evaluate_qa(settings, run)
+
+
+def _evaluate_summaries(settings: EvaluateSummariesSettings, run: "Run") -> object:
+    from pairsmith.evaluate.summaries import evaluate_summaries
+
+    return evaluate_summaries(settings, run)
 
 
 STEPS: Steps = {
@@ -160,6 +174,12 @@ STEPS: Steps = {
         "Train a reader on seeds and mined questions.",
         checks={"base": check_name},
     ),
+    "train-summarizer": Step(
+        TrainSummarizerSettings,
+        _train_summarizer,
+        "Train a summariser on seeds and mined pairs.",
+        checks={"base": check_name},
+    ),
     "evaluate-sts": Step(
         EvaluateStsSettings,
         _evaluate_sts,
@@ -173,5 +193,12 @@ STEPS: Steps = {
         "Measure a reader on questions with answers.",
         command="evaluate qa",
         checks={"model": check_name},
+    ),
+    "evaluate-summaries": Step(
+        EvaluateSummariesSettings,
+        _evaluate_summaries,
+        "Measure the summaries that a model writes.",
+        command="evaluate summaries",
+        checks={"model": check_summarizer_name},
     ),
 }

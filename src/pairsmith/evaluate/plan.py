@@ -1,19 +1,24 @@
-"""What ``evaluate sts`` will cost: some sentences encoded and some resamples drawn, carried over to all."""
+"""What evaluations will cost: some texts encoded, answered or summarised, and carried over to all."""
 
 import time
 
 import numpy as np
 
+from pairsmith.encoders.reader import answer, load_reader
 from pairsmith.evaluate.bootstrap import spearman_draws
-from pairsmith.evaluate.settings import EvaluateStsSettings
+from pairsmith.evaluate.settings import EvaluateQaSettings, EvaluateStsSettings, EvaluateSummariesSettings
 from pairsmith.evaluate.sts import encoder_of, texts_of
+from pairsmith.evaluate.summaries import labelled_documents, write_summaries
 from pairsmith.modelnames import MINILM
 from pairsmith.progress import Silent
+from pairsmith.records import read_questions
 from pairsmith.records.sts import read_sts
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 
 CALIBRATION_SENTENCES = 512
 CALIBRATION_DRAWS = 20
+CALIBRATION_QUESTIONS = 128
+CALIBRATION_DOCUMENTS = 8
 
 
 def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str = MINILM) -> Estimate:
@@ -42,3 +47,51 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
     draw = (time.monotonic() - begun) / CALIBRATION_DRAWS / len(values)
     seconds += draw * drawn * settings.bootstrap
     return Estimate(seconds=seconds, memory=peak_memory(), disk=4096, rows={})
+
+
+def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Answer some of the questions; a reader that an earlier step will train is stood for by its ``base``.
+
+    Raises:
+        UserError: as for ``evaluate_qa``.
+    """
+    started = time.monotonic()
+    questions = list(read_questions(settings.data))
+    known = settings.model not in before
+    reader = load_reader(
+        settings.model if known else base,
+        device=settings.device,
+        dtype=settings.dtype,
+        fresh_head=not known,
+        max_length=settings.max_length,
+    )
+    sample = questions[:: max(1, len(questions) // CALIBRATION_QUESTIONS)]
+    asked, texts = [each.question for each in sample], [each.context for each in sample]
+    answer(reader, asked[:4], texts[:4])
+    loading = time.monotonic() - started
+    begun = time.monotonic()
+    answer(reader, asked, texts, max_answer_tokens=settings.max_answer_tokens, batch_size=settings.batch_size)
+    seconds = loading + (time.monotonic() - begun) * len(questions) / len(sample)
+    size = sum(len(each.question) + len(each.context) // 8 for each in questions)
+    return Estimate(seconds=seconds, memory=peak_memory(), disk=4096 + size, rows={})
+
+
+def plan_evaluate_summaries(
+    settings: EvaluateSummariesSettings, before: Before, base: str = MINILM
+) -> Estimate:
+    """Summarise some of the documents; a model still to be trained is stood for by its ``base``.
+
+    Raises:
+        UserError: as for ``evaluate_summaries``.
+    """
+    started = time.monotonic()
+    documents = labelled_documents(settings.data, settings.limit)
+    sample = documents[:: max(1, len(documents) // CALIBRATION_DOCUMENTS)]
+    some = settings.model_copy(update={"model": base}) if settings.model in before else settings
+    write_summaries(some, [each.document for each in sample[:1]], Silent())
+    loading = time.monotonic() - started
+    begun = time.monotonic()
+    write_summaries(some, [each.document for each in sample], Silent())
+    each = max(0.0, time.monotonic() - begun - loading) / len(sample)
+    size = sum(2 * len(document.summary) + 100 for document in documents)
+    return Estimate(seconds=loading + each * len(documents), memory=peak_memory(), disk=4096 + size, rows={})

@@ -1,34 +1,26 @@
 """Question answering: how often, and how far, does a reader mark what people marked (M11, Q7)?"""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field
-
-from pairsmith.errors import FolderError, StorageError, redacted_values
-from pairsmith.evaluate.bootstrap import interval
+from pairsmith.errors import redacted_values
+from pairsmith.evaluate.results import RESULTS, is_whole, mean_intervals, read_about, write_results
 from pairsmith.evaluate.settings import EvaluateQaSettings
 from pairsmith.modelnames import model_revision
-from pairsmith.places import Place, reaching, size_of
 from pairsmith.progress import Progress
 from pairsmith.records import Question, read_questions
-from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
+from pairsmith.runs import Run, lock
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_atomic
+from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 from pairsmith.texts.squad_metrics import exact_match, f1
 
 STEP = "evaluate qa"
-RESULTS = "results.json"
-PREDICTIONS = "predictions.jsonl"
 # The data count by their questions. The rest says where and how fast, not what.
 _NOT_IN_FIGURES = {"data", "device", "batch_size"}
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +53,6 @@ class Answered:
         }
 
 
-class Record(Manifest):
-    """``about`` in ``results.json``: what was evaluated, and the hash of the predictions."""
-
-    files: dict[str, str] = Field(default_factory=dict)
-
-
 def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
     """Evaluate a reader, write its results and answers into the run's folder, and show a table.
 
@@ -92,16 +78,17 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
         inputs={"data": _hash_questions(questions)},
         models={"model": model_revision(settings.model)},
     )
-    there = claim(run, identity, RESULTS, _about)
+    there = claim(run, identity, RESULTS, read_about)
     results: dict[str, Any]
-    if there is not None and not run.fresh and _is_whole(run.out, there):
+    if there is not None and not run.fresh and is_whole(run.out, there):
         run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
         results = json.loads((run.out / RESULTS).read_bytes())
     else:
         answered = answer_all(settings, questions, run.progress)
         figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
         rest = redacted_values(settings.model_dump(mode="json", include=_NOT_IN_FIGURES))
-        results = _write(figures, answered, identity.as_record() | rest, run)
+        predictions = [each.to_json() for each in answered]
+        results = write_results(run, figures, predictions, identity.as_record() | rest)
     lock.release(run.out)
     run.progress.result(qa_table(results))
     return results
@@ -144,18 +131,13 @@ def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int
         bootstrap: resamples behind the intervals; 0 for none.
         seed: of the resamples.
     """
-    worth = 100.0 * np.array([[each.exact, each.f1] for each in answered], np.float64)  # (questions, 2)
-    count = len(answered)
-    rng = np.random.default_rng(seed)
-    draws: Floats = np.empty((bootstrap, 2))
-    for draw in draws:
-        draw[:] = worth[rng.integers(0, count, size=count)].mean(axis=0)
-    figures: dict[str, Any] = {}
-    for column, name in enumerate(("exact", "f1")):
-        found = interval(draws[:, column])
-        figures[name] = round(float(worth[:, column].mean()), 4)
-        figures[f"{name}_ci"] = None if found is None else [round(limit, 4) for limit in found]
-    return figures | {"count": count}
+    each = {
+        "exact": [100.0 * answer.exact for answer in answered],
+        "f1": [100.0 * answer.f1 for answer in answered],
+    }
+    means = {name: round(math.fsum(worth) / len(worth), 4) for name, worth in each.items()}
+    limits = mean_intervals(each, bootstrap=bootstrap, seed=seed)
+    return {**means, **limits, "count": len(answered)}
 
 
 def qa_table(results: Mapping[str, Any]) -> str:
@@ -171,41 +153,9 @@ def _figure(results: Mapping[str, Any], name: str) -> str:
     return f"{results[name]:6.2f}{spread}"
 
 
-def _write(
-    figures: Mapping[str, Any], answered: Sequence[Answered], about: Mapping[str, Any], run: Run
-) -> dict[str, Any]:
-    """Write both files; returns what ``results.json`` holds."""
-    lines = [json.dumps(each.to_json(), ensure_ascii=False, allow_nan=False) for each in answered]
-    predictions = "".join(f"{line}\n" for line in lines).encode()
-    # First of all the folder says whose it is: a run that was stopped here may go on in it.
-    write_json(run.out / RESULTS, {"about": {**about, "complete": False}})
-    run.on_begun()
-    write_atomic(run.out / PREDICTIONS, predictions)
-    files = {PREDICTIONS: hash_bytes(predictions)}
-    results = {**figures, "about": {**about, "complete": True, "files": files}}
-    write_json(run.out / RESULTS, results)
-    return results
-
-
-def _is_whole(out: Place, there: Record) -> bool:
-    """Whether all was written, and the predictions are still what was written."""
-    path = out / PREDICTIONS
-    with reaching(path, StorageError):
-        kept = there.complete and size_of(path) is not None
-        return kept and hash_file(path) == there.files.get(PREDICTIONS)
-
-
 def _hash_questions(questions: Sequence[Question]) -> str:
     """SHA-256 of the questions: in which form they lie there does not matter."""
     rows: JSON = [
         [each.id, each.context, each.question, [gold.text for gold in each.answers]] for each in questions
     ]
     return hash_bytes(canonical_json(rows).encode())
-
-
-def _about(out: Place) -> Record:
-    """What the results in ``out`` were computed from."""
-    try:
-        return Record.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise FolderError(f"{out / RESULTS} holds no results of this evaluation") from error

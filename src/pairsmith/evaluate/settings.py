@@ -66,3 +66,31 @@ class EvaluateQaSettings(Settings):
     seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
     device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
     dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+
+
+class EvaluateSummariesSettings(Settings):
+    """ROUGE of the summaries that a model writes, and how much of them stands in the documents (M11)."""
+
+    model: str = Field(
+        description="Summariser: a folder that train-summarizer wrote, a Hub id of a model with an encoder "
+        "and a decoder, or lead:N for the first N sentences of each document."
+    )
+    data: str = Field(description="Documents with summaries: rows with the columns document and summary.")
+    limit: int | None = Field(default=None, ge=1, description="Only the first so many documents.")
+    beams: int = Field(default=6, ge=1, description="Summaries that are followed at once in the search.")
+    max_length: int | None = Field(
+        default=512,
+        ge=8,
+        description="Longest document in tokens; the rest is cut off. Never more than the model reads.",
+    )
+    summary_tokens: int = Field(default=62, ge=4, description="Longest summary in tokens.")
+    batch_size: int = Field(default=8, ge=1, description="Documents at once, each with all its beams.")
+    bootstrap: int = Field(
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Resamples behind the 95 % intervals; 0 for no intervals.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
+    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")

@@ -93,9 +93,7 @@ def _scores(
     if not texts:
         raise InputError("there are no summaries, so there is nothing to score; expected one or more")
     scorer = _scorer(types)
-    found = [
-        scorer.score(target=other, prediction=text) for text, other in zip(texts, against, strict=True)
-    ]
+    found = [scorer.score(target=other, prediction=text) for text, other in zip(texts, against, strict=True)]
     each = {name: tuple(100.0 * getattr(scores[name], measure) for scores in found) for name in types}
     means = {name: math.fsum(figures) / len(figures) for name, figures in each.items()}
     return RougeScores(

@@ -25,6 +25,7 @@ from pairsmith.runs import Run, hash_source, refuse_source
 from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.chunks import chunked, compute_chunks
 from pairsmith.training.fit import best_of_rates, fit
 from pairsmith.training.folder import ModelFolder, save_transformer
 from pairsmith.training.settings import TrainReaderSettings
@@ -263,6 +264,15 @@ def _drawn(examples: Sequence[Sequence[Target]], number: int, rng: np.random.Gen
 
 
 def _batch(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any]:
+    """What ``SpanMarker`` is called with."""
+    lengths = [len(row.window.input_ids) for row in rows]
+    made = chunked(
+        lengths, lambda numbers: _features(reader, [rows[i] for i in numbers]), reader.model.device
+    )
+    return {"windows": made.as_inputs()}
+
+
+def _features(reader: Reader, rows: Sequence[Target]) -> dict[str, Any]:
     windows = [row.window for row in rows]
     return {
         "inputs": collate(reader, windows),
@@ -281,18 +291,20 @@ class SpanMarker(nn.Module):
         self.reader = reader
         self.examples = examples
 
-    def forward(
-        self, inputs: Mapping[str, Tensor], allowed: Tensor, starts: Tensor, ends: Tensor
-    ) -> dict[str, Tensor]:
-        """The loss of a batch."""
-        found = self.model(**inputs)
-        return {"loss": span_loss(found.start_logits, found.end_logits, allowed, starts, ends)}
+    def forward(self, windows: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The mean loss of a batch."""
+        return {"loss": compute_chunks(self._losses, windows).mean()}
+
+    def _losses(self, features: Mapping[str, Any]) -> Tensor:
+        found = self.model(**features["inputs"])
+        places = (features[name] for name in ("allowed", "starts", "ends"))
+        return span_losses(found.start_logits, found.end_logits, *places)
 
 
-def span_loss(
+def span_losses(
     start_logits: Tensor, end_logits: Tensor, allowed: Tensor, starts: Tensor, ends: Tensor
 ) -> Tensor:
-    """Mean cross-entropy of the answers' starts and ends (M9).
+    """Cross-entropy of the answers' starts and ends, the mean of the two (M9).
 
     The softmax is over the tokens of the text, as it is where answers are looked for (Q7), and not over
     those of the question too, as in the heads of transformers.
@@ -305,13 +317,15 @@ def span_loss(
         ends: the same shape.
 
     Returns:
-        a float32 number, at least 0: the mean over the windows and over the two places.
+        ``(n,)`` float32, at least 0.
     """
-    each = [
-        nn.functional.cross_entropy(logits.float().masked_fill(~allowed, -torch.inf), places)
+    of_starts, of_ends = (
+        nn.functional.cross_entropy(
+            logits.float().masked_fill(~allowed, -torch.inf), places, reduction="none"
+        )
         for logits, places in ((start_logits, starts), (end_logits, ends))
-    ]
-    return (each[0] + each[1]) / 2
+    )
+    return (of_starts + of_ends) / 2
 
 
 def validation_f1(reader: Reader, questions: Sequence[Question]) -> float | None:

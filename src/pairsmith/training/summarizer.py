@@ -33,6 +33,7 @@ from pairsmith.runs import Run, hash_source, refuse_source
 from pairsmith.texts.rouge import check_rouge, rouge_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.chunks import chunked, compute_chunks
 from pairsmith.training.fit import best_of_rates, fit
 from pairsmith.training.folder import ModelFolder, save_transformer
 from pairsmith.training.settings import TrainSummarizerSettings
@@ -128,7 +129,9 @@ def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) 
         for source in settings.added:
             for row in read_documents(source):
                 if not row.summary:
-                    raise InputError(f"{row.where}: the summary is blank or missing; give one or drop the row")
+                    raise InputError(
+                        f"{row.where}: the summary is blank or missing; give one or drop the row"
+                    )
                 if row.document not in documents:
                     documents.add(row.document)
                     yield Example(row.document, row.summary)
@@ -175,18 +178,15 @@ def train_summarizer_on(
     marker = settings.marker if added else ""
     if marker:
         _refuse_marked([*seeds, *added, *validation], marker)
-    loaded: dict[int, Summarizer] = {}
 
     def make() -> WithLoss:
         summarizer = load_summarizer(settings.base, device=device, max_length=settings.max_length)
         if marker:
             add_marker(summarizer, marker)
-        model = WithLoss(summarizer.model, settings.label_smoothing)
-        loaded[id(model)] = summarizer
-        return model
+        return WithLoss(summarizer, settings.label_smoothing)
 
     def train(model: WithLoss, rate: float, kept: Checkpoints | None) -> Training:
-        summarizer = loaded[id(model)]
+        summarizer = model.summarizer
         rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
 
         def draw(number: int, _: np.random.Generator) -> Row:
@@ -210,9 +210,9 @@ def train_summarizer_on(
     model, rate, training = best_of_rates(
         make, train, settings.learning_rate, checkpoints, progress or Silent()
     )
-    summarizer = loaded[id(model)]
-    summarizer.model.generation_config = search_settings(summarizer, settings.beams, settings.summary_tokens)
-    return summarizer, rate, training
+    best = model.summarizer
+    best.model.generation_config = search_settings(best, settings.beams, settings.summary_tokens)
+    return best, rate, training
 
 
 def _refuse_marked(examples: Sequence[Example], marker: str) -> None:
@@ -235,48 +235,67 @@ def rows_of(
 
 
 def _batch(summarizer: Summarizer, rows: Sequence[Row]) -> Mapping[str, Any]:
-    features = document_features(summarizer, [row.document for row in rows])
-    return features | {"labels": padded([row.summary for row in rows], _IGNORED)}
+    """Documents with the labels of their summaries, in chunks of documents of about one length."""
+
+    def features(numbers: list[int]) -> dict[str, Tensor]:
+        some = [rows[number] for number in numbers]
+        labels = padded([row.summary for row in some], _IGNORED)
+        return {**document_features(summarizer, [row.document for row in some]), "labels": labels}
+
+    lengths = [len(row.document) for row in rows]
+    return {"pairs": chunked(lengths, features, summarizer.model.device).as_inputs()}
 
 
 class WithLoss(nn.Module):
     """A summariser's model; called with a batch of documents and summaries, it gives the loss."""
 
-    def __init__(self, model: Any, label_smoothing: float) -> None:
+    def __init__(self, summarizer: Summarizer, label_smoothing: float) -> None:
         super().__init__()
-        if not hasattr(model, "prepare_decoder_input_ids_from_labels"):
+        self.summarizer = summarizer
+        self.model = summarizer.model
+        if not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
             raise ModelError(
-                f"models of type {model.config.model_type} cannot be trained as summarisers here; give BART, "
-                "T5 or the like as --base"
+                f"models of type {self.model.config.model_type} cannot be trained as summarisers here; give "
+                "BART, T5 or the like as --base"
             )
-        self.model = model
         self._label_smoothing = label_smoothing
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """The loss of a batch: documents ``(n, tokens)``, summaries ``(n, tokens of theirs)``."""
+    def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The loss of a batch: the mean over all tokens of its summaries."""
+        tokens = sum((chunk["labels"] != _IGNORED).sum() for chunk in pairs["chunks"])
+        return {"loss": compute_chunks(self._losses, pairs).sum() / tokens}
+
+    def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """The loss of each summary."""
+        labels = chunk["labels"]
         output = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
+            input_ids=chunk["input_ids"],
+            attention_mask=chunk["attention_mask"],
             decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels),
             use_cache=False,
         )
-        return {"loss": sequence_loss(output.logits, labels, self._label_smoothing)}
+        return sequence_losses(output.logits, labels, self._label_smoothing)
 
 
-def sequence_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Mean negative log likelihood of the summaries' tokens, each given those before it.
+def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Negative log likelihood of each summary: the sum over its tokens, each given those before it.
 
     Args:
         logits: ``(n, tokens, vocabulary)``, of any floating type.
         labels: ``(n, tokens)`` int64, -100 for padding, which does not count.
         label_smoothing: share of each token's probability that is spread over the vocabulary, in [0, 1).
+
+    Returns:
+        ``(n,)`` float32.
     """
-    return nn.functional.cross_entropy(
+    losses = nn.functional.cross_entropy(
         logits.float().flatten(0, 1),
         labels.flatten(),
         ignore_index=_IGNORED,
         label_smoothing=label_smoothing,
+        reduction="none",
     )
+    return losses.view_as(labels).sum(dim=1)
 
 
 def rouge_l(summarizer: Summarizer, examples: Sequence[Example], settings: TrainSummarizerSettings) -> float:

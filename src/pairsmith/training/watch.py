@@ -144,7 +144,7 @@ class Watch(TrainerCallback):
                 trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
         self._close()
         if kept and keep_end:
-            weights = {name: value.detach().cpu() for name, value in self._model.state_dict().items()}
+            weights = {name: value.detach().cpu().clone() for name, value in self._model.state_dict().items()}
             kept.seal(self._total, replace(self._found(), best_weights=weights))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's

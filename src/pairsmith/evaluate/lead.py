@@ -1,0 +1,41 @@
+"""The baseline of summaries: the first sentences of the document. Below it a summariser is none."""
+
+import re
+from collections.abc import Sequence
+
+from pairsmith.errors import ModelError
+from pairsmith.modelnames import check_name
+
+LEAD = "lead:"
+_NUMBER = re.compile(r"[1-9]\d{0,3}")
+
+
+def lead_count(model: str) -> int | None:
+    """How many sentences ``lead:N`` takes; None of any other model's name.
+
+    Raises:
+        ModelError: N is no number from 1 on.
+    """
+    if not model.startswith(LEAD):
+        return None
+    number = model.removeprefix(LEAD)
+    if not _NUMBER.fullmatch(number):
+        raise ModelError(f"model {model}: lead:N takes the first N sentences, such as lead:1 or lead:3")
+    return int(number)
+
+
+def check_summarizer_name(model: str) -> None:
+    """Find out whether ``model`` can be a summariser, as far as its name shows.
+
+    Raises:
+        ModelError: as ``lead_count`` and ``check_name``.
+    """
+    if lead_count(model) is None:
+        check_name(model)
+
+
+def lead_summaries(documents: Sequence[str], count: int) -> list[str]:
+    """The first ``count`` sentences of each document, one a line; all of them where there are fewer."""
+    from pairsmith.texts import split_sentences
+
+    return ["\n".join(each.text for each in split_sentences(text)[:count]) for text in documents]

@@ -1,0 +1,193 @@
+"""Summaries: how near do they come to people's, and how much of them is copied (M11)?"""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from pairsmith.errors import InputError, redacted_values
+from pairsmith.evaluate.lead import lead_count, lead_summaries
+from pairsmith.evaluate.results import RESULTS, is_whole, mean_intervals, read_about, write_results
+from pairsmith.evaluate.settings import EvaluateSummariesSettings
+from pairsmith.modelnames import model_revision
+from pairsmith.progress import Progress
+from pairsmith.records import Document, read_documents
+from pairsmith.runs import Run, lock
+from pairsmith.runs.claim import claim
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
+from pairsmith.texts import split_sentences
+from pairsmith.texts.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores
+
+STEP = "evaluate summaries"
+# The data count by their documents. The rest says where and how fast, not what.
+_NOT_IN_FIGURES = {"data", "limit", "device", "batch_size"}
+_LABELS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
+
+
+def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[str, Any]:
+    """Have a model write summaries, compare them with people's, and show a table.
+
+    ``results.json`` and ``predictions.jsonl`` (id, summary, reference, rougeL) are written into the run's
+    folder. Results of the same settings, model and documents that lie there are returned; ``run.fresh``
+    computes again.
+
+    Returns:
+        What ``results.json`` holds: see ``summary_figures``, and ``about``.
+
+    Raises:
+        InputError: the data have a fault, or a document has no summary.
+        ModelError: the model cannot be loaded, or is none with an encoder and a decoder.
+        MissingExtra: the package ``rouge-score`` is not installed.
+        SettingsError: there is no such device.
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    check_rouge()
+    documents = labelled_documents(settings.data, settings.limit)
+    identity = Identity.of(
+        STEP,
+        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        inputs={"data": _hash_documents(documents)},
+        models={"model": _revision(settings.model)},
+    )
+    there = claim(run, identity, RESULTS, read_about)
+    results: dict[str, Any]
+    if there is not None and not run.fresh and is_whole(run.out, there):
+        run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
+        results = json.loads((run.out / RESULTS).read_bytes())
+    else:
+        if there is not None and there.complete and not run.fresh:
+            run.progress.say(f"{run.out} is not as it was written; it is evaluated again")
+        written = write_summaries(settings, [each.document for each in documents], run.progress)
+        scores = compare(written, documents)
+        figures = summary_figures(scores, written, documents, settings.bootstrap, settings.seed)
+        predictions = _predictions(documents, written, scores)
+        rest = redacted_values(settings.model_dump(mode="json", include=_NOT_IN_FIGURES))
+        results = write_results(run, figures, predictions, identity.as_record() | rest)
+    lock.release(run.out)
+    run.progress.result(summary_table(results))
+    return results
+
+
+def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
+    """The documents of ``source``, the first ``limit`` of them, each with a summary.
+
+    Raises:
+        InputError: it cannot be read, or a summary is blank or missing.
+    """
+    documents = list(islice(read_documents(source), limit))
+    for each in documents:
+        if not each.summary:
+            raise InputError(
+                f"{each.where}: the summary is blank or missing, and there is nothing to compare with; give "
+                "one or drop the row"
+            )
+    return documents
+
+
+def write_summaries(
+    settings: EvaluateSummariesSettings, documents: Sequence[str], progress: Progress
+) -> list[str]:
+    """The summary of each document by the model of ``settings``, or its first sentences (``lead:N``)."""
+    sentences = lead_count(settings.model)
+    if sentences is not None:
+        return lead_summaries(documents, sentences)
+    from pairsmith.encoders.summarizer import load_summarizer, summarize
+
+    summarizer = load_summarizer(
+        settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+    )
+    with progress.task("summarize", len(documents), "documents") as bar:
+        return summarize(
+            summarizer,
+            documents,
+            beams=settings.beams,
+            summary_tokens=settings.summary_tokens,
+            batch_size=settings.batch_size,
+            advance=bar.advance,
+        )
+
+
+def compare(written: Sequence[str], documents: Sequence[Document]) -> RougeScores:
+    """ROUGE F of summaries against those that people wrote, for Lsum with a sentence on each line."""
+    references = [each.summary for each in documents]
+    return rouge_scores(*([_sentence_a_line(text) for text in texts] for texts in (written, references)))
+
+
+def summary_figures(
+    scores: RougeScores,
+    written: Sequence[str],
+    documents: Sequence[Document],
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The figures of ``results.json``, ×100 and means over the documents (M11).
+
+    Args:
+        scores: of ``compare``.
+        written: a summary of each document.
+        documents: one or more, with their summaries.
+        bootstrap: resamples of the documents behind the 95 % intervals; 0 for none.
+        seed: of the resamples.
+
+    Returns:
+        ``rouge1``, ``rouge2``, ``rougeL``, ``rougeLsum``, F, each with its interval (``rouge1_ci``);
+        ``count`` of documents; ``settings`` of ROUGE; ``abstractiveness``: under ``written`` and, to
+        compare with, ``gold`` the share of the summaries' words that their documents have.
+    """
+    sources = [each.document for each in documents]
+    copied = {
+        "written": abstractiveness(written, sources),
+        "gold": abstractiveness([each.summary for each in documents], sources),
+    }
+    figures = _with_intervals(scores, bootstrap, seed)
+    figures["settings"]["lines"] = "a sentence each"
+    return figures | {
+        "abstractiveness": {name: _with_intervals(found, bootstrap, seed) for name, found in copied.items()}
+    }
+
+
+def summary_table(results: Mapping[str, Any]) -> str:
+    """The figures of ``results.json`` as a plain table, a line for each sort of ROUGE."""
+    written, gold = (results["abstractiveness"][name] for name in ("written", "gold"))
+    lines = [f"{results['count']:,} documents"]
+    lines += [f"{'':<12}{'F ×100 (95 %)':<26}{'share in the document':<26}of people's summaries"]
+    for name, label in _LABELS.items():
+        shares = [_figure(part, name) if name in part else "" for part in (written, gold)]
+        lines.append(f"{label:<12}{_figure(results, name):<26}{shares[0]:<26}{shares[1]}".rstrip())
+    return "\n".join(lines)
+
+
+def _with_intervals(scores: RougeScores, bootstrap: int, seed: int) -> dict[str, Any]:
+    return scores.to_json() | mean_intervals(scores.each, bootstrap=bootstrap, seed=seed)
+
+
+def _figure(figures: Mapping[str, Any], name: str) -> str:
+    limits = figures[f"{name}_ci"]
+    spread = "" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]"
+    return f"{figures[name]:6.2f}{spread}"
+
+
+def _sentence_a_line(text: str) -> str:
+    return "\n".join(each.text for each in split_sentences(text))
+
+
+def _predictions(
+    documents: Sequence[Document], written: Sequence[str], scores: RougeScores
+) -> list[dict[str, JSON]]:
+    """The lines of ``predictions.jsonl``."""
+    return [
+        {"id": each.id, "summary": summary, "reference": each.summary, "rougeL": round(figure, 4)}
+        for each, summary, figure in zip(documents, written, scores.each["rougeL"], strict=True)
+    ]
+
+
+def _revision(model: str) -> str:
+    return model if lead_count(model) is not None else model_revision(model)
+
+
+def _hash_documents(documents: Sequence[Document]) -> str:
+    """SHA-256 of the documents: in which form they lie there does not matter."""
+    rows: JSON = [[each.id, each.document, each.summary] for each in documents]
+    return hash_bytes(canonical_json(rows).encode())

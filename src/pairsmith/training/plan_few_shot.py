@@ -1,0 +1,135 @@
+"""What the few-shot trainings will cost: some steps and a look at validation data, carried over to all."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from pairsmith.modelfiles import pick_device
+from pairsmith.records import read_examples, read_questions
+from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.training.biencoder import Surroundings, train_biencoder_on
+from pairsmith.training.crossencoder import train_crossencoder_on
+from pairsmith.training.examples import in_window
+from pairsmith.training.reader import train_reader_on
+from pairsmith.training.settings import (
+    FitSettings,
+    TrainBiencoderSettings,
+    TrainCrossencoderSettings,
+    TrainReaderSettings,
+    TrainSummarizerSettings,
+)
+from pairsmith.training.summarizer import train_summarizer_on
+
+CALIBRATION_STEPS = 4
+_WAKING = 2
+_BESIDE_WEIGHTS = 300_000
+"""About what a tokenizer, configuration, card and record take."""
+_KEPT = 3
+"""Checkpoints that lie on the disk at one time at most: two, and the next one until it is whole."""
+
+S = TypeVar("S", bound=FitSettings)
+Train = Callable[[S, bool], int]
+"""Trains with these settings, with validation data or without; gives the bytes of the weights."""
+
+
+def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Estimate:  # noqa: ARG001
+    """Train a bi-encoder for some steps.
+
+    Raises:
+        UserError: as for ``train_biencoder``.
+    """
+    device = pick_device(settings.device)
+    seeds = read_examples(settings.seeds, settings.kind)
+    unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
+    begun = time.monotonic()
+    around = Surroundings.of(settings)
+    reading = time.monotonic() - begun
+
+    def train(some: TrainBiencoderSettings, validated: bool) -> int:
+        model, _, _ = train_biencoder_on(seeds, unseen if validated else [], around, some, device)
+        return _size(model)
+
+    return _planned(settings, train, bool(unseen), reading)
+
+
+def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before) -> Estimate:  # noqa: ARG001
+    """Train a cross-encoder for some steps, with outputs of other seeds for those that a search would find.
+
+    Raises:
+        UserError: as for ``train_crossencoder``.
+    """
+    device = pick_device(settings.device)
+    seeds = [in_window(each, settings.window) for each in read_examples(settings.seeds, settings.kind)]
+    unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
+
+    def train(some: TrainCrossencoderSettings, validated: bool) -> int:
+        cross, _, _ = train_crossencoder_on(seeds, unseen if validated else [], None, some, device)
+        return _size(cross.model)
+
+    return _planned(settings, train, bool(unseen), 0.0)
+
+
+def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate:  # noqa: ARG001
+    """Train a reader for some steps, on the seeds.
+
+    Raises:
+        UserError: as for ``train_reader``.
+    """
+    device = pick_device(settings.device)
+    seeds = list(read_questions(settings.seeds))
+    unseen = list(read_questions(settings.validation)) if settings.validation else []
+
+    def train(some: TrainReaderSettings, validated: bool) -> int:
+        return _size(train_reader_on(seeds, unseen if validated else [], some, device).reader.model)
+
+    return _planned(settings, train, bool(unseen), 0.0)
+
+
+def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> Estimate:  # noqa: ARG001
+    """Train a summariser for some steps, on the seeds.
+
+    Raises:
+        UserError: as for ``train_summarizer``.
+    """
+    device = pick_device(settings.device)
+    seeds = read_examples(settings.seeds, "summaries")
+    unseen = read_examples(settings.validation, "summaries") if settings.validation else []
+
+    def train(some: TrainSummarizerSettings, validated: bool) -> int:
+        found = train_summarizer_on(seeds, [], unseen if validated else [], some, device)
+        return _size(found[0].model)
+
+    return _planned(settings, train, bool(unseen), 0.0)
+
+
+def _planned(settings: S, train: Train[S], validated: bool, reading: float) -> Estimate:
+    """Time some steps, and a training with looks at validation data before and after."""
+
+    def timed(steps: int, looks: bool) -> tuple[float, int]:
+        rate = settings.learning_rate[:1]
+        some = settings.model_copy(
+            update={"steps": steps, "eval_steps": steps, "checkpoint_steps": steps, "learning_rate": rate}
+        )
+        begun = time.monotonic()
+        size = train(some, looks)
+        return time.monotonic() - begun, size
+
+    first, weights = timed(_WAKING, False)
+    short, _ = timed(_WAKING, False)
+    long, _ = timed(_WAKING + CALIBRATION_STEPS, False)
+    step = max(long - short, 0.0) / CALIBRATION_STEPS
+    look = max(timed(_WAKING, True)[0] - short, 0.0) / 2 if validated else 0.0
+    looks = 2 + settings.steps // settings.eval_steps if validated else 0
+    rates = len(settings.learning_rate)
+    checkpoints = min(_KEPT, settings.steps // settings.checkpoint_steps)
+    return Estimate(
+        seconds=reading + first + rates * (settings.steps * step + looks * look + short - _WAKING * step),
+        memory=peak_memory(),
+        disk=weights + _BESIDE_WEIGHTS,
+        rows={},
+        scratch=checkpoints * 3 * weights + (rates if rates > 1 else 0) * weights,  # 3: AdamW's two moments
+    )
+
+
+def _size(model: object) -> int:
+    return sum(each.numel() * each.element_size() for each in model.state_dict().values())  # type: ignore[attr-defined]

@@ -1,0 +1,342 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from pairsmith.encoders.reader import ANSWER_TOKENS, Prediction
+from pairsmith.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.evaluate import qa as module
+from pairsmith.evaluate import results as files
+from pairsmith.evaluate.qa import Answered, evaluate_qa, qa_figures, qa_table
+from pairsmith.evaluate.settings import EvaluateQaSettings
+from pairsmith.progress import Progress, Silent
+from pairsmith.runs import Run
+from pairsmith.texts.squad_metrics import qa_scores
+
+CONTEXTS = [
+    "A man is playing. A woman is slicing an onion. Two dogs run on the beach.",
+    "The stock market fell again today; the weather was not good, they said. " * 9,
+    "Someone is talking about a child who rides a horse.",
+]
+ROWS = [
+    ("a", "Who is slicing an onion?", CONTEXTS[0], ["A woman", "woman"]),
+    ("b", "What fell?", CONTEXTS[1], ["stock market"]),
+    ("c", "Who rides a horse?", CONTEXTS[2], ["a child", "child"]),
+    ("d", "Where do the dogs run?", CONTEXTS[0], ["on the beach", "the beach"]),
+]
+
+
+def write(path, rows=ROWS):
+    lines = [
+        {
+            "id": name,
+            "question": question,
+            "context": context,
+            "answers": {"text": golds, "answer_start": [context.index(gold) for gold in golds]},
+        }
+        for name, question, context, golds in rows
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write(tmp_path / "questions.jsonl")
+
+
+@pytest.fixture(scope="module")
+def reader(tiny_bert, tmp_path_factory):
+    """A random BERT with a random head."""
+    from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
+
+    folder = tmp_path_factory.mktemp("readers") / "bert"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        BertForQuestionAnswering(BertConfig.from_pretrained(tiny_bert)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    return folder
+
+
+def settings(model, data, **rest):
+    return EvaluateQaSettings(model=str(model), data=str(data), device="cpu", **({"bootstrap": 50} | rest))
+
+
+def predictions(out):
+    return [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def saying(monkeypatch):
+    """Have questions answered by what is given, in the place of a model."""
+
+    def say(*texts):
+        def answer(reader, questions, contexts, *, advance, **rest):
+            advance(len(questions))
+            return [Prediction(text, 0, 1.0) for text in texts]
+
+        monkeypatch.setattr("pairsmith.encoders.reader.answer", answer)
+
+    return say
+
+
+# Figures.
+
+
+def answered(*worth):
+    return [Answered("i", "q", "p", ["g"], exact, f1) for exact, f1 in worth]
+
+
+def test_figures_are_means_in_hundreds():
+    found = qa_figures(answered((True, 1.0), (False, 0.5), (False, 0.0), (False, 0.25)), bootstrap=0)
+    assert found == {"exact": 25.0, "exact_ci": None, "f1": 43.75, "f1_ci": None, "count": 4}
+
+
+def test_the_interval_is_that_of_the_resampled_means():
+    rng = np.random.default_rng(1)
+    worth = [
+        (bool(exact), float(f1)) for exact, f1 in zip(rng.integers(0, 2, 60), rng.random(60), strict=True)
+    ]
+    found = qa_figures(answered(*worth), bootstrap=2000, seed=3)
+    for column, name in enumerate(("exact", "f1")):
+        values = 100 * np.array(worth, float)[:, column]
+        low, high = found[f"{name}_ci"]
+        # The normal approximation; 60 questions are enough for it.
+        spread = 1.96 * values.std() / np.sqrt(60)
+        assert low == pytest.approx(values.mean() - spread, abs=1.5)
+        assert high == pytest.approx(values.mean() + spread, abs=1.5)
+    assert found == qa_figures(answered(*worth), bootstrap=2000, seed=3)
+    assert found != qa_figures(answered(*worth), bootstrap=2000, seed=4)
+
+
+def test_both_figures_are_of_the_same_resamples():
+    # Where F1 equals exact match, so do its intervals.
+    found = qa_figures(answered(*[(bool(n % 3), float(bool(n % 3))) for n in range(30)]), bootstrap=40)
+    assert found["exact_ci"] == found["f1_ci"]
+
+
+def test_a_table_shows_the_figures():
+    head, line = qa_table(
+        {"exact": 35.27, "exact_ci": [34.1, 36.25], "f1": 49.43, "f1_ci": None, "count": 10570}
+    ).splitlines()
+    assert head.split() == ["questions", "exact", "match", "×100", "(95", "%)", "F1", "×100", "(95", "%)"]
+    assert line.split() == ["10,570", "35.27", "[34.10,", "36.25]", "49.43"]
+    assert line.index("49.43") == head.index("F1") + 1
+
+
+# The step.
+
+
+def test_answers_are_compared_with_what_people_marked(reader, data, tmp_path, saying, capsys):
+    saying("The woman", "stock", "horse", "on the beach.")
+    results = evaluate_qa(settings(reader, data), Run(tmp_path / "out", Progress()))
+    # Exact: woman, on beach. F1: 1, 2·(1·½)/1.5 = 2/3, 0, 1.
+    assert (results["exact"], results["count"]) == (50.0, 4)
+    assert results["f1"] == pytest.approx(100 * (2 + 2 / 3) / 4, abs=1e-3)
+    assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
+    first, second, *_ = predictions(tmp_path / "out")
+    assert first == {
+        "id": "a",
+        "question": "Who is slicing an onion?",
+        "prediction": "The woman",
+        "answers": ["A woman", "woman"],
+        "exact": True,
+        "f1": 1.0,
+    }
+    assert (second["exact"], second["f1"]) == (False, 0.666667)
+    said = capsys.readouterr()
+    assert "answer: 4/4 questions · 100 %" in said.err
+    assert said.out.splitlines()[-1].split()[:2] == ["4", "50.00"]
+
+
+def test_a_model_is_evaluated(reader, data, tmp_path):
+    out = tmp_path / "out"
+    results = evaluate_qa(settings(reader, data), Run(out, Silent()))
+    lines = predictions(out)
+    scores = qa_scores([line["prediction"] for line in lines], [row[3] for row in ROWS])
+    assert {key: results[key] for key in ("exact", "f1", "count")} == scores.to_json()
+    assert all(line["prediction"] in row[2] for line, row in zip(lines, ROWS, strict=True))
+    about = results["about"]
+    assert about["complete"]
+    assert about["step"] == "evaluate qa"
+    assert about["models"]["model"].startswith("sha256:")
+    assert len(about["inputs"]["data"]) == 64
+    assert about["settings"]["max_answer_tokens"] == 17
+    assert (about["batch_size"], about["data"]) == (32, str(data))
+    assert {file.name for file in out.iterdir()} == {"results.json", "predictions.jsonl"}
+
+
+def test_the_batch_size_changes_nothing(reader, data, tmp_path):
+    for size in (1, 8):
+        evaluate_qa(settings(reader, data, batch_size=size), Run(tmp_path / str(size), Silent()))
+    assert predictions(tmp_path / "1") == predictions(tmp_path / "8")
+    found = [json.loads((tmp_path / size / "results.json").read_text()) for size in ("1", "8")]
+    assert found[0]["about"]["fingerprint"] == found[1]["about"]["fingerprint"]
+
+
+def test_answers_are_no_longer_than_asked_for(reader, data, tmp_path):
+    evaluate_qa(settings(reader, data, max_answer_tokens=1), Run(tmp_path / "out", Silent()))
+    assert all(" " not in line["prediction"] for line in predictions(tmp_path / "out"))
+
+
+def test_the_settings_reach_the_reader(reader, data, tmp_path, monkeypatch):
+    seen = {}
+
+    def load(model, **rest):
+        seen.update(rest)
+        raise ModelError("stop")
+
+    monkeypatch.setattr("pairsmith.encoders.reader.load_reader", load)
+    with pytest.raises(ModelError, match="stop"):
+        evaluate_qa(settings(reader, data, dtype="bfloat16", max_length=40), Run(tmp_path / "out", Silent()))
+    assert seen == {"device": "cpu", "dtype": "bfloat16", "max_length": 40}
+
+
+@pytest.fixture
+def evaluated(reader, data, tmp_path):
+    evaluate_qa(settings(reader, data), Run(tmp_path / "out", Silent()))
+    return tmp_path / "out"
+
+
+def test_results_that_are_there_are_not_computed_again(
+    evaluated, reader, data, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(module, "answer_all", None)
+    moved = data.rename(tmp_path / "moved.jsonl")
+    again = evaluate_qa(settings(reader, moved, batch_size=7), Run(evaluated, Progress()))
+    assert again == json.loads((evaluated / "results.json").read_text())
+    said = capsys.readouterr()
+    assert "evaluated before with these settings; --fresh computes again" in said.err
+    assert "F1 ×100" in said.out
+
+
+@pytest.mark.parametrize("damage", [None, "{}\n"])
+def test_predictions_that_are_not_as_written_are_made_again(evaluated, reader, data, damage):
+    path = evaluated / "predictions.jsonl"
+    before = path.read_text()
+    path.unlink() if damage is None else path.write_text(damage)
+    evaluate_qa(settings(reader, data), Run(evaluated, Silent()))
+    assert path.read_text() == before
+
+
+def test_fresh_computes_again(evaluated, reader, data):
+    path = evaluated / "results.json"
+    path.write_text(path.read_text().replace('"count": 4', '"count": 40'))
+    evaluate_qa(settings(reader, data), Run(evaluated, Silent(), fresh=True))
+    assert json.loads(path.read_text())["count"] == 4
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    pass
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_a_run_that_was_stopped_while_writing_goes_on(reader, data, tmp_path, monkeypatch, stop):
+    evaluate_qa(settings(reader, data), Run(tmp_path / "whole", Silent()))
+    left = [stop]
+
+    def stopping(real):
+        def write(path, content):
+            left[0] -= 1
+            if left[0] == 0:
+                raise Stopped
+            real(path, content)
+
+        return write
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_json", stopping(files.write_json))
+        patch.setattr(files, "write_atomic", stopping(files.write_atomic))
+        with pytest.raises(Stopped):
+            evaluate_qa(settings(reader, data), Run(tmp_path / "out", Silent()))
+    evaluate_qa(settings(reader, data), Run(tmp_path / "out", Silent()))
+    for name in ("results.json", "predictions.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [("seed", "seed: 0 there, 3 here"), ("data", "input data: "), ("model", "model model: ")],
+)
+def test_results_of_other_settings_are_kept(evaluated, reader, data, tmp_path, change, message):
+    model = reader
+    if change == "data":
+        write(data, ROWS[1:])
+    if change == "model":
+        model = tmp_path / "model"
+        model.mkdir()
+        for file in reader.iterdir():
+            (model / file.name).write_bytes(file.read_bytes())
+        (model / "model.safetensors").write_bytes(b"others")
+    before = (evaluated / "results.json").read_bytes()
+    with pytest.raises(FolderError, match=rf"(?s){message}.*--fresh to start over"):
+        evaluate_qa(settings(model, data, seed=3 if change == "seed" else 0), Run(evaluated, Silent()))
+    assert (evaluated / "results.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("run.json", "{}", r"holds something else \(run\.json\)"),
+        ("results.json", '{"after": 71.2}', "holds no results of this evaluation; give another folder"),
+    ],
+)
+def test_a_folder_that_holds_something_else_is_left_as_it_is(reader, data, tmp_path, name, content, message):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / name).write_text(content)
+    for fresh in (False, True):
+        with pytest.raises(FolderError, match=message):
+            evaluate_qa(settings(reader, data), Run(out, Silent(), fresh))
+    assert [(out / name).read_text()] == [file.read_text() for file in out.iterdir()]
+
+
+# What cannot be.
+
+
+def test_missing_data_is_named_before_the_model_is_loaded(tmp_path):
+    with pytest.raises(InputError, match=r"gone\.json"):
+        evaluate_qa(settings("no/such/model", tmp_path / "gone.json"), Run(tmp_path / "out", Silent()))
+
+
+def test_questions_without_answers_are_no_data(reader, tmp_path):
+    path = tmp_path / "none.jsonl"
+    path.write_text(
+        '{"context": "Two dogs.", "question": "Who?", "answers": {"text": [], "answer_start": []}}\n'
+    )
+    with pytest.raises(InputError, match="no questions with answers"):
+        evaluate_qa(settings(reader, path), Run(tmp_path / "out", Silent()))
+
+
+def test_a_model_without_a_head_leaves_the_folder_to_another(tiny_bert, reader, data, tmp_path):
+    with pytest.raises(ModelError, match="has no head for question answering"):
+        evaluate_qa(settings(tiny_bert, data), Run(tmp_path / "out", Silent()))
+    assert evaluate_qa(settings(reader, data), Run(tmp_path / "out", Silent()))["count"] == 4
+
+
+def test_results_that_cannot_be_written_are_a_storage_error(reader, data, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot write"):
+        evaluate_qa(settings(reader, data), Run(tmp_path / "file" / "out", Silent()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"device": "tpu"}, {"batch_size": 0}, {"max_answer_tokens": 0}, {"max_length": 15}, {"unheard": 1}],
+)
+def test_settings_refuse_what_makes_no_sense(wrong):
+    with pytest.raises(ValidationError):
+        EvaluateQaSettings(model="m", data="d", **wrong)
+
+
+def test_the_longest_answer_is_that_of_the_method():
+    assert EvaluateQaSettings(model="m", data="d").max_answer_tokens == ANSWER_TOKENS
+
+
+def test_the_module_is_light_to_import():
+    code = "import sys, pairsmith.evaluate.qa; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

@@ -1,0 +1,78 @@
+"""The whole route as a recipe, on random models: planned, run, run again."""
+
+import json
+
+import pytest
+from tests.training.few import PLAYS, passage, reading, write
+
+from pairsmith import planning
+from pairsmith.planning import plan_recipe, plan_table
+from pairsmith.progress import Progress, Silent
+from pairsmith.recipes import load_recipe
+from pairsmith.running import run_recipe
+from pairsmith.runs import DatasetFolder
+from pairsmith.training import plan_few_shot
+
+RECIPE = """
+name: small
+steps:
+  - name: biencoder
+    step: train-biencoder
+    settings: {kind: reading, seeds: ./seeds.jsonl, validation: ./test.jsonl, inputs: ./questions.jsonl,
+               outputs: ./passages.jsonl, base: BASE, steps: 4, batch_size: 4}
+  - name: mined
+    step: mine
+    settings: {kind: reading, inputs: ./questions.jsonl, outputs: ./passages.jsonl, encoder: "@biencoder", style: 0}
+  - name: crossencoder
+    step: train-crossencoder
+    settings: {kind: reading, seeds: ./seeds.jsonl, base: BASE, mined: "@mined", encoder: "@biencoder", steps: 4}
+  - name: kept
+    step: filter
+    settings: {pairs: "@mined", model: "@crossencoder", best: 3}
+  - name: reader
+    step: train-reader
+    settings: {seeds: ./seeds.jsonl, added: "@kept", extra: 2, base: BASE, steps: 4, batch_size: 4}
+  - name: measured
+    step: evaluate-qa
+    settings: {model: "@reader", data: ./test.jsonl, bootstrap: 10}
+results:
+  kept: "kept:rows"
+  f1: measured/f1
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path, tiny_bert):
+    reading(tmp_path / "seeds.jsonl", range(8))
+    reading(tmp_path / "test.jsonl", range(8, 12))
+    write(tmp_path / "questions.jsonl", [{"question": f"who plays the {play}?"} for play in PLAYS])
+    write(tmp_path / "passages.jsonl", [{"text": passage(number)} for number in range(12)])
+    path = tmp_path / "small.yaml"
+    path.write_text(RECIPE.replace("BASE", str(tiny_bert)))
+    return load_recipe(path)
+
+
+def test_the_route_runs_and_is_not_done_twice(recipe, tmp_path, capsys):
+    figures = run_recipe(recipe, tmp_path / "run", Silent())
+    assert figures["kept"] == 3
+    assert 0 <= figures["f1"] <= 100
+    assert "| added questions | 2 |" in (tmp_path / "run/reader/README.md").read_text()
+    assert run_recipe(recipe, tmp_path / "run", Progress())["f1"] == figures["f1"]
+    assert capsys.readouterr().err.count("done before") == 6
+
+
+def test_its_plan_tells_what_comes_out(recipe, tmp_path, monkeypatch):
+    monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(plan_few_shot, "CALIBRATION_STEPS", 1)
+    found = plan_recipe(recipe, Silent())
+    assert not (tmp_path / "run").exists()
+    assert list(found) == [planned.name for planned in recipe.steps]
+    run_recipe(recipe, tmp_path / "run", Silent())
+    mined = DatasetFolder.open(tmp_path / "run" / "mined").rows
+    assert mined <= found["mined"].rows["train"] <= 12
+    assert found["kept"].rows == {"train": 3}
+    weights = json.loads((tmp_path / "run/biencoder/training.json").read_text())["files"]
+    size = sum((tmp_path / "run/biencoder" / name).stat().st_size for name in weights)
+    assert size <= found["biencoder"].disk <= size + 400_000
+    assert all(estimate.seconds > 0 for estimate in found.values())
+    assert "crossencoder" in plan_table(found, 1)
