@@ -1,12 +1,13 @@
 """Kill runs at random instants and compare what comes out with a run that was left alone.
 
-    python benchmarks/kills.py --kills 200 --recipe-kills 20 --work DIR --json FILE
+    python benchmarks/kills.py --kills 200 --recipe-kills 20 --mining-kills 20 --work DIR --json FILE
 
-``generate`` and ``postprocess`` first, then a whole recipe with a training. Each killed run is
-started again until it ends; its files must be those of the uninterrupted run, byte for byte.
+``generate`` and ``postprocess`` first, then a whole recipe with a training, then one of mining. Each killed
+run is started again until it ends; its files must be those of the uninterrupted run, byte for byte.
 """
 
 import argparse
+import json
 import multiprocessing
 import os
 import random
@@ -35,6 +36,29 @@ steps:
     step: train-encoder
     settings: {base: "pairsmith:tiny", data: "@clean", batch_size: 8, checkpoint_steps: 5, eval_steps: 10}
 """
+MINING = """
+name: mining
+steps:
+  - name: biencoder
+    step: train-biencoder
+    settings: {kind: reading, seeds: ./seeds.jsonl, inputs: ./questions.jsonl, outputs: ./passages.jsonl,
+               base: "pairsmith:tiny", steps: 20, batch_size: 8, checkpoint_steps: 5}
+  - name: mined
+    step: mine
+    settings: {kind: reading, inputs: ./questions.jsonl, outputs: ./passages.jsonl, encoder: "@biencoder",
+               style: 0, shard_size: 20, search_rows: 30}
+  - name: crossencoder
+    step: train-crossencoder
+    settings: {kind: reading, seeds: ./seeds.jsonl, base: "pairsmith:tiny", mined: "@mined",
+               encoder: "@biencoder", steps: 20, batch_size: 4, checkpoint_steps: 5}
+  - name: kept
+    step: filter
+    settings: {pairs: "@mined", model: "@crossencoder", best: 20, shard_size: 10}
+  - name: reader
+    step: train-reader
+    settings: {seeds: ./seeds.jsonl, added: "@kept", base: "pairsmith:tiny", steps: 20, batch_size: 4,
+               checkpoint_steps: 5}
+"""
 COMPARED = (".parquet", ".safetensors")
 
 
@@ -42,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--recipe-kills", type=int, default=20)
+    parser.add_argument("--mining-kills", type=int, default=20)
     parser.add_argument("--inputs", type=int, default=80)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
@@ -51,11 +76,15 @@ def main() -> None:
     lines = [f"The {number} dogs ran down the street to the river.\n" for number in range(args.inputs)]
     (args.work / "in.txt").write_text("".join(lines), encoding="utf-8")
     (args.work / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
+    write_mining(args.work)
     results = {}
     for name, work_on, kills in (
         ("generate and postprocess", two_steps, args.kills),
         ("recipe with training", recipe, args.recipe_kills),
+        ("recipe of mining", mining, args.mining_kills),
     ):
+        if not kills:
+            continue
         results[name] = trial(work_on, args.work, work_on.__name__, kills)
         write(args.json, {"results": results})
     print(results)
@@ -69,6 +98,31 @@ def two_steps(work: Path, out: Path) -> None:
 
 def recipe(work: Path, out: Path) -> None:
     run_recipe(load_recipe(work / "recipe.yaml"), out, Silent())
+
+
+def mining(work: Path, out: Path) -> None:
+    run_recipe(load_recipe(work / "mining.yaml"), out, Silent())
+
+
+def write_mining(work: Path) -> None:
+    """Questions, passages, and seeds of both."""
+    (work / "mining.yaml").write_text(MINING, encoding="utf-8")
+    passages = [f"Ann{n} built the mill of Brook{n} in {1700 + n}. It still stands." for n in range(100)]
+    seeds = [
+        {
+            "question": f"who built the mill of Brook{n}?",
+            "context": passage,
+            "answers": {"text": [f"Ann{n}"], "answer_start": [0]},
+        }
+        for n, passage in enumerate(passages[:20])
+    ]
+    for name, rows in (
+        ("seeds", seeds),
+        ("questions", [{"question": f"who built the mill of Brook{n}?"} for n in range(20, 100)]),
+        ("passages", [{"text": passage} for passage in passages]),
+    ):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (work / f"{name}.jsonl").write_text(lines, encoding="utf-8")
 
 
 def trial(work_on: Callable[[Path, Path], None], work: Path, name: str, kills: int) -> dict[str, Any]:
