@@ -152,7 +152,8 @@ def _run(
     recipe: Annotated[
         str,
         typer.Argument(
-            help="A YAML file, or the name of one that ships: quickstart, dino, mining-squad, mining-squad-small, mining-xsum, mining-news-small.",
+            help="A YAML file, or the name of one that ships: quickstart, dino, mining-squad, "
+            "mining-squad-small, mining-xsum, mining-news-small.",
             show_default=False,
         ),
     ],
