@@ -111,7 +111,7 @@ class MineSettings(Settings):
         default=None, description="Address of the Ray cluster; unset: one is started on this machine."
     )
     shard_size: int = Field(
-        default=2_000, ge=1, le=100_000, description="Texts that are encoded and saved together."
+        default=500, ge=1, le=100_000, description="Texts that are encoded and saved together."
     )
     index: str | None = Field(
         default=None,
