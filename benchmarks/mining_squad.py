@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from common import write
 from mining_data import SquadCorpora, squad_corpora, write_squad
-from pairsmith.evaluate.squad_metrics import normalized
 from pairsmith.mine.filter import filter_pairs
 from pairsmith.mine.route import mine
 from pairsmith.mine.settings import FilterSettings, MineSettings
 from pairsmith.progress import Progress
 from pairsmith.records import Question
 from pairsmith.runs import Run
+from pairsmith.texts.squad_metrics import normalized
 from pairsmith.training.biencoder import train_biencoder
 from pairsmith.training.crossencoder import train_crossencoder
 from pairsmith.training.settings import TrainBiencoderSettings, TrainCrossencoderSettings

@@ -94,10 +94,10 @@ def check_model_folder(folder: Path, name: str) -> None:
 def weight_files(folder: Path) -> list[Path]:
     """The weight files of a model folder in name order: safetensors, else the older format.
 
-    A sentence-transformers folder may keep its transformer one folder deeper.
+    A sentence-transformers folder keeps those of its modules one folder deeper.
     """
     for pattern in _WEIGHTS:
-        files = sorted(folder.glob(pattern)) or sorted(folder.glob(f"*/{pattern}"))
+        files = sorted([*folder.glob(pattern), *folder.glob(f"*/{pattern}")])
         if files:
             return files
     return []

@@ -7,10 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from tests.conftest import make_bert
 from tests.training.few import MAKERS, PEOPLE, PLAYS, document, passage, write
 from transformers import AutoModelForSequenceClassification
 
 from pairsmith.encoders.cross import load_cross_encoder, score_pairs
+from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.style import load_style
 from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.mine.route import mine
@@ -18,6 +20,7 @@ from pairsmith.mine.settings import MineSettings
 from pairsmith.progress import Progress, Silent
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.training.biencoder import train_biencoder
+from pairsmith.training.contrast import BiEncoder
 from pairsmith.training.crossencoder import train_crossencoder
 from pairsmith.training.settings import TrainBiencoderSettings, TrainCrossencoderSettings
 from pairsmith.training.watch import Watch
@@ -206,6 +209,42 @@ def test_a_cross_encoder_with_what_the_search_found(mined, tiny_bert, loss):
     together = score_pairs(cross, inputs, outputs)
     one_by_one = [score_pairs(cross, [x], [y])[0] for x, y in zip(inputs, outputs, strict=True)]
     assert together == pytest.approx(one_by_one, abs=1e-5)
+
+
+def test_the_outputs_of_another_encoder_are_refused(mined, tiny_bert, tmp_path):
+    other = make_bert(tmp_path / "other", seed=5)
+    given = crossencoder(mined, tiny_bert, mined=str(mined / "mined"), encoder=str(other))
+    with pytest.raises(ModelError, match="was encoded by another model"):
+        train_crossencoder(given, Run(mined / "out", Silent()))
+
+
+def test_training_puts_the_encoders_prompts_before_texts(corpora, tiny_bert):
+    encoder = SentenceTransformer(
+        str(tiny_bert), device="cpu", prompts={"query": "ask: ", "document": "text: "}
+    )
+    model = BiEncoder(encoder, scale=20, style=None, style_weight=0).eval()
+    with torch.no_grad():
+        found = model.vectors(model.features(["who plays?", "it is"], "query"), "query")
+    expected = encode_texts(encoder, ["who plays?", "it is"], side="query")
+    assert found.numpy() == pytest.approx(expected, abs=1e-5)
+    assert expected != pytest.approx(
+        encode_texts(encoder, ["who plays?", "it is"], side="document"), abs=1e-3
+    )
+
+
+def test_several_rates_need_something_to_choose_by(corpora, tiny_bert):
+    with pytest.raises(ValueError, match="several learning rates need validation"):
+        biencoder(corpora, tiny_bert, learning_rate=[1e-3, 2e-3], validation=None)
+
+
+def test_shortened_vectors_and_what_looks_like_a_special_token(tiny_bert):
+    encoder = SentenceTransformer(str(tiny_bert), device="cpu", truncate_dim=8)
+    assert encode_texts(encoder, ["a", "b c"]).shape == (2, 8)
+    cross = load_cross_encoder(str(tiny_bert), device="cpu", fresh_head=True)
+    assert np.isfinite(score_pairs(cross, ["a [SEP] b"], ["[CLS] c"])).all()
+    special = cross.tokenizer.sep_token_id
+    assert (cross.features(["a [SEP] b"], ["c"])["input_ids"] == special).sum() == 2
+    assert score_pairs(cross, [], []).shape == (0,)
 
 
 def test_a_cross_encoder_learns_what_is_right(mined, tiny_bert):

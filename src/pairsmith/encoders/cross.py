@@ -39,6 +39,7 @@ class CrossEncoder:
             truncation="longest_first",
             max_length=self.max_length,
             padding=True,
+            split_special_tokens=True,  # a text may hold what looks like one
             return_tensors="pt",
             verbose=False,
         )
@@ -47,7 +48,12 @@ class CrossEncoder:
     def token_counts(self, inputs: Sequence[str], outputs: Sequence[str]) -> list[int]:
         """Tokens of each pair."""
         found = self.tokenizer(
-            list(inputs), list(outputs), truncation="longest_first", max_length=self.max_length, verbose=False
+            list(inputs),
+            list(outputs),
+            truncation="longest_first",
+            max_length=self.max_length,
+            split_special_tokens=True,
+            verbose=False,
         )
         return [len(ids) for ids in found["input_ids"]]
 
@@ -106,6 +112,8 @@ def score_pairs(
     Raises:
         ModelError: a score is not finite.
     """
+    if not inputs:
+        return np.zeros(0, np.float32)
     cross.model.eval()
     device = cross.model.device
     counts = cross.token_counts(inputs, outputs)

@@ -49,8 +49,8 @@ def encode_texts(
     """
     encoder.eval()
     task = {"task": side} if side else {}
-    prompt = _prompt(encoder, side)
-    width = encoder.get_embedding_dimension() if texts else 0
+    prompt = prompt_of(encoder, side)
+    width = encoder.get_embedding_dimension() if texts else 0  # of shortened vectors, where it shortens them
     vectors: NDArray[np.float32] = np.empty((len(texts), width or 0), np.float32)
 
     def encoded(features: dict[str, Any]) -> NDArray[np.float32]:
@@ -69,7 +69,7 @@ def encode_texts(
         for rows, found in pool.each(
             begin, batches_by_length(token_counts(encoder, texts), batch_size, most)
         ):
-            vectors[rows] = found
+            vectors[rows] = found[:, :width]
             advance(len(rows))
     return vectors
 
@@ -132,6 +132,7 @@ def token_counts(encoder: SentenceTransformer, texts: Sequence[str]) -> list[int
     return [max(1, len(ids)) for ids in found["input_ids"]]
 
 
-def _prompt(encoder: SentenceTransformer, side: Side | None) -> str | None:
+def prompt_of(encoder: SentenceTransformer, side: Side | None) -> str | None:
+    """What the encoder puts before each text of a side; None for nothing."""
     name = side if side in encoder.prompts else encoder.default_prompt_name
     return encoder.prompts.get(name) if name else None

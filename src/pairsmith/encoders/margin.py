@@ -158,6 +158,8 @@ def _walk(pairs: Pairs, judge: Judge, best: int | None, once: Sequence[str]) -> 
     refused: list[int] = []
     reasons: list[str] = []
     for start in range(0, len(pairs), JUDGED):
+        if len(taken) == best:
+            break
         free = torch.arange(start, min(start + JUDGED, len(pairs)))
         for side in once:
             free = free[~seen[side][getattr(pairs, side)[free]]]

@@ -5,7 +5,7 @@ settings of the search takes it as it is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Literal, overload
 
@@ -45,6 +45,7 @@ class Corpus:
         sources: where the texts are.
         column: which column holds them; ``group_column`` which one their groups.
         hashes: of the sources, by a name for each.
+        prefer: names of columns that are looked for first.
     """
 
     name: Literal["inputs", "outputs"]
@@ -52,11 +53,12 @@ class Corpus:
     column: str | None
     group_column: str | None
     hashes: Mapping[str, str]
+    prefer: Sequence[str] = ()
 
     def records(self) -> Iterator[Document]:
         """All of them, one at a time."""
         return chain.from_iterable(
-            read_documents(source, column=self.column, group_column=self.group_column)
+            read_documents(source, column=self.column, group_column=self.group_column, prefer=self.prefer)
             for source in self.sources
         )
 
@@ -67,9 +69,9 @@ def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
     Raises:
         InputError: a source is not there.
     """
-    return _corpus("inputs", settings.inputs, settings.input_column, settings.group_column), _corpus(
-        "outputs", settings.outputs, settings.output_column, settings.group_column
-    )
+    inputs = _corpus("inputs", settings.inputs, settings.input_column, settings.group_column)
+    outputs = _corpus("outputs", settings.outputs, settings.output_column, settings.group_column)
+    return replace(inputs, prefer=("question",) if settings.kind == "reading" else ()), outputs
 
 
 def _corpus(
@@ -264,8 +266,9 @@ def encoded(
             lost.append(Reject.of(text_id(unit.text), "zero vector", reason, row))
         elif likely is not None and likely[place] < settings.style:
             stays[place] = False
-            reason = f"in the style of the seeds with probability {likely[place]:.3f}"
-            lost.append(Reject.of(text_id(unit.text), "style", reason, row))
+            reason = f"in the style of the seeds with a probability below {settings.style}"
+            likelihood = {"likelihood": float(likely[place])}
+            lost.append(Reject.of(text_id(unit.text), "style", reason, row | likelihood))
     kept = [unit for unit, stay in zip(units, stays, strict=True) if stay]
     unit_vectors = vectors[stays] / lengths[stays, None]
     offsets = np.arange(0, unit_vectors.size + 1, max(1, vectors.shape[1]), dtype=np.int32)[: len(kept) + 1]

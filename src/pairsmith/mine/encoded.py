@@ -55,13 +55,14 @@ class Encoded:
         Raises:
             InputError: there are fewer than two, so that there are no neighbours to compare.
         """
-        seen: set[str] = set()
+        seen: set[tuple[str, str]] = set()  # a text may stand in several groups
         rows: list[int] = []
         first = width = 0
         with storage_errors(file), file.open("wb") as out:
-            for table in folder.shards("train", ["id", "vector"]):
+            for table in folder.shards("train", ["id", "group", "vector"]):
                 new = []
-                for row, name in enumerate(table["id"].to_pylist()):
+                names = zip(table["group"].to_pylist(), table["id"].to_pylist(), strict=True)
+                for row, name in enumerate(names):
                     if name not in seen:
                         seen.add(name)
                         new.append(row)

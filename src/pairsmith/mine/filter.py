@@ -55,7 +55,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     keep[settings.best if settings.best is not None else len(keep) :] = False
     kept = _scored(pairs.take(order[keep]), scores[order[keep]])
     lost = [
-        Reject.of(row["id"], "score", f"{scores[place]:.4f} by the cross-encoder", row)
+        Reject.of(row["id"], "score", "not among the best", {**row, "score": float(scores[place])})
         for place, row in zip(order[~keep].tolist(), pairs.take(order[~keep]).to_pylist(), strict=True)
     ]
     writer.commit(0, {"train": kept}, to_table(lost, REJECT))

@@ -46,6 +46,7 @@ def read_documents(
     column: str | None = None,
     summary_column: str | None = None,
     group_column: str | None = None,
+    prefer: Sequence[str] = (),
 ) -> Iterator[Document]:
     """Read documents one at a time, without holding the file in memory.
 
@@ -55,6 +56,7 @@ def read_documents(
             list of texts, e.g. of paragraphs, is joined by line breaks.
         summary_column: that of the summaries; without it the first of ``SUMMARY_COLUMNS`` that is there and
             does not hold the documents, or none.
+        prefer: names of columns that hold the documents rather than those of ``DOCUMENT_COLUMNS``.
         group_column: that of the group. A date or a time, also as ISO 8601 text, becomes its day.
 
     Yields:
@@ -65,18 +67,20 @@ def read_documents(
             neither text nor a list of texts, or it holds no documents.
     """
     opened = open_source(source)
-    return _documents(opened, column, summary_column, group_column)
+    return _documents(
+        opened, [column] if column else [*prefer, *DOCUMENT_COLUMNS], summary_column, group_column
+    )
 
 
 def _documents(
-    source: Source, column: str | None, summary_column: str | None, group_column: str | None
+    source: Source, columns: Sequence[str], summary_column: str | None, group_column: str | None
 ) -> Iterator[Document]:
     name: str | None = None
     summary_name: str | None = None
     count = 0
     for where, row in source.rows():
         if name is None:
-            name = pick_column(row, [column] if column else DOCUMENT_COLUMNS, source.name)
+            name = pick_column(row, columns, source.name)
             if group_column:
                 group_column = pick_column(row, [group_column], source.name)
             summary_name = _summary_name(row, summary_column, name, source.name)

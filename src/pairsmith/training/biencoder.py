@@ -126,7 +126,10 @@ class Surroundings:
         Raises:
             InputError: a corpus cannot be read.
         """
-        inputs = sampled(_texts(settings.inputs, settings.input_column), settings.sample, settings.seed)
+        prefer = ("question",) if settings.kind == "reading" else ()
+        inputs = sampled(
+            _texts(settings.inputs, settings.input_column, prefer), settings.sample, settings.seed
+        )
         records = sampled(_texts(settings.outputs, settings.output_column), settings.sample, settings.seed)
         if settings.kind == "summaries":
             sentences = [sentence.text for record in records for sentence in split_sentences(record)]
@@ -138,9 +141,9 @@ class Surroundings:
         return cls((), records)
 
 
-def _texts(sources: Sequence[str], column: str | None) -> Iterator[str]:
+def _texts(sources: Sequence[str], column: str | None, prefer: Sequence[str] = ()) -> Iterator[str]:
     for source in sources:
-        for record in read_documents(source, column=column):
+        for record in read_documents(source, column=column, prefer=prefer):
             yield record.document
 
 

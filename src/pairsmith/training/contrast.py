@@ -7,7 +7,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from pairsmith.encoders.encode import Side, token_counts
+from pairsmith.encoders.encode import Side, prompt_of, token_counts
 from pairsmith.encoders.style import Style
 from pairsmith.training.chunks import chunked, compute_chunks
 
@@ -64,16 +64,18 @@ class BiEncoder(nn.Module):
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Any]:
         """What ``vectors`` takes for these texts."""
-        return chunked(
-            token_counts(self.encoder, texts),
-            lambda numbers: self.encoder.preprocess([texts[number] for number in numbers], task=side),
-            self.encoder.device,
-        ).as_inputs()
+        prompt = prompt_of(self.encoder, side)
+
+        def made(numbers: list[int]) -> Any:
+            return self.encoder.preprocess([texts[number] for number in numbers], prompt=prompt, task=side)
+
+        return chunked(token_counts(self.encoder, texts), made, self.encoder.device).as_inputs()
 
     def vectors(self, features: Mapping[str, Any], side: Side) -> Tensor:
         """``(n, d)``."""
+        width = self.encoder.get_embedding_dimension()
         return compute_chunks(
-            lambda chunk: self.encoder(dict(chunk), task=side)["sentence_embedding"], features
+            lambda chunk: self.encoder(dict(chunk), task=side)["sentence_embedding"][:, :width], features
         )
 
     def forward(

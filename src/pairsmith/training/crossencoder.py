@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pairsmith.encoders.cross import CrossEncoder, load_cross_encoder, score_pairs
 from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import InputError, SettingsError
+from pairsmith.errors import InputError, ModelError, SettingsError
 from pairsmith.modelfiles import pick_device
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
@@ -68,6 +68,8 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     hashes = {name: hash_source(source) for name, source in sources.items() if source}
     found = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
+    if found and settings.encoder:
+        _check_encoder(settings.encoder, found)
     folder = ModelFolder.start(
         run,
         step="train-crossencoder",
@@ -93,6 +95,14 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
     folder.finish(partial(save_transformer, cross.model, cross.tokenizer, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out
+
+
+def _check_encoder(encoder: str, found: DatasetFolder) -> None:
+    if found.manifest.models.get("encoder") != model_revision(encoder):
+        raise ModelError(
+            f"model {encoder}: {found.path} was encoded by another model, or by other weights of this "
+            "one; give --encoder what was given to mine"
+        )
 
 
 def _models(settings: TrainCrossencoderSettings) -> dict[str, str]:
@@ -134,21 +144,18 @@ def train_crossencoder_on(
     wrong = wrong_for(seeds, near[: len(seeds)] if near else None, settings)
     unseen = wrong_for(validation, near[len(seeds) :] if near else None, settings)
     listwise = settings.loss == "listwise" or (settings.loss == "auto" and settings.kind == "summaries")
-    loaded: dict[int, CrossEncoder] = {}
 
     def make() -> Scorer:
         cross = load_cross_encoder(
             settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
         )
-        scorer = Scorer(cross.model, listwise=listwise)
-        loaded[id(scorer)] = cross
-        return scorer
+        return Scorer(cross, listwise=listwise)
 
     def draw(number: int, rng: np.random.Generator) -> Row:
         return Row(seeds[number].input, [seeds[number].output, *wrong(number, rng)])
 
     def train(scorer: Scorer, rate: float, kept: Checkpoints | None) -> Training:
-        cross = loaded[id(scorer)]
+        cross = scorer.cross
         return fit(
             scorer,
             len(seeds),
@@ -167,7 +174,7 @@ def train_crossencoder_on(
     scorer, rate, training = best_of_rates(
         make, train, settings.learning_rate, checkpoints, progress or Silent()
     )
-    return loaded[id(scorer)], rate, training
+    return scorer.cross, rate, training
 
 
 def wrong_for(
@@ -218,9 +225,10 @@ def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
 class Scorer(nn.Module):
     """A cross-encoder's model; called with a batch of pairs, it gives the loss."""
 
-    def __init__(self, model: nn.Module, *, listwise: bool) -> None:
+    def __init__(self, cross: CrossEncoder, *, listwise: bool) -> None:
         super().__init__()
-        self.model = model
+        self.cross = cross
+        self.model: nn.Module = cross.model
         self._loss = listwise_loss if listwise else binary_loss
 
     def forward(self, pairs: Mapping[str, Any], row: Tensor) -> dict[str, Tensor]:

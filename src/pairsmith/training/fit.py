@@ -159,13 +159,17 @@ def best_of_rates(
     Returns:
         the model, its learning rate and how its training went; the first among equals.
     """
+
+    def figure(training: Training) -> float:
+        return -math.inf if training.best is None else training.best
+
     best: tuple[M, float, Training] | None = None
     for number, rate in enumerate(rates):
         model = make()
         training = train(model, rate, checkpoints.part(f"rate-{number}") if checkpoints else None)
         if len(rates) > 1:
             progress.say(f"learning rate {rate:g}: {training}")
-        if best is None or (training.best or -math.inf) > (best[2].best or -math.inf):
+        if best is None or figure(training) > figure(best[2]):
             best = (model, rate, training)
     assert best is not None  # there is at least one rate
     return best

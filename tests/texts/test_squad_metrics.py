@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.errors import InputError
-from pairsmith.evaluate.squad_metrics import QaScores, exact_match, f1, normalized, qa_scores
+from pairsmith.texts.squad_metrics import QaScores, exact_match, f1, normalized, qa_scores
 
 
 @pytest.mark.parametrize(
