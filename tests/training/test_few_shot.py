@@ -232,9 +232,10 @@ def test_training_puts_the_encoders_prompts_before_texts(corpora, tiny_bert):
     )
 
 
-def test_several_rates_need_something_to_choose_by(corpora, tiny_bert):
-    with pytest.raises(ValueError, match="several learning rates need validation"):
-        biencoder(corpora, tiny_bert, learning_rate=[1e-3, 2e-3], validation=None)
+def test_without_validation_the_first_rate_is_kept_and_that_is_said(corpora, tiny_bert, capsys):
+    given = biencoder(corpora, tiny_bert, learning_rate=[1e-3, 2e-3], validation=None, steps=1)
+    train_biencoder(given, Run(corpora / "out", Progress()))
+    assert "nothing tells the learning rates apart; 0.001, the first, is kept" in capsys.readouterr().err
 
 
 def test_shortened_vectors_and_what_looks_like_a_special_token(tiny_bert):

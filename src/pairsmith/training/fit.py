@@ -172,4 +172,6 @@ def best_of_rates(
         if best is None or figure(training) > figure(best[2]):
             best = (model, rate, training)
     assert best is not None  # there is at least one rate
+    if len(rates) > 1 and best[2].best is None:
+        progress.say(f"nothing tells the learning rates apart; {best[1]:g}, the first, is kept")
     return best

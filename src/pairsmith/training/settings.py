@@ -1,8 +1,8 @@
 """What can be set when a sentence encoder is trained."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from pairsmith.modelnames import PoolingName
 from pairsmith.settings import Listed, Settings
@@ -104,12 +104,6 @@ class FitSettings(Settings):
     dtype: Literal["float32", "bfloat16"] = Field(
         default="float32", description="Number format of the sums; weights are trained and kept in float32."
     )
-
-    @model_validator(mode="after")
-    def _chosen_by_something(self) -> Self:
-        if len(self.learning_rate) > 1 and self.validation is None:
-            raise ValueError("several learning rates need validation examples to choose one by")
-        return self
 
     @field_validator("learning_rate")
     @classmethod
