@@ -324,7 +324,7 @@ def test_a_training_that_diverges_is_an_error(tiny_bert, monkeypatch):
 @pytest.fixture(scope="module")
 def trained(tiny_bert, seeds, tmp_path_factory):
     out = tmp_path_factory.mktemp("trained") / "reader"
-    given = settings(tiny_bert, seeds, validation=str(seeds), steps=80, learning_rate=[1e-2], batch_size=8)
+    given = settings(tiny_bert, seeds, validation=str(seeds), steps=200, learning_rate=[1e-2], batch_size=8)
     train_reader(given, Run(out, Silent()))
     return out
 
@@ -338,7 +338,7 @@ def test_the_folder_opens_with_transformers_and_here(trained):
     found = answer(reader, [each.question for each in QUESTIONS], [each.context for each in QUESTIONS])
     record = json.loads((trained / "training.json").read_text())
     best = max(point["F1"] for point in record["validation"][1:])
-    assert record["steps"] == 80
+    assert record["steps"] == 200
     right = sum(each.text == fact[2] for each, fact in zip(found, FACTS, strict=True))
     assert right >= 6
     assert best > 75

@@ -33,47 +33,6 @@ GATHERED = 2**22
 """Numbers of vectors that are gathered at once."""
 
 
-def two_way_faiss(
-    x: Tensor,
-    y: Tensor,
-    k: int,
-    *,
-    index: str,
-    shard_rows: int = 1_000_000,
-    candidates: int | None = None,
-    probe: int | None = None,
-    recall: float = 0.95,
-    seed: int = 1,
-    sample: int = 500,
-    advance: Callable[[int], None] = lambda _: None,
-) -> tuple[Neighbours, Neighbours, float]:
-    """The k nearest of each x among y, and of each y among x; see ``faiss_search``.
-
-    ``advance`` hears of the rows of x, then of those of y.
-
-    Returns:
-        the neighbours of x, those of y, and the smaller of the two recalls.
-    """
-
-    def search(queries: Tensor, others: Tensor) -> tuple[Neighbours, float]:
-        return faiss_search(
-            queries,
-            others,
-            k,
-            index=index,
-            shard_rows=shard_rows,
-            candidates=candidates,
-            probe=probe,
-            recall=recall,
-            seed=seed,
-            sample=sample,
-            advance=advance,
-        )
-
-    (of_x, found_x), (of_y, found_y) = search(x, y), search(y, x)
-    return of_x, of_y, min(found_x, found_y)
-
-
 def faiss_search(
     queries: Tensor,
     others: Tensor,

@@ -84,6 +84,11 @@ Judge = Callable[[Pairs], Sequence[str]]
 """Says of each pair why it may not be taken; an empty text where it may."""
 
 
+def accept_all(pairs: Pairs) -> Sequence[str]:
+    """The judge that refuses none."""
+    return [""] * len(pairs)
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What a retrieval rule took, and the pairs it would have taken had they not been judged.
@@ -103,7 +108,7 @@ def choose(
     backward: Pairs,
     retrieval: RetrievalName = "max",
     *,
-    judge: Judge = lambda pairs: [""] * len(pairs),
+    judge: Judge = accept_all,
     best: int | None = None,
 ) -> Choice:
     """Take pairs by a retrieval rule.

@@ -3,11 +3,11 @@
 corpora -> units -> vectors -> nearest neighbours both ways -> margin score (M3) -> filters (M5) -> rows
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pairsmith.citations import MINING
-from pairsmith.encoders.margin import Choice, Pairs, choose
+from pairsmith.encoders.margin import Choice, Pairs, accept_all, choose
 from pairsmith.mine.corpus import corpora, encode_corpus
 from pairsmith.mine.encoded import Encoded
 from pairsmith.mine.neighbours import find_neighbours, near_pairs
@@ -90,12 +90,11 @@ def chosen(forward: Pairs, backward: Pairs, x: Encoded, y: Encoded, settings: Mi
         units = zip(x.units(pairs.x.tolist()), y.units(pairs.y.tolist()), strict=True)
         return [verbatim(*each) for each in units]
 
-    never: Callable[[Pairs], Sequence[str]] = lambda pairs: [""] * len(pairs)  # noqa: E731
     return choose(
         forward,
         backward,
         settings.retrieval,
-        judge=judge if settings.verbatim == "drop" else never,
+        judge=judge if settings.verbatim == "drop" else accept_all,
         best=settings.best,
     )
 

@@ -21,7 +21,7 @@ class Item(Protocol):
         ...
 
 
-I = TypeVar("I", bound=Item)  # noqa: E741 - an item
+W = TypeVar("W", bound=Item)
 Made = tuple[pa.Table, pa.Table]
 """A shard's rows and rejects."""
 
@@ -65,8 +65,8 @@ def start_part(
 
 def commit_each(
     writer: FolderWriter,
-    load: Load[I, Made],
-    items: Sequence[I],
+    load: Load[W, Made],
+    items: Sequence[W],
     where: Where,
     run: Run,
     *,

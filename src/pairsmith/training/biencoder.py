@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,11 +19,10 @@ from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.errors import InputError
 from pairsmith.modelfiles import pick_device
-from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import FEW, Example, read_documents, read_examples
-from pairsmith.runs import Run, hash_source, refuse_source
+from pairsmith.progress import Progress
+from pairsmith.records import Example, read_documents, read_examples
+from pairsmith.runs import Run
 from pairsmith.runs.seeds import generator
 from pairsmith.texts import count_words, entity_finder, split_sentences, windows
 from pairsmith.training.card import few_shot_card
@@ -31,13 +30,12 @@ from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.contrast import BiEncoder
 from pairsmith.training.encoder import save_encoder
 from pairsmith.training.examples import in_window
-from pairsmith.training.fit import best_of_rates, fit
-from pairsmith.training.folder import ModelFolder
+from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of_few
+from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
 from pairsmith.training.watch import Training
 from pairsmith.training.wrong import WrongOutputs, random_outputs, sampled, wrong_answers
 
-_NOT_IN_WEIGHTS = {"seeds", "validation", "inputs", "outputs", "device", "checkpoint_steps"}
 _USE = """```python
 from sentence_transformers import SentenceTransformer
 
@@ -64,27 +62,16 @@ def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
         StorageError: the model cannot be written.
     """
     device = pick_device(settings.device)
-    refuse_source(run, seeds=settings.seeds, base=settings.base)
+    sources = {"seeds": settings.seeds, "validation": settings.validation}
+    sources |= numbered("inputs", settings.inputs) | numbered("outputs", settings.outputs)
+    refuse_sources(run, settings, sources)
     seeds = read_examples(settings.seeds, settings.kind)
     validation = read_examples(settings.validation, settings.kind) if settings.validation else []
     around = Surroundings.of(settings)
-    sources = {"seeds": settings.seeds, "validation": settings.validation}
-    sources |= {f"inputs {i}": source for i, source in enumerate(settings.inputs, start=1)}
-    sources |= {f"outputs {i}": source for i, source in enumerate(settings.outputs, start=1)}
-    folder = ModelFolder.start(
-        run,
-        step="train-biencoder",
-        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
-        inputs={name: hash_source(source) for name, source in sources.items() if source},
-        models={"base": model_revision(settings.base)},
-    )
-    if folder.finished:
-        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+    folder = begin(run, "train-biencoder", settings, sources=sources, elsewhere={"inputs", "outputs"})
+    if folder is None:
         return run.out
-    if len(seeds) < FEW:
-        run.progress.say(
-            f"only {len(seeds)} seeds: some hundred are usual, and what {len(seeds)} teach is little"
-        )
+    warn_of_few(len(seeds), run.progress)
     model, rate, training = train_biencoder_on(
         seeds, validation, around, settings, device, progress=run.progress, checkpoints=folder.checkpoints
     )
@@ -179,35 +166,33 @@ def train_biencoder_on(
     seeds = [in_window(example, settings.window) for example in seeds]
     unseen = [in_window(example, settings.window) for example in validation]
     styled = settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0
-    sides = {"reading": "inputs", "summaries": "outputs"}
+    side: Literal["inputs", "outputs"] = "inputs" if settings.kind == "reading" else "outputs"
 
     def make() -> BiEncoder:
         torch.manual_seed(settings.seed)
         return BiEncoder(
             load_encoder(settings, device),
             scale=settings.scale,
-            style=sides[settings.kind] if styled else None,  # type: ignore[arg-type]  # one of the two
+            style=side if styled else None,
             style_weight=settings.style_weight,
         )
 
-    def train(model: BiEncoder, rate: float, kept: Checkpoints | None) -> Training:
-        measure = partial(retrieval_accuracy, model.encoder, unseen, wrong_outputs(unseen, around, settings))
-        return fit(
-            model,
-            len(seeds),
-            Rows(seeds, wrong_outputs(seeds, around, settings), around.strangers if styled else ()),
-            Batch(model),
-            settings,
-            metric="accuracy",
-            measure=measure if len(unseen) > 1 else None,
-            learning_rate=rate,
-            device=device,
-            progress=progress or Silent(),
-            checkpoints=kept,
-            keep_end=len(settings.learning_rate) > 1,
-        )
+    wrong, wrong_unseen = (wrong_outputs(each, around, settings) for each in (seeds, unseen))
+    rows = Rows(seeds, wrong, around.strangers if styled else ())
 
-    return best_of_rates(make, train, settings.learning_rate, checkpoints, progress or Silent())
+    def lesson(model: BiEncoder) -> Lesson[Row]:
+        measure = partial(retrieval_accuracy, model.encoder, unseen, wrong_unseen)
+        return Lesson(len(seeds), rows, Batch(model), measure if len(unseen) > 1 else None)
+
+    return fit_each_rate(
+        make,
+        lesson,
+        settings,
+        metric="accuracy",
+        device=device,
+        progress=progress,
+        checkpoints=checkpoints,
+    )
 
 
 def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTransformer:

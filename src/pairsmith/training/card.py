@@ -110,8 +110,8 @@ def few_shot_card(
     lines = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
     text = (
         f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n\n# {title}\n\n"
-        f"It started from `{_base_name(settings.base)}` and was trained by pairsmith on pairs that people "
-        f"labelled.\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
+        f"It started from `{_base_name(settings.base)}` and was trained by pairsmith on what the table below "
+        f"says; seeds are labelled by people.\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
         f"{training.steps:,} steps of {settings.batch_size} examples, seed {settings.seed}. "
     )
     if not training.validation:

@@ -18,23 +18,23 @@ from pairsmith.errors import InputError, ModelError, SettingsError
 from pairsmith.modelfiles import pick_device
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import FEW, Example, read_examples
-from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
+from pairsmith.progress import Progress
+from pairsmith.records import Example, read_examples
+from pairsmith.runs import DatasetFolder, Run, hash_source
 from pairsmith.runs.seeds import generator
 from pairsmith.texts import entity_finder
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks
 from pairsmith.training.examples import in_window
-from pairsmith.training.fit import best_of_rates, fit
-from pairsmith.training.folder import ModelFolder, save_transformer
+from pairsmith.training.few_shot import begin, refuse_sources, warn_of_few
+from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.folder import save_transformer
 from pairsmith.training.retrieved import retrieved
 from pairsmith.training.settings import TrainCrossencoderSettings
 from pairsmith.training.watch import Training
 from pairsmith.training.wrong import WrongOutputs, random_outputs, some, wrong_answers
 
-_NOT_IN_WEIGHTS = {"seeds", "validation", "mined", "encoder", "device", "checkpoint_steps"}
 _USE = """```python
 from sentence_transformers import CrossEncoder
 
@@ -59,31 +59,28 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
         StorageError: the model cannot be written.
     """
     device = pick_device(settings.device)
-    refuse_source(run, seeds=settings.seeds, base=settings.base)
     if (settings.mined is None) != (settings.encoder is None):
         raise SettingsError("--mined and --encoder go together: the pairs, and what they were mined with")
     if settings.mined is None and settings.kind == "summaries":
         raise SettingsError("--mined is missing; of kind summaries wrong outputs are those that search finds")
-    seeds = [in_window(each, settings.window) for each in read_examples(settings.seeds, settings.kind)]
     sources = {"seeds": settings.seeds, "validation": settings.validation}
-    hashes = {name: hash_source(source) for name, source in sources.items() if source}
+    refuse_sources(run, settings, sources)
+    seeds = [in_window(each, settings.window) for each in read_examples(settings.seeds, settings.kind)]
     found = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
     if found and settings.encoder:
         _check_encoder(settings.encoder, found)
-    folder = ModelFolder.start(
+    folder = begin(
         run,
-        step="train-crossencoder",
-        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
-        inputs=hashes | ({"mined outputs": hash_source(found.path)} if found else {}),
-        models={name: model_revision(model) for name, model in _models(settings).items()},
+        "train-crossencoder",
+        settings,
+        sources=sources,
+        elsewhere={"mined", "encoder"},
+        inputs={"mined outputs": hash_source(found.path)} if found else {},
+        models={"encoder": settings.encoder} if settings.encoder else {},
     )
-    if folder.finished:
-        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+    if folder is None:
         return run.out
-    if len(seeds) < FEW:
-        run.progress.say(
-            f"only {len(seeds)} seeds: some hundred are usual, and what {len(seeds)} teach is little"
-        )
+    warn_of_few(len(seeds), run.progress)
     unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
     unseen = [in_window(each, settings.window) for each in unseen]
     near = near_outputs([*seeds, *unseen], found, settings, device) if found else None
@@ -103,10 +100,6 @@ def _check_encoder(encoder: str, found: DatasetFolder) -> None:
             f"model {encoder}: {found.path} was encoded by another model, or by other weights of this "
             "one; give --encoder what was given to mine"
         )
-
-
-def _models(settings: TrainCrossencoderSettings) -> dict[str, str]:
-    return {"base": settings.base} | ({"encoder": settings.encoder} if settings.encoder else {})
 
 
 def _outputs_of(mined: str) -> str:
@@ -154,25 +147,18 @@ def train_crossencoder_on(
     def draw(number: int, rng: np.random.Generator) -> Row:
         return Row(seeds[number].input, [seeds[number].output, *wrong(number, rng)])
 
-    def train(scorer: Scorer, rate: float, kept: Checkpoints | None) -> Training:
-        cross = scorer.cross
-        return fit(
-            scorer,
-            len(seeds),
-            draw,
-            partial(_batch, cross),
-            settings,
-            metric="accuracy",
-            measure=partial(ranking_accuracy, cross, validation, unseen) if validation else None,
-            learning_rate=rate,
-            device=device,
-            progress=progress or Silent(),
-            checkpoints=kept,
-            keep_end=len(settings.learning_rate) > 1,
-        )
+    def lesson(scorer: Scorer) -> Lesson[Row]:
+        measure = partial(ranking_accuracy, scorer.cross, validation, unseen) if validation else None
+        return Lesson(len(seeds), draw, partial(_batch, scorer.cross), measure)
 
-    scorer, rate, training = best_of_rates(
-        make, train, settings.learning_rate, checkpoints, progress or Silent()
+    scorer, rate, training = fit_each_rate(
+        make,
+        lesson,
+        settings,
+        metric="accuracy",
+        device=device,
+        progress=progress,
+        checkpoints=checkpoints,
     )
     return scorer.cross, rate, training
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +12,7 @@ from torch import nn
 from torch.utils.data import Dataset, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
-from pairsmith.progress import Progress
+from pairsmith.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.settings import FitSettings
@@ -59,7 +60,7 @@ class _Trainer(Trainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         return SequentialSampler(train_dataset or self.train_dataset)
 
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ARG002
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ARG002 - the trainer's
         assert output_dir is not None
         Path(output_dir).mkdir(parents=True, exist_ok=True)
         save_model(self.model, str(Path(output_dir) / _WEIGHTS))
@@ -68,45 +69,92 @@ class _Trainer(Trainer):
         load_model(model or self.model, str(Path(resume_from_checkpoint) / _WEIGHTS))
 
 
-def fit(
-    model: nn.Module,
-    examples: int,
-    draw: Draw[T],
-    collate: Collate[T],
-    settings: FitSettings,
-    *,
-    metric: str,
-    measure: Measure | None,
-    learning_rate: float,
-    device: str,
-    progress: Progress,
-    checkpoints: Checkpoints | None = None,
-    keep_end: bool = False,
-) -> Training:
-    """Train ``model`` in place for ``settings.steps`` steps and leave it with the weights of its best step.
+@dataclass(frozen=True, slots=True)
+class Lesson(Generic[T]):
+    """What a model is trained on.
 
-    The learning rate rises linearly over the warm-up and falls linearly to 0.
-
-    Args:
-        model: called with what ``collate`` makes, by name; gives a mapping with ``loss``.
+    Attributes:
         examples: how many there are; at least 1.
         draw: makes an example's row, anew in each pass.
         collate: makes a batch of rows.
-        settings: of the training.
-        metric: what ``measure`` measures, in a word.
         measure: the figure by which the best step is chosen; without it the last is kept.
-        learning_rate: the highest.
+    """
+
+    examples: int
+    draw: Draw[T]
+    collate: Collate[T]
+    measure: Measure | None
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def fit_each_rate(
+    make: Callable[[], M],
+    lesson: Callable[[M], Lesson[T]],
+    settings: FitSettings,
+    *,
+    metric: str,
+    device: str,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[M, float, Training]:
+    """Train a model for each learning rate, and keep the one with the highest validation figure (M9).
+
+    Args:
+        make: makes a model, to be called with what ``collate`` makes, by name; it gives a mapping with
+            ``loss``.
+        lesson: what a model is trained on.
+        settings: of the training.
+        metric: what is measured, in a word.
         device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where to show it.
+        progress: where to show it; nowhere if not given.
         checkpoints: where one is kept every ``checkpoint_steps``; the training goes on from the last one
             there, to the same weights.
-        keep_end: keep one of the end too, as more trainings follow before the model is saved.
+
+    Returns:
+        the model with the weights of its best step, its learning rate and how its training went; the first
+        among equals.
 
     Raises:
-        ModelError: the training diverged.
+        ModelError: a training diverged.
         StorageError: a checkpoint cannot be written.
     """
-    rows = Passes(examples, settings.steps * settings.batch_size, draw, settings.seed)
+
+    def figure(training: Training) -> float:
+        return -math.inf if training.best is None else training.best
+
+    shown, rates = progress or Silent(), settings.learning_rate
+    best: tuple[M, float, Training] | None = None
+    for number, rate in enumerate(rates):
+        model = make()
+        kept = checkpoints.part(f"rate-{number}") if checkpoints else None
+        training = _fit(model, lesson(model), settings, metric, rate, device, shown, kept)
+        if len(rates) > 1:
+            shown.say(f"learning rate {rate:g}: {training}")
+        if best is None or figure(training) > figure(best[2]):
+            best = (model, rate, training)
+    assert best is not None  # there is at least one rate
+    if len(rates) > 1 and best[2].best is None:
+        shown.say(f"nothing tells the learning rates apart; {best[1]:g}, the first, is kept")
+    return best
+
+
+def _fit(
+    model: nn.Module,
+    lesson: Lesson[T],
+    settings: FitSettings,
+    metric: str,
+    learning_rate: float,
+    device: str,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
+) -> Training:
+    """Train ``model`` in place, and leave it with the weights of its best step.
+
+    The learning rate rises linearly over the warm-up and falls linearly to 0.
+    """
+    rows = Passes(lesson.examples, settings.steps * settings.batch_size, lesson.draw, settings.seed)
 
     def make(folder: Path) -> Trainer:
         arguments = TrainingArguments(
@@ -133,45 +181,14 @@ def fit(
         # With several GPUs the library would give each of them a batch, which is another batch size.
         arguments._n_gpu = min(1, arguments.n_gpu)
         trainer = _Trainer(
-            model=model, args=arguments, train_dataset=rows, data_collator=collate, callbacks=[watch]
+            model=model, args=arguments, train_dataset=rows, data_collator=lesson.collate, callbacks=[watch]
         )
         trainer.remove_callback(PrinterCallback)
         return trainer
 
-    with watched(model, metric, measure, settings.steps, settings, progress, checkpoints) as watch:
-        watch.run(make, keep_end=keep_end)
+    steps = settings.steps
+    with watched(model, metric, lesson.measure, steps, settings, progress, checkpoints) as watch:
+        # Of several trainings each is kept until the best of them is saved.
+        watch.run(make, keep_end=len(settings.learning_rate) > 1)
     model.eval()
     return watch.training
-
-
-M = TypeVar("M", bound=nn.Module)
-
-
-def best_of_rates(
-    make: Callable[[], M],
-    train: Callable[[M, float, Checkpoints | None], Training],
-    rates: Sequence[float],
-    checkpoints: Checkpoints | None,
-    progress: Progress,
-) -> tuple[M, float, Training]:
-    """Train once for each learning rate, and keep the model with the highest validation figure (M9).
-
-    Returns:
-        the model, its learning rate and how its training went; the first among equals.
-    """
-
-    def figure(training: Training) -> float:
-        return -math.inf if training.best is None else training.best
-
-    best: tuple[M, float, Training] | None = None
-    for number, rate in enumerate(rates):
-        model = make()
-        training = train(model, rate, checkpoints.part(f"rate-{number}") if checkpoints else None)
-        if len(rates) > 1:
-            progress.say(f"learning rate {rate:g}: {training}")
-        if best is None or figure(training) > figure(best[2]):
-            best = (model, rate, training)
-    assert best is not None  # there is at least one rate
-    if len(rates) > 1 and best[2].best is None:
-        progress.say(f"nothing tells the learning rates apart; {best[1]:g}, the first, is kept")
-    return best

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from torch import nn
+
 from pairsmith.modelfiles import pick_device
 from pairsmith.records import read_examples, read_questions
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
@@ -32,7 +34,7 @@ Train = Callable[[S, bool], int]
 """Trains with these settings, with validation data or without; gives the bytes of the weights."""
 
 
-def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Estimate:  # noqa: ARG001
+def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
     """Train a bi-encoder for some steps.
 
     Raises:
@@ -52,7 +54,7 @@ def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Es
     return _planned(settings, train, bool(unseen), reading)
 
 
-def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before) -> Estimate:  # noqa: ARG001
+def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
     """Train a cross-encoder for some steps, with outputs of other seeds for those that a search would find.
 
     Raises:
@@ -69,7 +71,7 @@ def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before)
     return _planned(settings, train, bool(unseen), 0.0)
 
 
-def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate:  # noqa: ARG001
+def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
     """Train a reader for some steps, on the seeds.
 
     Raises:
@@ -85,7 +87,7 @@ def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate
     return _planned(settings, train, bool(unseen), 0.0)
 
 
-def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> Estimate:  # noqa: ARG001
+def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
     """Train a summariser for some steps, on the seeds.
 
     Raises:
@@ -131,5 +133,5 @@ def _planned(settings: S, train: Train[S], validated: bool, reading: float) -> E
     )
 
 
-def _size(model: object) -> int:
-    return sum(each.numel() * each.element_size() for each in model.state_dict().values())  # type: ignore[attr-defined]
+def _size(model: nn.Module) -> int:
+    return sum(each.numel() * each.element_size() for each in model.state_dict().values())

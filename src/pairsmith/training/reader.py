@@ -17,21 +17,20 @@ from torch.nn.utils.rnn import pad_sequence
 from pairsmith.encoders.reader import Feature, Reader, answer, collate, encode_questions, load_reader
 from pairsmith.errors import InputError, ModelError, SettingsError
 from pairsmith.modelfiles import pick_device
-from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
 from pairsmith.progress import Progress, Silent
-from pairsmith.records import FEW, Answer, Question, read_questions
-from pairsmith.runs import Run, hash_source, refuse_source
+from pairsmith.records import Answer, Question, read_questions
+from pairsmith.runs import Run
 from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks
-from pairsmith.training.fit import best_of_rates, fit
-from pairsmith.training.folder import ModelFolder, save_transformer
+from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of_few
+from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainReaderSettings
 from pairsmith.training.watch import Training
 
-_NOT_IN_WEIGHTS = {"seeds", "added", "validation", "device", "checkpoint_steps"}
 _USE = """```python
 import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
@@ -67,27 +66,16 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
     device = pick_device(settings.device)
     if settings.extra and not settings.added:
         raise SettingsError("--extra counts rows of --added, which is missing; name what to add")
-    sources = {"seeds": settings.seeds} | ({"validation": settings.validation} if settings.validation else {})
-    sources |= {f"added {number}": source for number, source in enumerate(settings.added, start=1)}
-    for name, source in {**sources, "base": settings.base}.items():
-        refuse_source(run, **{name.partition(" ")[0]: source})
+    sources = {"seeds": settings.seeds, "validation": settings.validation}
+    sources |= numbered("added", settings.added)
+    refuse_sources(run, settings, sources)
     seeds = list(read_questions(settings.seeds))
     added = added_questions(settings)
     unseen = list(read_questions(settings.validation)) if settings.validation else []
-    folder = ModelFolder.start(
-        run,
-        step="train-reader",
-        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
-        inputs={name: hash_source(source) for name, source in sources.items()},
-        models={"base": model_revision(settings.base)},
-    )
-    if folder.finished:
-        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+    folder = begin(run, "train-reader", settings, sources=sources, elsewhere={"added"})
+    if folder is None:
         return run.out
-    if len(seeds) < FEW:
-        run.progress.say(
-            f"only {len(seeds)} seeds: some hundred are usual, and what {len(seeds)} teach is little"
-        )
+    warn_of_few(len(seeds), run.progress)
     if settings.extra and len(added) < settings.extra:
         run.progress.say(f"--added has {len(added):,} questions, not {settings.extra:,}; all are taken")
     trained = train_reader_on(
@@ -168,25 +156,15 @@ def train_reader_on(
         reader.tokenizer.model_max_length = reader.max_length  # whoever reads with it reads such windows
         return SpanMarker(reader, training_windows(reader, questions))
 
-    def train(marker: SpanMarker, rate: float, kept: Checkpoints | None) -> Training:
-        if rate == settings.learning_rate[0]:
-            _say_left_out(len(questions), marker, shown)
-        return fit(
-            marker,
-            len(marker.examples),
-            partial(_drawn, marker.examples),
-            partial(_batch, marker.reader),
-            settings,
-            metric="F1",
-            measure=partial(validation_f1, marker.reader, validation) if validation else None,
-            learning_rate=rate,
-            device=device,
-            progress=shown,
-            checkpoints=kept,
-            keep_end=len(settings.learning_rate) > 1,
-        )
+    def lesson(marker: SpanMarker) -> Lesson[Target]:
+        measure = partial(validation_f1, marker.reader, validation) if validation else None
+        draw = partial(_drawn, marker.examples)
+        return Lesson(len(marker.examples), draw, partial(_batch, marker.reader), measure)
 
-    marker, rate, training = best_of_rates(make, train, settings.learning_rate, checkpoints, shown)
+    marker, rate, training = fit_each_rate(
+        make, lesson, settings, metric="F1", device=device, progress=shown, checkpoints=checkpoints
+    )
+    _say_left_out(len(questions), marker, shown)
     return TrainedReader(marker.reader, rate, training, len(marker.examples))
 
 

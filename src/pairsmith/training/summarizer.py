@@ -25,21 +25,20 @@ from pairsmith.encoders.summarizer import (
 )
 from pairsmith.errors import InputError, ModelError, SettingsError
 from pairsmith.modelfiles import pick_device
-from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import FEW, Example, read_documents, read_examples
-from pairsmith.runs import Run, hash_source, refuse_source
+from pairsmith.progress import Progress
+from pairsmith.records import Example, read_documents, read_examples
+from pairsmith.runs import Run
 from pairsmith.texts.rouge import check_rouge, rouge_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks
-from pairsmith.training.fit import best_of_rates, fit
-from pairsmith.training.folder import ModelFolder, save_transformer
+from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of_few
+from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.watch import Training
 
-_NOT_IN_WEIGHTS = {"seeds", "added", "validation", "device", "checkpoint_steps"}
 _IGNORED = -100
 """What stands for padding in labels."""
 
@@ -75,27 +74,16 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
         raise SettingsError("--extra counts rows of --added, which is missing; name what to add")
     if settings.validation:
         check_rouge()
-    sources = {"seeds": settings.seeds} | ({"validation": settings.validation} if settings.validation else {})
-    sources |= {f"added {number}": source for number, source in enumerate(settings.added, start=1)}
-    for name, source in {**sources, "base": settings.base}.items():
-        refuse_source(run, **{name.partition(" ")[0]: source})
+    sources = {"seeds": settings.seeds, "validation": settings.validation}
+    sources |= numbered("added", settings.added)
+    refuse_sources(run, settings, sources)
     seeds = read_examples(settings.seeds, "summaries")
     unseen = read_examples(settings.validation, "summaries") if settings.validation else []
     added = added_examples(settings, [*seeds, *unseen])
-    folder = ModelFolder.start(
-        run,
-        step="train-summarizer",
-        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
-        inputs={name: hash_source(source) for name, source in sources.items()},
-        models={"base": model_revision(settings.base)},
-    )
-    if folder.finished:
-        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+    folder = begin(run, "train-summarizer", settings, sources=sources, elsewhere={"added"})
+    if folder is None:
         return run.out
-    if len(seeds) < FEW:
-        run.progress.say(
-            f"only {len(seeds)} seeds: some hundred are usual, and what {len(seeds)} teach is little"
-        )
+    warn_of_few(len(seeds), run.progress)
     if settings.extra and len(added) < settings.extra:
         run.progress.say(f"--added has {len(added):,} new documents, not {settings.extra:,}; all are taken")
     summarizer, rate, training = train_summarizer_on(
@@ -185,30 +173,24 @@ def train_summarizer_on(
             add_marker(summarizer, marker)
         return WithLoss(summarizer, settings.label_smoothing)
 
-    def train(model: WithLoss, rate: float, kept: Checkpoints | None) -> Training:
+    def lesson(model: WithLoss) -> Lesson[Row]:
         summarizer = model.summarizer
         rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
 
         def draw(number: int, _: np.random.Generator) -> Row:
             return rows[number]
 
-        return fit(
-            model,
-            len(rows),
-            draw,
-            partial(_batch, summarizer),
-            settings,
-            metric="rougeL",
-            measure=partial(rouge_l, summarizer, validation, settings) if validation else None,
-            learning_rate=rate,
-            device=device,
-            progress=progress or Silent(),
-            checkpoints=kept,
-            keep_end=len(settings.learning_rate) > 1,
-        )
+        measure = partial(rouge_l, summarizer, validation, settings) if validation else None
+        return Lesson(len(rows), draw, partial(_batch, summarizer), measure)
 
-    model, rate, training = best_of_rates(
-        make, train, settings.learning_rate, checkpoints, progress or Silent()
+    model, rate, training = fit_each_rate(
+        make,
+        lesson,
+        settings,
+        metric="rougeL",
+        device=device,
+        progress=progress,
+        checkpoints=checkpoints,
     )
     best = model.summarizer
     best.model.generation_config = search_settings(best, settings.beams, settings.summary_tokens)

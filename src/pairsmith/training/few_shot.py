@@ -1,0 +1,77 @@
+"""How every training on seeds begins."""
+
+from collections.abc import Mapping, Set
+
+from pairsmith.modelnames import model_revision
+from pairsmith.progress import Progress
+from pairsmith.records import FEW
+from pairsmith.runs import Run, hash_source, refuse_source
+from pairsmith.training.folder import ModelFolder
+from pairsmith.training.settings import FitSettings
+
+
+def refuse_sources(run: Run, settings: FitSettings, sources: Mapping[str, str | None]) -> None:
+    """Refuse to write where something is read from; before anything is read.
+
+    Raises:
+        FolderError: the run's folder is one of the sources, or the base model.
+    """
+    for name, source in {**sources, "base": settings.base}.items():
+        if source:
+            refuse_source(run, **{name.partition(" ")[0]: source})
+
+
+def begin(
+    run: Run,
+    step: str,
+    settings: FitSettings,
+    *,
+    sources: Mapping[str, str | None],
+    elsewhere: Set[str] = frozenset(),
+    inputs: Mapping[str, str] | None = None,
+    models: Mapping[str, str] | None = None,
+) -> ModelFolder | None:
+    """Claim the run's folder; None where this very training lies there, whole, which is said.
+
+    Args:
+        run: where to write.
+        step: name of the step.
+        settings: of the training.
+        sources: what is read, by name: a setting's, with a number where it names several; None is left out.
+        elsewhere: settings beside these that count by something else, or say where and how fast, not what.
+        inputs: hashes of what is read besides, by name.
+        models: models beside the base, by name.
+
+    Raises:
+        FolderError: the folder holds something else.
+        InputError: a source is not there.
+        ModelError: a model is not there.
+        StorageError: it cannot be written.
+    """
+    read = {name: source for name, source in sources.items() if source}
+    named = {name.partition(" ")[0] for name in sources}
+    loaded = {"base": settings.base, **(models or {})}
+    folder = ModelFolder.start(
+        run,
+        step=step,
+        settings=settings.model_dump(
+            mode="json", exclude={*named, *elsewhere, "validation", "device", "checkpoint_steps"}
+        ),
+        inputs={name: hash_source(source) for name, source in read.items()} | dict(inputs or {}),
+        models={name: model_revision(model) for name, model in loaded.items()},
+    )
+    if not folder.finished:
+        return folder
+    run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+    return None
+
+
+def numbered(name: str, sources: list[str]) -> dict[str, str]:
+    """The sources of a setting, by its name and a number."""
+    return {f"{name} {number}": source for number, source in enumerate(sources, start=1)}
+
+
+def warn_of_few(seeds: int, progress: Progress) -> None:
+    """Say so where there are hardly enough seeds to learn from."""
+    if seeds < FEW:
+        progress.say(f"only {seeds} seeds: some hundred are usual, and what {seeds} teach is little")
