@@ -28,7 +28,11 @@ EMBEDDED = "embedded:"
 MINILM = "embedded:all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
-_DECIDING = ("config.json", "modules.json", "tokenizer*", "vocab*", "merges.txt", "*.model")
+_DECIDING = (
+    "config.json", "modules.json", "tokenizer*", "vocab*", "merges.txt", "*.model",
+    # Of sentence encoders: prompts, the longest text, and which tower reads what.
+    "config_sentence_transformers.json", "sentence_bert_config.json", "router_config.json",
+)  # fmt: skip
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 

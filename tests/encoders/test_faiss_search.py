@@ -59,10 +59,9 @@ def share(near, x, y, k):
     return float((near.ids[:, :, None] == ids[:, None, :]).any(dim=1).double().mean())
 
 
-@pytest.mark.parametrize("shard_rows", [1000, 300, 150, 7, 1])
-def test_flat_is_exact_however_many_shards_there_are(shard_rows):
+def test_flat_is_exact():
     x, y = clustered(130, 1), clustered(300, 2)
-    near, recall = faiss_search(x, y, 4, index="Flat", shard_rows=shard_rows)
+    near, recall = faiss_search(x, y, 4, index="Flat")
     ids, values = exact(x, y, 4)
     assert torch.equal(near.ids, ids)
     assert torch.equal(near.similarities, values)
@@ -75,15 +74,14 @@ def test_flat_is_exact_however_many_shards_there_are(shard_rows):
     columns=st.integers(1, 60),
     k=st.integers(1, 70),
     seed=st.integers(0, 2**31),
-    shard_rows=st.integers(1, 70),
     copies=st.booleans(),
     index=st.sampled_from(["Flat", "IVF8,Flat", "HNSW8"]),
 )
-def test_any_shape_with_equal_vectors(rows, columns, k, seed, shard_rows, copies, index):
+def test_any_shape_with_equal_vectors(rows, columns, k, seed, copies, index):
     x, y = clustered(rows, seed), clustered(columns, seed + 1)
     if copies:
         y = y[torch.randint(columns, (columns,), generator=torch.Generator().manual_seed(seed))]
-    near, recall = faiss_search(x, y, k, index=index, shard_rows=shard_rows, sample=20)
+    near, recall = faiss_search(x, y, k, index=index, sample=20)
     check_form(near, x, y, k)
     if index != "HNSW8":
         assert torch.allclose(near.similarities, exact(x, y, k)[1], atol=2e-6)
@@ -91,10 +89,9 @@ def test_any_shape_with_equal_vectors(rows, columns, k, seed, shard_rows, copies
 
 
 @pytest.mark.parametrize("index", ["IVF64,Flat", "HNSW16", "IVF64,SQ8", "IVF64,PQ8x4fs", "PCA8,IVF64,PQ4x4"])
-@pytest.mark.parametrize("shard_rows", [ROWS, ROWS // 3])
-def test_recall_and_similarities_of_clustered_vectors(index, shard_rows):
+def test_recall_and_similarities_of_clustered_vectors(index):
     x, y = clustered(1500, 1), clustered(ROWS, 2)
-    near, recall = faiss_search(x, y, 4, index=index, shard_rows=shard_rows)
+    near, recall = faiss_search(x, y, 4, index=index)
     check_form(near, x, y, 4)
     assert recall >= 0.94
     assert recall == pytest.approx(share(near, x, y, 4), abs=0.03)
@@ -124,7 +121,6 @@ def test_what_is_looked_at_follows_from_the_recall_that_is_wanted(wanted):
 
 def test_no_more_is_looked_at_where_it_finds_nothing():
     made = module._Index("IVF64,Flat", random(ROWS, 2), 1)
-    made.fill(random(ROWS, 2), 0)
     tried = []
     search = made.search
     made.search = lambda queries, k, effort: tried.append(effort) or search(queries, k, effort)
@@ -150,7 +146,7 @@ def test_a_query_that_finds_fewer_than_k_is_searched_exactly():
 
 def test_fewer_others_than_k():
     x, y = clustered(5, 1), clustered(3, 2)
-    near, recall = faiss_search(x, y, 10, index="HNSW8", shard_rows=2, candidates=12)
+    near, recall = faiss_search(x, y, 10, index="HNSW8", candidates=12)
     assert torch.equal(near.ids, exact(x, y, 10)[0])
     assert recall == 1.0
 
@@ -182,7 +178,7 @@ def test_the_same_bytes_each_time(index):
     usual = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(2)
     try:
-        (one, _), (other, _) = (faiss_search(x, y, 4, index=index, shard_rows=6000) for _ in range(2))
+        (one, _), (other, _) = (faiss_search(x, y, 4, index=index) for _ in range(2))
         assert faiss.omp_get_max_threads() == 2
     finally:
         faiss.omp_set_num_threads(usual)
@@ -203,14 +199,12 @@ def test_vectors_mapped_from_a_file_and_cut_out_of_others(tmp_path):
 
 def test_progress_is_that_of_the_queries():
     heard = []
-    faiss_search(random(9000, 1, 4), random(10, 2, 4), 1, index="Flat", shard_rows=3, advance=heard.append)
-    assert len(heard) == 4 * 3
+    faiss_search(random(9000, 1, 4), random(10, 2, 4), 1, index="Flat", advance=heard.append)
+    assert len(heard) == 3
     assert sum(heard) == 9000
 
 
-def test_shards_and_samples():
-    assert module._shards(10, 4) == [slice(0, 3), slice(3, 6), slice(6, 10)]
-    assert module._shards(8, 8) == [slice(0, 8)]
+def test_samples():
     drawn = module._drawn(4, 10, 1)
     stretches = [range(2), range(2, 5), range(5, 7), range(7, 10)]
     assert all(number in stretch for number, stretch in zip(drawn.tolist(), stretches, strict=True))
@@ -241,7 +235,7 @@ def test_an_index_that_cannot_be_trained():
         (torch.ones(1, 3), torch.ones(1, 2), {}),
         (torch.ones(3), torch.ones(1, 3), {}),
         (torch.ones(1, 3), torch.ones(1, 3).double(), {}),
-        *((torch.ones(1, 3), torch.ones(1, 3), {name: 0}) for name in ("k", "shard_rows", "probe", "sample")),
+        *((torch.ones(1, 3), torch.ones(1, 3), {name: 0}) for name in ("k", "probe", "sample")),
         (torch.ones(1, 3), torch.ones(4, 3), {"k": 3, "candidates": 2}),
     ],
 )

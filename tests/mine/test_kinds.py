@@ -10,9 +10,10 @@ from tests.training.few import PEOPLE, PLAYS, document, passage, write
 
 from pairsmith.encoders.style import Style
 from pairsmith.errors import InputError, SettingsError, StorageError
+from pairsmith.mine import corpus as corpora
 from pairsmith.mine import neighbours
 from pairsmith.mine.encoded import Encoded
-from pairsmith.mine.neighbours import Cell, Piece, parts
+from pairsmith.mine.neighbours import Cell, Piece, parts, parts_by_index
 from pairsmith.mine.route import mine
 from pairsmith.mine.settings import MineSettings
 from pairsmith.progress import Progress, Silent
@@ -180,6 +181,12 @@ def test_an_index_finds_the_same_in_corpora_this_small(world, retrieval, capsys)
     approximate = mine(given, Run(tmp / "b", Progress()))
     assert exact.table().to_pylist() == approximate.table().to_pylist()
     assert "index IVF4,Flat: finds 100.0% of the 3 nearest" in capsys.readouterr().err
+    several = given.model_copy(update={"index_rows": 2, "workers": 2})
+    assert exact.table().equals(mine(several, Run(tmp / "several", Progress())).table())
+    capsys.readouterr()
+    again = several.model_copy(update={"best": 1})  # the search is kept, and what it finds said again
+    assert mine(again, Run(tmp / "several", Progress(), fresh=True)).table().equals(exact.table().slice(0, 1))
+    assert "index IVF4,Flat: finds 100.0%" in capsys.readouterr().err
     with pytest.raises(SettingsError, match="IVF4,Flatt"):
         mine(given.model_copy(update={"index": "IVF4,Flatt"}), Run(tmp / "c", Silent()))
 
@@ -193,7 +200,16 @@ def test_parts_have_so_many_inputs_or_little_more():
         (0, 0, 4), (0, 4, 5), (1, 0, 1), (2, 0, 2), (3, 0, 4), (3, 4, 8), (3, 8, 9),
     ]  # fmt: skip
     assert [part.size for part in found] == [4, 4, 4, 4, 1]
-    assert Piece(0, 0, 4).side == "both"
+    assert {piece.side for piece in pieces} == {"both"}
+
+
+def test_indexes_are_of_equal_size_and_a_part_each():
+    found = parts_by_index([Cell(np.arange(5), np.arange(3)), Cell(np.arange(2), np.arange(1))], 2)
+    assert [(part.number, *part.pieces) for part in found] == [
+        (0, Piece(0, 0, 1, "x", 5)), (1, Piece(0, 1, 3, "x", 5)),
+        (2, Piece(0, 0, 1, "y", 3)), (3, Piece(0, 1, 3, "y", 3)), (4, Piece(0, 3, 5, "y", 3)),
+        (5, Piece(1, 0, 1, "x", 2)), (6, Piece(1, 0, 2, "y", 1)),
+    ]  # fmt: skip
 
 
 def files(folder):
@@ -217,6 +233,24 @@ def test_a_search_stopped_between_parts_goes_on_to_the_same_rows(world, monkeypa
         mine(given, Run(tmp / "out", Silent()))
     mine(given, Run(tmp / "out", Silent()))
     assert calls == [5, 5, 5, 2]
+    assert files(tmp / "out") == files(tmp / "whole")
+
+
+def test_what_is_begun_afresh_and_stopped_goes_on_without_being_asked_to_begin_afresh(world, monkeypatch):
+    tmp, settings = world
+    mine(settings("reading", "questions.jsonl", "passages.jsonl"), Run(tmp / "out", Silent()))
+    given = settings("reading", "questions.jsonl", "passages.jsonl", k=2, window=20)
+    mine(given, Run(tmp / "whole", Silent()))
+
+    def failing(*_, **__):
+        raise StorageError("no space left")
+
+    real = corpora.encode_texts
+    monkeypatch.setattr(corpora, "encode_texts", failing)
+    with pytest.raises(StorageError):
+        mine(given, Run(tmp / "out", Silent(), fresh=True))
+    monkeypatch.setattr(corpora, "encode_texts", real)
+    mine(given, Run(tmp / "out", Silent()))
     assert files(tmp / "out") == files(tmp / "whole")
 
 

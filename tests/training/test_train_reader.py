@@ -412,7 +412,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
 
 
 def test_the_same_training_is_not_done_again_and_another_is_refused(trained, tiny_bert, seeds, capsys):
-    given = settings(tiny_bert, seeds, validation=str(seeds), steps=80, learning_rate=[1e-2], batch_size=8)
+    given = settings(tiny_bert, seeds, validation=str(seeds), steps=200, learning_rate=[1e-2], batch_size=8)
     before = (trained / "model.safetensors").stat().st_mtime_ns
     train_reader(given, Run(trained, Progress()))
     assert (trained / "model.safetensors").stat().st_mtime_ns == before

@@ -1,9 +1,9 @@
 """Approximate nearest neighbours by FAISS, for corpora that are too large to multiply with each other.
 
-One index is trained on vectors of all the others, and filled with one **shard** of them after the other,
-so that only one shard's index is in memory. What it finds are candidates: their similarities are computed
-again from the vectors, since those of compressed ones would bias the margin (M3). How much is looked at is
-found out on a sample of the queries, and how much of the truth is found is measured on another one.
+What an index finds are candidates: their similarities are computed again from the vectors, since those of
+compressed ones would bias the margin (M3). How much is looked at is found out on a sample of the queries,
+and how much of the truth is found is measured on another one. Where the vectors are too many for one index,
+what is found in several is ``merged``.
 """
 
 import re
@@ -39,7 +39,6 @@ def faiss_search(
     k: int,
     *,
     index: str,
-    shard_rows: int = 1_000_000,
     candidates: int | None = None,
     probe: int | None = None,
     recall: float = 0.95,
@@ -58,15 +57,14 @@ def faiss_search(
         index: what FAISS builds, in the words of its ``index_factory``, e.g. ``IVF4096,Flat``. An index that
             has to be trained is replaced by ``Flat``, which is exact, where there are fewer others than
             ``PER_CENTROID`` for each of its lists, or for each of ``CENTROIDS``.
-        shard_rows: most vectors that are in the index at once. The shards are of equal size.
-        candidates: vectors of a shard whose similarities are computed again, for each query.
+        candidates: vectors whose similarities are computed again, for each query.
         probe: lists that are looked at, of an IVF index; length of the queue (``efSearch``) of HNSW.
         recall: what is not given of ``candidates`` and ``probe`` is doubled until, on a sample of the
-            queries and the first shard, this share is found by more than one standard error, or until
-            doubling finds nothing more.
+            queries, this share is found by more than one standard error, or until doubling finds nothing
+            more.
         seed: of the samples and of the centroids.
         sample: queries by which this is found out, and as many by which the recall is measured.
-        advance: hears of how many queries are done; several shards make a query count by parts.
+        advance: hears of how many queries are done.
 
     Returns:
         the neighbours, equally near ones in the order of their numbers among those found, and the share of
@@ -78,28 +76,22 @@ def faiss_search(
         MissingExtra: FAISS is not installed.
     """
     k = min(k, len(others))
-    _check(queries, others, k, min(shard_rows, sample, 1 if probe is None else probe), candidates)
-    shards = _shards(len(others), shard_rows)
+    _check(queries, others, k, min(sample, 1 if probe is None else probe), candidates)
     made = _Index(index, others, seed)
+    tried = queries[_drawn(min(sample, len(queries)), len(queries), seed)]
+    effort = _tuned(made, tried, others, k, probe, candidates, recall)
     ids, similarities = torch.full((len(queries), k), -1), torch.full((len(queries), k), -torch.inf)
-    for number, shard in enumerate(shards):
-        made.fill(others[shard], shard.start)
-        if not number:
-            tried = queries[_drawn(min(sample, len(queries)), len(queries), seed)]
-            effort = _tuned(made, tried, others[shard], k, probe, candidates, recall)
-        for top in range(0, len(queries), BLOCK):
-            rows = slice(top, min(top + BLOCK, len(queries)))
-            found = made.search(queries[rows], k, effort)
-            near = merged([Neighbours(ids[rows], similarities[rows]), found], k)
-            ids[rows], similarities[rows] = near.ids, near.similarities
-            before, after = (number * len(queries) + at for at in (rows.start, rows.stop))
-            advance(after // len(shards) - before // len(shards))
+    for top in range(0, len(queries), BLOCK):
+        rows = slice(top, min(top + BLOCK, len(queries)))
+        near = made.search(queries[rows], k, effort)
+        ids[rows], similarities[rows] = near.ids, near.similarities
+        advance(rows.stop - rows.start)
     lacking = (ids[:, -1] < 0).nonzero().squeeze(1)
     if len(lacking):
-        near = _exact(queries[lacking], others, k, shards)
+        near = _exact(queries[lacking], others, k)
         ids[lacking], similarities[lacking] = near.ids, near.similarities
     measured = _drawn(min(sample, len(queries)), len(queries), seed + 1)
-    nearest = _exact(queries[measured], others, k, shards)
+    nearest = _exact(queries[measured], others, k)
     return Neighbours(ids, similarities), _share(similarities[measured], nearest.similarities)
 
 
@@ -110,7 +102,7 @@ def _check(queries: Tensor, others: Tensor, k: int, least: int, candidates: int 
         raise ValueError(f"expected (n, d) and (m, d) in float32, got {shapes}")
     if k < 1 or least < 1 or (candidates is not None and candidates < k):
         raise ValueError(
-            f"expected others, k, shard_rows, sample and probe of 1 or more and candidates of k or more, "
+            f"expected others, k, sample and probe of 1 or more and candidates of k or more, "
             f"got {k=}, {candidates=}, the least of the others {least}"
         )
 
@@ -124,10 +116,10 @@ class _Effort:
 
 
 class _Index:
-    """A trained index of FAISS, and the shard that is in it."""
+    """A trained index of FAISS, and the vectors that are in it."""
 
     def __init__(self, index: str, others: Tensor, seed: int) -> None:
-        """Train it on vectors of all the others."""
+        """Train it on some of the others, and put all of them in."""
         self._library = _faiss()
         self._name, self._width = index, others.shape[1]
         self._whole, self._core = self._empty(index)
@@ -139,6 +131,9 @@ class _Index:
                 self._whole, self._core = self._empty("Flat")
             else:
                 self._train(others[_drawn(needed, len(others), seed)], seed)
+        self._others = others.contiguous()
+        with self._refusals(), self._threads(one=self._graph and self._parameter != "nprobe"):
+            self._whole.add(self._others.numpy())
 
     def _empty(self, index: str) -> tuple[Any, Any]:
         """An empty index, and the one inside that rotations and the like are put around."""
@@ -163,21 +158,14 @@ class _Index:
         with self._refusals(), self._threads(one=self._graph):
             self._whole.train(vectors.numpy())
 
-    def fill(self, shard: Tensor, first: int) -> None:
-        """Hold these vectors in place of those before; their numbers begin with ``first``."""
-        self._shard, self._first = shard.contiguous(), first
-        with self._refusals(), self._threads(one=self._graph and self._parameter != "nprobe"):
-            self._whole.reset()
-            self._whole.add(self._shard.numpy())
-
     def search(self, queries: Tensor, k: int, effort: _Effort) -> Neighbours:
-        """The k nearest of each query among the shard that are found; where there are fewer, number -1."""
+        """The k nearest of each query that are found; where there are fewer, number -1."""
         if self._parameter:
             probe = min(effort.probe, self.limits.probe)
             self._library.ParameterSpace().set_index_parameter(self._whole, self._parameter, probe)
         queries = queries.contiguous()
-        _, ids = self._whole.search(queries.numpy(), min(effort.candidates, len(self._shard)))
-        return _scored(self._library, queries, self._shard, torch.from_numpy(ids), k, self._first)
+        _, ids = self._whole.search(queries.numpy(), min(effort.candidates, len(self._others)))
+        return _scored(self._library, queries, self._others, torch.from_numpy(ids), k)
 
     @property
     def _parameter(self) -> str | None:
@@ -194,7 +182,7 @@ class _Index:
     @property
     def limits(self) -> _Effort:
         """More is of no use."""
-        count = len(self._shard)
+        count = len(self._others)
         probes = {"nprobe": getattr(self._core, "nlist", 1), "efSearch": count, None: 1}
         return _Effort(probes[self._parameter], count)
 
@@ -225,17 +213,16 @@ class _Index:
 def _tuned(
     made: _Index,
     queries: Tensor,
-    shard: Tensor,
+    others: Tensor,
     k: int,
     probe: int | None,
     candidates: int | None,
     recall: float,
 ) -> _Effort:
-    """What is not given, doubled until the share found of the nearest in this shard is sure enough."""
+    """What is not given, doubled until the share found of the nearest is sure enough."""
     if probe is not None and candidates is not None:
         return _Effort(probe, candidates)
-    k = min(k, len(shard))
-    nearest = _exact(queries, shard, k, [slice(0, len(shard))])
+    nearest = _exact(queries, others, k)
 
     def tried(effort: _Effort) -> tuple[float, _Effort]:
         found = made.search(queries, k, effort)
@@ -255,54 +242,41 @@ def _tuned(
     return effort
 
 
-def _exact(queries: Tensor, others: Tensor, k: int, shards: list[slice]) -> Neighbours:
+def _exact(queries: Tensor, others: Tensor, k: int) -> Neighbours:
     """The k nearest by all products; for few queries."""
     library = _faiss()
-    queries = queries.contiguous()
-    found = []
-    for shard in shards:
-        part = others[shard].contiguous()
-        count = min(2 * k, len(part))
-        _, ids = library.knn(queries.numpy(), part.numpy(), count, metric=library.METRIC_INNER_PRODUCT)
-        found.append(_scored(library, queries, part, torch.from_numpy(ids), k, shard.start))
-    return merged(found, k)
+    queries, others = queries.contiguous(), others.contiguous()
+    count = min(2 * k, len(others))
+    _, ids = library.knn(queries.numpy(), others.numpy(), count, metric=library.METRIC_INNER_PRODUCT)
+    return _scored(library, queries, others, torch.from_numpy(ids), k)
 
 
-def _scored(library: Any, queries: Tensor, part: Tensor, ids: Tensor, k: int, first: int) -> Neighbours:
-    """The k nearest of the candidates ``ids`` in a part whose numbers begin with ``first``.
+def _scored(library: Any, queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
+    """The k nearest of the candidates ``ids``.
 
     Float32 sums choose them; their similarities are float64 sums, rounded, as those of ``two_way_search``.
     """
     values = torch.empty(ids.shape)
-    pointers = (library.swig_ptr(each.numpy()) for each in (values, queries, part, ids))
+    pointers = (library.swig_ptr(each.numpy()) for each in (values, queries, others, ids))
     library.fvec_inner_products_by_idx(*pointers, queries.shape[1], *ids.shape)
     near = merged([Neighbours(ids, values.masked_fill(ids < 0, -torch.inf))], k).ids
-    height = max(1, GATHERED // (near.shape[1] * part.shape[1]))
+    height = max(1, GATHERED // (near.shape[1] * others.shape[1]))
     sums = [
-        _products(queries[top : top + height], part, near[top : top + height].clamp(min=0))
+        _products(queries[top : top + height], others, near[top : top + height].clamp(min=0))
         for top in range(0, len(queries), height)
     ]
-    missing = near < 0
-    return Neighbours(
-        (near + first).masked_fill(missing, -1), torch.cat(sums).masked_fill(missing, -torch.inf)
-    )
+    return Neighbours(near, torch.cat(sums).masked_fill(near < 0, -torch.inf))
 
 
-def _products(queries: Tensor, part: Tensor, ids: Tensor) -> Tensor:
-    """Of each query, ``(n, d)``, with some vectors of a part, ``(n, k)``."""
-    near = part.index_select(0, ids.flatten()).view(*ids.shape, part.shape[1])
+def _products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
+    """Of each query, ``(n, d)``, with some of the others, ``(n, k)``."""
+    near = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
     return torch.einsum("nd,nkd->nk", queries.double(), near.double()).float()
 
 
 def _share(found: Tensor, nearest: Tensor) -> float:
     """Recall: how many of the similarities found, ``(n, k)``, are among the k largest."""
     return float((found >= nearest[:, -1:] - ROUNDING).double().mean())
-
-
-def _shards(count: int, most: int) -> list[slice]:
-    """As few equal parts as there can be of at most so many."""
-    number = -(-count // most)
-    return [slice(i * count // number, (i + 1) * count // number) for i in range(number)]
 
 
 def _drawn(count: int, of: int, seed: int) -> Tensor:

@@ -4,7 +4,7 @@ A similarity says little by itself: some texts are near to everything. The margi
 similarities of both texts to their nearest neighbours.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,10 @@ from torch import Tensor
 from pairsmith.encoders.search import Neighbours
 
 JUDGED = 32_768
-"""Pairs that are judged at once."""
+"""Pairs that are judged at once at first; then twice as many each time, up to ``MOST_JUDGED``, since to look
+up the texts of a few is to read a whole corpus."""
+
+MOST_JUDGED = 2**18
 
 MarginName = Literal["ratio", "distance", "absolute"]
 RetrievalName = Literal["max", "intersection", "forward", "backward"]
@@ -102,6 +105,12 @@ class Choice:
     refused: Pairs
     reasons: Sequence[str]
 
+    def parts(self, size: int) -> Iterator["Choice"]:
+        """The same in parts of at most ``size`` pairs taken and as many refused; at least one."""
+        for start in range(0, max(len(self.taken), len(self.refused), 1), size):
+            part = slice(start, start + size)
+            yield Choice(_selected(self.taken, part), _selected(self.refused, part), self.reasons[part])
+
 
 def choose(
     forward: Pairs,
@@ -162,10 +171,10 @@ def _walk(pairs: Pairs, judge: Judge, best: int | None, once: Sequence[str]) -> 
     taken: list[int] = []
     refused: list[int] = []
     reasons: list[str] = []
-    for start in range(0, len(pairs), JUDGED):
+    for start, stop in _stretches(len(pairs)):
         if len(taken) == best:
             break
-        free = torch.arange(start, min(start + JUDGED, len(pairs)))
+        free = torch.arange(start, stop)
         for side in once:
             free = free[~seen[side][getattr(pairs, side)[free]]]
         numbers = [getattr(pairs, side)[free].tolist() for side in once]
@@ -184,6 +193,14 @@ def _walk(pairs: Pairs, judge: Judge, best: int | None, once: Sequence[str]) -> 
                 seen[side][text] = True
     numbers_taken, numbers_refused = torch.tensor(taken).long(), torch.tensor(refused).long()
     return Choice(_selected(pairs, numbers_taken), _selected(pairs, numbers_refused), reasons)
+
+
+def _stretches(count: int) -> Iterator[tuple[int, int]]:
+    """From 0 to ``count``, each twice as long as the one before, up to ``MOST_JUDGED``."""
+    start, length = 0, JUDGED
+    while start < count:
+        yield start, min(start + length, count)
+        start, length = start + length, min(2 * length, MOST_JUDGED)
 
 
 def _names(pairs: Pairs) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.errors import InputError
-from pairsmith.records import Reject
+from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.storage import storage_errors
 
@@ -55,31 +55,24 @@ class Encoded:
         Raises:
             InputError: there are fewer than two, so that there are no neighbours to compare.
         """
-        seen: set[tuple[str, str]] = set()  # a text may stand in several groups
-        rows: list[int] = []
+        rows = _first_rows(pa.concat_tables(folder.shards("train", ["id", "group"])))
         first = width = 0
         with storage_errors(file), file.open("wb") as out:
-            for table in folder.shards("train", ["id", "group", "vector"]):
-                new = []
-                names = zip(table["group"].to_pylist(), table["id"].to_pylist(), strict=True)
-                for row, name in enumerate(names):
-                    if name not in seen:
-                        seen.add(name)
-                        new.append(row)
-                rows += [first + row for row in new]
-                first += table.num_rows
-                if new:
-                    vectors = table["vector"].take(new).combine_chunks().flatten()
+            for table in folder.shards("train", ["vector"]):
+                new = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + table.num_rows)]
+                if len(new):
+                    vectors = table["vector"].take(new - first).combine_chunks().flatten()
                     width = len(vectors) // len(new)
                     out.write(
                         np.ascontiguousarray(vectors.to_numpy(zero_copy_only=False), np.float32).tobytes()
                     )
+                first += table.num_rows
         if len(rows) < 2:
             raise InputError(
                 f"{folder.path}: {len(rows)} distinct texts of {first} have a vector; mining compares texts "
                 "with their neighbours, so each corpus needs two or more"
             )
-        return cls(folder, file, width, np.array(rows))
+        return cls(folder, file, width, rows)
 
     def here(self) -> "Encoded":
         """The same on this machine, where the file may not be."""
@@ -124,12 +117,15 @@ class Encoded:
             found.update(zip(here.tolist(), table.take(here - first).to_pylist(), strict=True))
         return [found[row] for row in wanted.tolist()]
 
-    def copies(self, corpus: str) -> Iterator[Reject]:
-        """The texts that had been there before."""
+    def copies(self, corpus: str) -> pa.Table:
+        """The texts that had been there before, as rejects."""
+        found = [to_table([], REJECT)]
         for first, table in self._tables():
             there = np.isin(np.arange(first, first + table.num_rows), self.rows)
-            for row in table.take(np.flatnonzero(~there)).to_pylist():
-                yield Reject.of(row["id"], "duplicate", f"the text was among the {corpus} before", row)
+            again = table.take(np.flatnonzero(~there)).to_pylist()
+            reason = f"the text was among the {corpus} before"
+            found.append(to_table([Reject.of(row["id"], "duplicate", reason, row) for row in again], REJECT))
+        return pa.concat_tables(found)
 
     def _tables(self) -> Iterator[tuple[int, pa.Table]]:
         """Each shard's rows without the vectors, and the number of its first."""
@@ -137,3 +133,10 @@ class Encoded:
         for table in self.folder.shards("train", [name for name in ENCODED.names if name != "vector"]):
             yield first, table
             first += table.num_rows
+
+
+def _first_rows(names: pa.Table) -> NDArray[np.int64]:
+    """The row in which each text stands first; one may stand in several groups."""
+    rows = names.append_column("row", pa.array(np.arange(names.num_rows)))
+    first = rows.group_by(["id", "group"], use_threads=False).aggregate([("row", "min")])["row_min"]
+    return np.sort(first.to_numpy())

@@ -6,7 +6,7 @@ Each part is saved when it is done, in a dataset folder of its own, by whichever
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from pairsmith.mine.encoded import Encoded
 from pairsmith.mine.settings import MineSettings
 from pairsmith.modelfiles import pick_device
 from pairsmith.records import REJECT, to_table
-from pairsmith.runs import Card, DatasetFolder, Run
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.runs.executors import Advance, Work
 from pairsmith.runs.mapped import Made, commit_each, start_part
 
@@ -68,12 +68,21 @@ def cells(x: Encoded, y: Encoded) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows of a cell: some inputs with all outputs and back, or one side with an index of the other."""
+    """A part of a cell's search.
+
+    Attributes:
+        cell: its number.
+        start: where a stretch of its texts begins, and ``stop`` ends.
+        side: ``both`` compares the inputs of that stretch with all outputs; ``x`` searches all inputs in an
+            index of the outputs of that stretch, and ``y`` all outputs in one of the inputs.
+        texts: how many are searched for.
+    """
 
     cell: int
     start: int
     stop: int
-    side: Literal["both", "x", "y"] = "both"
+    side: Literal["both", "x", "y"]
+    texts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ class Part:
     @property
     def size(self) -> int:
         """How many texts are searched for."""
-        return sum(piece.stop - piece.start for piece in self.pieces)
+        return sum(piece.texts for piece in self.pieces)
 
 
 def parts(cells: Sequence[Cell], rows: int) -> list[Part]:
@@ -95,21 +104,28 @@ def parts(cells: Sequence[Cell], rows: int) -> list[Part]:
     pieces: list[Piece] = []
     for number, cell in enumerate(cells):
         for start in range(0, len(cell.x), rows):
-            pieces.append(Piece(number, start, min(start + rows, len(cell.x))))
-            if sum(piece.stop - piece.start for piece in pieces) >= rows:
+            stop = min(start + rows, len(cell.x))
+            pieces.append(Piece(number, start, stop, "both", stop - start))
+            if sum(piece.texts for piece in pieces) >= rows:
                 found.append(Part(len(found), tuple(pieces)))
                 pieces = []
     return [*found, Part(len(found), tuple(pieces))] if pieces else found
 
 
-def parts_by_index(cells: Sequence[Cell]) -> list[Part]:
-    """The search of all cells by an index of each side."""
-    sides = [
-        piece
-        for number, cell in enumerate(cells)
-        for piece in (Piece(number, 0, len(cell.x), "x"), Piece(number, 0, len(cell.y), "y"))
-    ]
-    return [Part(number, (piece,)) for number, piece in enumerate(sides)]
+def parts_by_index(cells: Sequence[Cell], rows: int) -> list[Part]:
+    """The search of all cells by indexes of ``rows`` vectors at most, of equal size, a part for each."""
+    pieces: list[Piece] = []
+    for number, cell in enumerate(cells):
+        n, m = len(cell.x), len(cell.y)
+        pieces += [Piece(number, start, stop, "x", n) for start, stop in _stretches(m, rows)]
+        pieces += [Piece(number, start, stop, "y", m) for start, stop in _stretches(n, rows)]
+    return [Part(number, (piece,)) for number, piece in enumerate(pieces)]
+
+
+def _stretches(count: int, most: int) -> list[tuple[int, int]]:
+    """As few equal parts as there can be of at most so many."""
+    number = -(-count // most)
+    return [(i * count // number, (i + 1) * count // number) for i in range(number)]
 
 
 def find_neighbours(
@@ -128,8 +144,10 @@ def find_neighbours(
         StorageError, WorkerError: the disk or a worker failed; finished parts are kept.
     """
     every = cells(x, y)
-    todo = parts_by_index(every) if settings.index else parts(every, settings.search_rows)
-
+    if settings.index:
+        todo = parts_by_index(every, settings.index_rows)
+    else:
+        todo = parts(every, settings.search_rows)
     writer = start_part(
         run,
         step="search",
@@ -142,13 +160,27 @@ def find_neighbours(
         models={},
         planned=len(todo),
     )
-    if writer.finished:
-        return writer.folder(), every
+    if not writer.finished:
+        _search(todo, SearchLoader(x, y, settings), writer, settings, run)
+    folder = writer.folder()
+    if settings.index:
+        recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
+        run.progress.say(
+            f"index {settings.index}: finds {min(recall):.1%} of the {settings.k} nearest, or more, by an "
+            "exact search for a sample"
+        )
+    return folder, every
+
+
+def _search(
+    todo: Sequence[Part], loader: "SearchLoader", writer: FolderWriter, settings: MineSettings, run: Run
+) -> None:
+    """Do the parts that are not there."""
     left = [part for part in todo if not writer.is_done(part.number)]
     total = sum(part.size for part in todo)
     commit_each(
         writer,
-        SearchLoader(x, y, settings),
+        loader,
         left,
         where_of(settings),
         run,
@@ -157,14 +189,7 @@ def find_neighbours(
         done=total - sum(part.size for part in left),
         total=total,
     )
-    folder = writer.finish(_card(settings))
-    if settings.index:
-        least = min(table["recall"][0].as_py() for table in folder.shards("train", ["recall"]))
-        run.progress.say(
-            f"index {settings.index}: finds {least:.1%} of the {settings.k} nearest, or more, by an exact "
-            "search for a sample"
-        )
-    return folder, every
+    writer.finish(_card(settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +211,10 @@ class SearchLoader:
             found: list[pa.Table] = []
             for piece in part.pieces:
                 of_x, of_y = x.vectors(every[piece.cell].x), y.vectors(every[piece.cell].y)
-                if settings.index and piece.side != "both":
+                if piece.side != "both":
                     queries, others = (of_x, of_y) if piece.side == "x" else (of_y, of_x)
-                    near, recall = _by_index(queries, others, settings, advance)
+                    near, recall = _by_index(queries, others[piece.start : piece.stop], settings, advance)
+                    near.ids.add_(piece.start)
                     found.append(_table(piece.cell, piece.side, 0, near, recall))
                     continue
                 near_x, near_y = two_way_search(
@@ -217,7 +243,6 @@ def _by_index(
         others,
         settings.k,
         index=settings.index,
-        shard_rows=settings.index_rows,
         recall=settings.recall,
         advance=advance,
     )
@@ -238,38 +263,42 @@ def _table(cell: int, side: str, first: int, near: Neighbours, recall: float | N
     return pa.Table.from_arrays(columns, schema=NEAR)
 
 
-def near_pairs(folder: DatasetFolder, every: Sequence[Cell], k: int, kind: MarginName) -> tuple[Pairs, Pairs]:
-    """Merge the parts and score all candidates (M3): those of each x and those of each y."""
+def near_pairs(
+    folder: DatasetFolder, every: Sequence[Cell], k: int, kind: MarginName
+) -> tuple[Pairs, Pairs, int]:
+    """Merge the parts and score all candidates (M3).
+
+    Returns:
+        those of each x and those of each y, and how many had no margin, as cosines are not above 0.
+    """
     ahead: list[Pairs] = []
     back: list[Pairs] = []
+    compared = 0
     for number, of_x, of_y in _merged(folder, k):
+        compared += of_x.ids.numel() + of_y.ids.numel()
         numbers_x, numbers_y = (torch.from_numpy(each) for each in (every[number].x, every[number].y))
         for found, pairs in zip((ahead, back), candidates(of_x, of_y, kind), strict=True):
             found.append(Pairs(numbers_x[pairs.x], numbers_y[pairs.y], pairs.similarity, pairs.margin))
-    return joined(ahead), joined(back)
+    forward, backward = joined(ahead), joined(back)
+    return forward, backward, compared - len(forward) - len(backward)
 
 
 def _merged(folder: DatasetFolder, k: int) -> Iterator[tuple[int, Neighbours, Neighbours]]:
     """Of each cell, in order: the nearest y of each x, and the nearest x of each y."""
-    at = -1
-    of_x: list[Neighbours] = []
-    of_y: Neighbours | None = None
-    for table in folder.shards():
-        for cell, side, near in _pieces(table):
-            if cell != at:
-                if of_y is not None:
-                    yield at, _stacked(of_x), of_y
-                at, of_x, of_y = cell, [], None
-            if side == "x":
-                of_x.append(near)
+    pieces = (piece for table in folder.shards() for piece in _pieces(table))
+    for cell, found in groupby(pieces, key=lambda piece: piece[0]):
+        near: dict[str, list[Neighbours]] = {"x": [], "y": []}
+        for _, side, first, piece in found:
+            sofar = near[side]
+            if first:  # of texts behind those before
+                sofar.append(piece)
             else:
-                of_y = near if of_y is None else merged([of_y, near], k)
-    if of_y is not None:
-        yield at, _stacked(of_x), of_y
+                near[side] = [merged([_stacked(sofar), piece], k)] if sofar else [piece]
+        yield cell, _stacked(near["x"]), _stacked(near["y"])
 
 
-def _pieces(table: pa.Table) -> Iterator[tuple[int, str, Neighbours]]:
-    """What ``_table`` made, one after the other."""
+def _pieces(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
+    """What ``_table`` made, one after the other: the cell, the side, the number of the first text."""
     sides = table["side"].combine_chunks().dictionary_encode()
     keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])
     borders = [0, *(np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1).tolist(), table.num_rows]
@@ -277,7 +306,7 @@ def _pieces(table: pa.Table) -> Iterator[tuple[int, str, Neighbours]]:
         piece = table.slice(start, stop - start)
         numbers = (piece[name].combine_chunks().flatten().to_numpy() for name in ("ids", "similarities"))
         near = Neighbours(*(torch.tensor(each).view(stop - start, -1) for each in numbers))
-        yield piece["cell"][0].as_py(), piece["side"][0].as_py(), near
+        yield piece["cell"][0].as_py(), piece["side"][0].as_py(), piece["number"][0].as_py(), near
 
 
 def _stacked(near: Sequence[Neighbours]) -> Neighbours:

@@ -6,6 +6,8 @@ corpora -> units -> vectors -> nearest neighbours both ways -> margin score (M3)
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from pairsmith.citations import MINING
 from pairsmith.encoders.margin import Choice, Pairs, accept_all, choose
 from pairsmith.mine.corpus import corpora, encode_corpus
@@ -29,6 +31,9 @@ from pairsmith.runs.storage import scratch_file
 
 _WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address", "search_rows"}
 """Settings that say where and how fast, not what."""
+
+SHARD_ROWS = 100_000
+"""Pairs that are saved together."""
 
 Mined = MinedPair | MinedAnswer
 
@@ -72,12 +77,18 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         near, cells = find_neighbours(
             x, y, settings, encodings, Run(run.out / "search", run.progress, run.fresh)
         )
-        forward, backward = near_pairs(near, cells, settings.k, settings.margin)
+        forward, backward, unscored = near_pairs(near, cells, settings.k, settings.margin)
         choice = chosen(forward, backward, x, y, settings)
-        rows, rejects = sorted_out(choice, x, y, settings)
-        lost = [*rejects, *x.copies("inputs"), *y.copies("outputs")]
-    writer.commit(0, {"train": to_table(rows, schema)}, to_table(lost, REJECT))
+        for number, part in enumerate(choice.parts(SHARD_ROWS)):
+            if writer.is_done(number):
+                continue
+            rows, rejects = sorted_out(part, x, y, settings)
+            lost = [to_table(rejects, REJECT)]
+            if not number:
+                lost += [x.copies("inputs"), y.copies("outputs")]
+            writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
     counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells), "candidates": len(forward)}
+    counts["without a margin"] = unscored
     folder = writer.finish(_card(settings, counts))
     run.progress.say(summary(folder))
     return folder

@@ -38,7 +38,8 @@ def start_part(
 ) -> FolderWriter:
     """Start the folder of a part of a step, whose work is kept even where the step itself begins afresh.
 
-    With ``run.fresh`` other work in the folder is replaced, the same work is not.
+    Other work in the folder is replaced: the step's own folder is claimed for this work, so a part of
+    another one is what is left of what it replaces.
 
     Raises:
         FolderError, SettingsError, StorageError: as for ``FolderWriter.start``.
@@ -58,8 +59,7 @@ def start_part(
     try:
         return start(fresh=False)
     except OtherWorkError:
-        if not run.fresh:
-            raise
+        run.progress.say(f"{run.out}: of other settings or inputs than now; made anew")
         return start(fresh=True)
 
 
