@@ -8,9 +8,12 @@ import sys
 import textwrap
 
 import pytest
+from tests.training.few import PLAYS, passage, write
 
 from pairsmith.generate.route import generate
 from pairsmith.generate.settings import GenerateSettings
+from pairsmith.mine.route import mine
+from pairsmith.mine.settings import MineSettings
 from pairsmith.progress import Silent
 from pairsmith.runs import Run
 from pairsmith.runs.executors import Done, Where, execute
@@ -52,7 +55,7 @@ def node(cluster):
 
 
 def files(out):
-    return {path.name: path.read_bytes() for path in sorted(out.rglob("*.parquet"))}
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*.parquet"))}
 
 
 @pytest.fixture
@@ -71,6 +74,25 @@ def test_one_node_or_two_the_bytes_are_those_of_one_process(cluster, node, setti
             update={"executor": "ray", "workers": count, "ray_address": cluster.address}
         )
         generate(there, Run(tmp_path / f"ray-{count}", Silent()))
+        assert files(tmp_path / f"ray-{count}") == files(tmp_path / "here")
+
+
+def test_mining_on_one_node_or_two_gives_the_bytes_of_one_process(cluster, node, tiny_bert, tmp_path):
+    inputs = write(tmp_path / "questions.jsonl", [{"question": f"who plays the {play}?"} for play in PLAYS])
+    outputs = write(tmp_path / "passages.jsonl", [{"text": passage(number)} for number in range(12)])
+    given = MineSettings(
+        kind="reading",
+        inputs=[inputs],
+        outputs=[outputs],
+        encoder=str(tiny_bert),
+        shard_size=3,
+        search_rows=4,
+    )
+    mine(given, Run(tmp_path / "here", Silent()))
+    for count in (1, 2):
+        node()
+        there = given.model_copy(update={"executor": "ray", "workers": count, "ray_address": cluster.address})
+        mine(there, Run(tmp_path / f"ray-{count}", Silent()))
         assert files(tmp_path / f"ray-{count}") == files(tmp_path / "here")
 
 

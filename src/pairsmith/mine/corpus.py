@@ -5,8 +5,11 @@ settings of the search takes it as it is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
+from pathlib import Path
 from typing import Literal, overload
 
 import numpy as np
@@ -25,6 +28,7 @@ from pairsmith.records import REJECT, Document, Reject, read_documents, text_id,
 from pairsmith.runs import Card, DatasetFolder, Run, hash_source
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.texts.entities import SPACY
 
 _DECIDES = {"kind", "group_column", "dtype", "max_length", "shard_size"}
 _DECIDES_BY_SIDE = {
@@ -79,6 +83,18 @@ def _corpus(
 ) -> Corpus:
     hashes = {f"{name} {i}": hash_source(source) for i, source in enumerate(sources, start=1)}
     return Corpus(name, sources, column, group_column, hashes)
+
+
+def finder_of(settings: MineSettings) -> dict[str, str]:
+    """Which model finds the answers: its version, or the hash of its folder; nothing where none does."""
+    model = settings.answers.removeprefix(SPACY)
+    if settings.kind != "reading" or model == settings.answers:
+        return {}
+    if Path(model).is_dir():
+        return {"answers": f"sha256:{hash_source(model)}"}
+    with suppress(PackageNotFoundError):
+        return {"answers": version(model)}
+    return {}  # that it is missing is said where it is loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +158,7 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
             **settings.model_dump(mode="json", include=decides),
         },
         inputs=corpus.hashes,
-        models={"encoder": revision},
+        models={"encoder": revision, **(finder_of(settings) if corpus.name == "outputs" else {})},
         planned=len(shards),
     )
     if writer.finished:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pairsmith.citations import MINING
 from pairsmith.encoders.margin import Choice, Pairs, accept_all, choose
-from pairsmith.mine.corpus import corpora, encode_corpus
+from pairsmith.mine.corpus import corpora, encode_corpus, finder_of
 from pairsmith.mine.encoded import Encoded
 from pairsmith.mine.neighbours import find_neighbours, near_pairs
 from pairsmith.mine.settings import MineSettings
@@ -61,7 +61,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         schema=schema,
         settings=settings.model_dump(mode="json", exclude={*_WHERE, "inputs", "outputs", "encoder"}),
         inputs={name: digest for corpus in both for name, digest in corpus.hashes.items()},
-        models={"encoder": revision},
+        models={"encoder": revision, **finder_of(settings)},
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
