@@ -1,11 +1,14 @@
 """The whole route as a recipe, on random models: planned, run, run again."""
 
 import json
+from collections import Counter
 
 import pytest
 from tests.training.few import PLAYS, passage, reading, write
 
 from pairsmith import planning
+from pairsmith.mine.plan import _products, _Sample
+from pairsmith.mine.units import Unit
 from pairsmith.planning import plan_recipe, plan_table
 from pairsmith.progress import Progress, Silent
 from pairsmith.recipes import load_recipe
@@ -59,6 +62,14 @@ def test_the_route_runs_and_is_not_done_twice(recipe, tmp_path, capsys):
     assert "| added questions | 2 |" in (tmp_path / "run/reader/README.md").read_text()
     assert run_recipe(recipe, tmp_path / "run", Progress())["f1"] == figures["f1"]
     assert capsys.readouterr().err.count("done before") == 6
+
+
+def test_texts_are_compared_within_their_group_if_the_style_lets_them():
+    def sample(per_record, kept=1.0, **records):
+        return _Sample([Unit("text", "here")], per_record, Counter(records), kept)
+
+    assert _products(sample(1, a=2, b=3), sample(2, a=4, c=9)) == 2 * (4 * 2)
+    assert _products(sample(0.5, a=10), sample(2, 0.25, a=100)) == 5 * 50
 
 
 def test_its_plan_tells_what_comes_out(recipe, tmp_path, monkeypatch):

@@ -85,6 +85,11 @@ def _corpus(
     return Corpus(name, sources, column, group_column, hashes)
 
 
+def is_styled(settings: MineSettings, side: str) -> bool:
+    """Whether texts of another style than the seeds' are left out on this side."""
+    return "style" in _DECIDES_BY_SIDE.get((settings.kind, side), ())
+
+
 def finder_of(settings: MineSettings) -> dict[str, str]:
     """Which model finds the answers: its version, or the hash of its folder; nothing where none does."""
     model = settings.answers.removeprefix(SPACY)
@@ -204,8 +209,7 @@ class EncoderLoader:
             settings.encoder, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
         )
         cut = cutter(self.side, settings)
-        styled = "style" in _DECIDES_BY_SIDE.get((settings.kind, self.side), ())
-        style = load_style(settings.encoder) if styled and settings.style else None
+        style = load_style(settings.encoder) if settings.style and is_styled(settings, self.side) else None
 
         def encode(shard: Shard, advance: Advance) -> Made:
             pieces = [cut(record) for record in shard.records]

@@ -1,9 +1,12 @@
 """What mining will cost: some texts encoded and some vectors searched, carried over to all."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
 
+import numpy as np
 import pyarrow as pa
 import torch
 
@@ -11,7 +14,8 @@ from pairsmith.encoders.cross import load_cross_encoder, score_pairs
 from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.search import two_way_search
 from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.mine.corpus import Corpus, corpora
+from pairsmith.encoders.style import load_style
+from pairsmith.mine.corpus import Corpus, corpora, is_styled
 from pairsmith.mine.settings import FilterSettings, MineSettings
 from pairsmith.mine.units import Unit, cutter
 from pairsmith.modelnames import MINILM
@@ -40,25 +44,26 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
     )
     loading = time.monotonic() - started
     width = encoder.get_embedding_dimension() or 1
+    style = load_style(settings.encoder) if settings.style and settings.encoder not in before else None
+    sampled = []
     seconds = 0.0
-    counts, samples, records = [], [], 0
     for corpus in corpora(settings):
-        units, per_record, number = _sample(corpus, settings)
-        encode_texts(encoder, [unit.text for unit in units[:8]])
+        sample = _sample(corpus, settings)
+        encode_texts(encoder, sample.texts[:8])
         begun = time.monotonic()
-        encode_texts(encoder, [unit.text for unit in units], batch_tokens=settings.batch_tokens)
-        count = round(number * per_record)
-        seconds += (time.monotonic() - begun) * count / len(units)
-        counts.append(count)
-        samples.append(units)
-        records += number
-    shared = seconds + _search_seconds(width, settings) * counts[0] * counts[1]
+        vectors = encode_texts(encoder, sample.texts, batch_tokens=settings.batch_tokens)
+        seconds += (time.monotonic() - begun) * sample.count / len(sample.units)
+        if style and is_styled(settings, corpus.name):
+            sample.kept = float(np.mean(style.likelihood(vectors) >= settings.style))
+        sampled.append(sample)
+    shared = seconds + _search_seconds(width, settings) * _products(*sampled)
+    counts = [round(sample.count * sample.kept) for sample in sampled]
     size = sum(
-        count * (4 * width + sum(len(unit.text.encode()) for unit in units) // len(units))
-        for count, units in zip(counts, samples, strict=True)
+        count * (4 * width + sum(len(text.encode()) for text in sample.texts) // len(sample.texts))
+        for count, sample in zip(counts, sampled, strict=True)
     )
     rows = min(settings.best or min(counts), *counts)
-    pieces = -(-records // settings.shard_size)
+    pieces = sum(-(-sample.records.total() // settings.shard_size) for sample in sampled)
     return Estimate(
         seconds=loading + shared,
         memory=peak_memory() + int(min(settings.memory * 2**30, 8.0 * sum(counts) * 16)),
@@ -68,19 +73,52 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
         shared=shared,
         pieces=pieces,
         worker_memory=peak_memory(),
-        sample=_pairs(samples, settings),
+        sample=_pairs(sampled, settings),
     )
 
 
-def _sample(corpus: Corpus, settings: MineSettings) -> tuple[list[Unit], float, int]:
-    """Some units of a corpus, how many a record has on average, and how many records there are."""
+@dataclass(slots=True)
+class _Sample:
+    """Some of a corpus.
+
+    Attributes:
+        units: some, at least one.
+        per_record: how many a record has on average.
+        records: how many records each group has.
+        kept: share of the units that are in the style of the seeds.
+    """
+
+    units: Sequence[Unit]
+    per_record: float
+    records: Counter[str]
+    kept: float = 1.0
+
+    @property
+    def texts(self) -> list[str]:
+        """Of the units."""
+        return [unit.text for unit in self.units]
+
+    @property
+    def count(self) -> int:
+        """How many units the corpus has."""
+        return round(self.records.total() * self.per_record)
+
+
+def _sample(corpus: Corpus, settings: MineSettings) -> _Sample:
     cut = cutter(corpus.name, settings)
     records = corpus.records()
     first = list(islice(records, CALIBRATION_TEXTS))
     units = [unit for record in first for unit in cut(record)[0]]
-    number = len(first) + sum(1 for _ in records)
+    groups = Counter(record.group for record in chain(first, records))
     step = max(1, len(units) // CALIBRATION_TEXTS)
-    return units[::step] or [Unit(first[0].document, first[0].where)], len(units) / len(first), number
+    some = units[::step] or [Unit(first[0].document, first[0].where)]
+    return _Sample(some, len(units) / len(first), groups)
+
+
+def _products(x: _Sample, y: _Sample) -> float:
+    """How many inputs and outputs are compared; an index compares fewer, how many is not known before."""
+    pairs = sum(count * y.records[group] for group, count in x.records.items())
+    return pairs * x.per_record * x.kept * y.per_record * y.kept
 
 
 def _search_seconds(width: int, settings: MineSettings) -> float:
@@ -92,7 +130,7 @@ def _search_seconds(width: int, settings: MineSettings) -> float:
     return (time.monotonic() - begun) / CALIBRATION_ROWS**2
 
 
-def _pairs(samples: Sequence[Sequence[Unit]], settings: MineSettings) -> pa.Table:
+def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:
     """Rows as long as those that will be mined."""
     rows = [
         {
@@ -104,7 +142,7 @@ def _pairs(samples: Sequence[Sequence[Unit]], settings: MineSettings) -> pa.Tabl
             "context": other.context,
             "answers": {"text": [other.answer], "answer_start": [other.answer_start]},
         }
-        for number, (one, other) in enumerate(zip(*samples, strict=False))
+        for number, (one, other) in enumerate(zip(*(sample.units for sample in sampled), strict=False))
     ]
     return pa.Table.from_pylist(rows, schema=MINED_ANSWER if settings.kind == "reading" else MINED_PAIR)
 
