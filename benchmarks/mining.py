@@ -1,0 +1,178 @@
+"""How many mined pairs belong together, where that is known: by bi-encoder alone, and with a cross-encoder.
+
+python benchmarks/mining.py squad --data DATA --work FOLDER --json FILE
+python benchmarks/mining.py news --data DATA --work FOLDER --json FILE
+
+squad: of 32 articles, 100 questions are seeds; the other questions, among four times as many unrelated ones,
+are the inputs, and all candidate answers of the articles' passages and of news the outputs. news: of XSum's
+documents, 100 with their summaries are seeds; the others, among BBC's and Reuters', are the inputs, and their
+summaries, among all sentences of BBC and Reuters, the outputs. Interrupted, it goes on where it was.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from common import write
+from mining_data import news_corpora, squad_corpora, write_news, write_squad
+from pairsmith.mine.filter import filter_pairs
+from pairsmith.mine.route import mine
+from pairsmith.mine.settings import FilterSettings, MineSettings
+from pairsmith.progress import Progress
+from pairsmith.records import Document, Question
+from pairsmith.runs import Run
+from pairsmith.texts.rouge import abstractiveness
+from pairsmith.texts.squad_metrics import normalized
+from pairsmith.training.biencoder import train_biencoder
+from pairsmith.training.crossencoder import train_crossencoder
+from pairsmith.training.settings import TrainBiencoderSettings, TrainCrossencoderSettings
+
+MINILM = "embedded:all-minilm-l6-v2"
+BEST = (100, 250, 500)
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is mined, and how it is judged.
+
+    Attributes:
+        kind: of the pairs.
+        files: writes those of one set of seeds into a folder.
+        figures: of mined rows, the best first.
+        mining: settings of ``mine`` that differ from the defaults.
+        steps: of the cross-encoder.
+    """
+
+    kind: str
+    files: Callable[[int, Path], dict[str, str]]
+    figures: Callable[[Sequence[Mapping[str, Any]]], Figures]
+    mining: Mapping[str, Any]
+    steps: int
+
+
+def squad(data: Path, passages: int) -> Task:
+    corpora = squad_corpora(data)
+    gold = gold_of(corpora.mining)
+    return Task(
+        "reading",
+        lambda seed, work: write_squad(corpora, seed, work, passages),
+        lambda rows: right_answers(rows, gold),
+        {"best": 4_000},
+        300,
+    )
+
+
+def news(data: Path, reuters: int) -> Task:
+    corpora = news_corpora(data, reuters)
+    return Task(
+        "summaries",
+        lambda seed, work: write_news(corpora, seed, work),
+        lambda rows: right_summaries(rows, corpora.mining),
+        {"best": 2_000, "k": 16},
+        200,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpora", choices=["squad", "news"])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--passages", type=int, default=500, help="Unrelated ones (squad).")
+    parser.add_argument("--reuters", type=int, default=2_000, help="Documents (news).")
+    args = parser.parse_args()
+    squads = args.corpora == "squad"
+    task = squad(args.data, args.passages) if squads else news(args.data, args.reuters)
+    results = {}
+    for seed in args.seeds:
+        results[seed] = one(task, seed, args.work / f"seed-{seed}")
+        print(json.dumps({seed: results[seed]}), flush=True)
+    means = {
+        method: {
+            figure: round(float(np.mean([found[method][figure] for found in results.values()])), 2)
+            for figure in figures
+        }
+        for method, figures in next(iter(results.values())).items()
+    }
+    print(json.dumps(means, indent=1))
+    if args.json:
+        settings = {"passages": args.passages} if squads else {"reuters": args.reuters}
+        write(args.json, {"settings": settings, "results": {"seeds": results, "means": means}})
+
+
+def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
+    """The figures of one set of seeds: bi-encoder alone, and with the cross-encoder behind it."""
+    files = task.files(seed, work)
+
+    def run(name: str) -> Run:
+        return Run(work / name, Progress())
+
+    common = {"kind": task.kind, "seeds": files["seeds"], "base": MINILM, "seed": seed, "dtype": "bfloat16"}
+    corpora = {"inputs": [files["inputs"]], "outputs": [files["outputs"]]}
+    train_biencoder(TrainBiencoderSettings(**common, **corpora, batch_size=16, steps=100), run("biencoder"))
+    encoder, pairs = str(work / "biencoder"), str(work / "mined")
+    mined = mine(MineSettings(kind=task.kind, **corpora, encoder=encoder, **task.mining), run("mined"))
+    train_crossencoder(
+        TrainCrossencoderSettings(**common, mined=pairs, encoder=encoder, steps=task.steps),
+        run("crossencoder"),
+    )
+    kept = filter_pairs(FilterSettings(pairs=pairs, model=str(work / "crossencoder")), run("filtered"))
+    return {
+        "biencoder": task.figures(best_of(mined.table())),
+        "full": task.figures(best_of(kept.table())),
+    }
+
+
+def best_of(rows: pa.Table) -> Sequence[Mapping[str, Any]]:
+    found: list[dict[str, Any]] = rows.slice(0, max(BEST)).to_pylist()
+    return found
+
+
+def gold_of(questions: Sequence[Question]) -> Mapping[str, tuple[str, set[str]]]:
+    """The passage of each question, and its answers, normalised."""
+    return {
+        question.question: (question.context, {normalized(answer.text) for answer in question.answers})
+        for question in questions
+    }
+
+
+def right_answers(rows: Sequence[Mapping[str, Any]], gold: Mapping[str, tuple[str, set[str]]]) -> Figures:
+    """Shares, ×100, of the first rows that are right in their passage, and in their answer too."""
+    passage, answer = [], []
+    for row in rows:
+        context, answers = gold.get(row["input"], ("", set()))
+        passage.append(bool(context) and row["context"] in context)
+        answer.append(passage[-1] and normalized(row["answers"]["text"][0]) in answers)
+    return shares("passage", passage) | shares("answer", answer)
+
+
+def right_summaries(rows: Sequence[Mapping[str, Any]], documents: Sequence[Document]) -> Figures:
+    """Shares, ×100, of the first rows whose summary is that of their document, and M11's abstractiveness."""
+    gold = {document.document: document.summary for document in documents}
+    found = shares("summary", [gold.get(row["input"]) == row["output"] for row in rows])
+    for best in BEST:
+        some = rows[:best]
+        rouge = abstractiveness([row["output"] for row in some], [row["input"] for row in some])
+        found |= {
+            f"rouge1 precision@{best}": round(rouge.rouge1, 2),
+            f"rouge2 precision@{best}": round(rouge.rouge2, 2),
+            f"rougeL precision@{best}": round(rouge.rouge_l, 2),
+        }
+    return found
+
+
+def shares(name: str, right: Sequence[bool]) -> Figures:
+    return {f"{name}@{best}": round(100 * float(np.mean(right[:best])), 2) for best in BEST}
+
+
+if __name__ == "__main__":
+    main()
