@@ -99,6 +99,7 @@ _MODELS = {
     "evaluate-summaries": "model",
     "mine": "encoder",
     "filter": "model",
+    "rewrite": "model",
 }
 """The setting of a step that names a model which an earlier step may train."""
 
@@ -110,10 +111,10 @@ def _planner(kind: str) -> Callable[..., Estimate]:
         from pairsmith.generate.plan import plan_generate, plan_postprocess
 
         found = {"generate": plan_generate, "postprocess": plan_postprocess}
-    elif kind in ("mine", "filter"):
-        from pairsmith.mine.plan import plan_filter, plan_mine
+    elif kind in ("mine", "filter", "rewrite"):
+        from pairsmith.mine.plan import plan_filter, plan_mine, plan_rewrite
 
-        found = {"mine": plan_mine, "filter": plan_filter}
+        found = {"mine": plan_mine, "filter": plan_filter, "rewrite": plan_rewrite}
     elif kind == "train-encoder":
         from pairsmith.training.plan import plan_train_encoder
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pairsmith.evaluate.lead import check_summarizer_name
 from pairsmith.evaluate.settings import EvaluateQaSettings, EvaluateStsSettings, EvaluateSummariesSettings
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.mine.settings import FilterSettings, MineSettings
+from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.modelnames import check_name
 from pairsmith.settings import Settings
 from pairsmith.tasks import load_task
@@ -95,6 +95,12 @@ def _filter(settings: FilterSettings, run: "Run") -> object:
     return filter_pairs(settings, run)
 
 
+def _rewrite(settings: RewriteSettings, run: "Run") -> object:
+    from pairsmith.mine.rewrite import rewrite
+
+    return rewrite(settings, run)
+
+
 def _train_reader(settings: TrainReaderSettings, run: "Run") -> object:
     from pairsmith.training.reader import train_reader
 
@@ -166,6 +172,12 @@ STEPS: Steps = {
         FilterSettings,
         _filter,
         "Keep the pairs that a cross-encoder likes best.",
+        checks={"model": check_name},
+    ),
+    "rewrite": Step(
+        RewriteSettings,
+        _rewrite,
+        "Have a model write questions or summaries anew.",
         checks={"model": check_name},
     ),
     "train-reader": Step(

@@ -33,11 +33,13 @@ def load_with_head(
         model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
             ``embedded:all-minilm-l6-v2``.
         task: what the head is for; of ``summarization`` it is that of a language model with an encoder and
-            a decoder, which is never drawn.
+            a decoder. Such a head is never drawn, but for an encoder alone, see ``fresh_head``.
         labels: numbers that it gives for each text or token; None where that is no choice.
         device: as for ``pick_device``.
         dtype: of the weights.
         fresh_head: give a model without such a head a random one, to be trained. One that is there stays.
+            For ``summarization`` an encoder such as BERT gets a decoder that begins as the encoder does,
+            with what an encoder lacks drawn: its attention to the input, and the head.
         seed: of the random head; nothing else is drawn.
 
     Raises:
@@ -51,14 +53,24 @@ def load_with_head(
     local = Path(where).is_dir()
     if local:
         check_model_folder(Path(where), model)
-    tokenizer, network, missing = _load(model, where, task, labels, getattr(torch, dtype), seed, local=local)
+    tokenizer, network, missing = _load(
+        model, where, task, labels, getattr(torch, dtype), seed, local=local, fresh_head=fresh_head
+    )
     _check_weights(model, network, task, missing, fresh_head=fresh_head)
     _make_usable(model, network, tokenizer)
     return network.to(chosen).eval(), tokenizer, _context(network, tokenizer)
 
 
 def _load(
-    name: str, where: str, task: Task, labels: int | None, dtype: torch.dtype, seed: int, *, local: bool
+    name: str,
+    where: str,
+    task: Task,
+    labels: int | None,
+    dtype: torch.dtype,
+    seed: int,
+    *,
+    local: bool,
+    fresh_head: bool,
 ) -> tuple[Any, Any, list[str]]:
     """The tokenizer, the model, and the names of the weights that its files lack and that were drawn."""
     import transformers
@@ -84,6 +96,8 @@ def _load(
         with quiet_loading(local=local), _no_load_report(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             config = transformers.AutoConfig.from_pretrained(where, local_files_only=local)
+            if task == "summarization" and fresh_head and _lacks_only_a_decoder(config):
+                return *_with_decoder(where, dtype, local=local), []
             if type(config) not in kinds:
                 raise ModelError(
                     f"model {name}: transformers has no {task} for models of type "
@@ -108,6 +122,37 @@ def _load(
         raise ModelError(f"model {name}: cannot be loaded for {task} ({first_line(error)})") from error
     other_sizes = (str(key[0]) if isinstance(key, tuple) else str(key) for key in report["mismatched_keys"])
     return tokenizer, network, sorted({*report["missing_keys"], *other_sizes})
+
+
+def _lacks_only_a_decoder(config: Any) -> bool:
+    """Whether this is an encoder whose layers transformers can also use as those of a decoder."""
+    import transformers
+
+    kind = type(config)
+    return (
+        kind not in transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+        and kind in transformers.MODEL_FOR_MASKED_LM_MAPPING
+        and kind in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    )
+
+
+def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, Any]:
+    """An encoder's tokenizer, and the encoder with a decoder of the same weights."""
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
+    network = transformers.EncoderDecoderModel.from_encoder_decoder_pretrained(
+        where, where, encoder_local_files_only=local, decoder_local_files_only=local
+    ).to(dtype)
+    tokens = {
+        "pad_token_id": tokenizer.pad_token_id,
+        "decoder_start_token_id": tokenizer.cls_token_id,
+        "eos_token_id": tokenizer.sep_token_id,
+    }
+    for name, token in tokens.items():
+        setattr(network.config, name, token)
+        setattr(network.generation_config, name, token)
+    return tokenizer, network
 
 
 @contextmanager
@@ -169,10 +214,12 @@ def _make_usable(name: str, network: Any, tokenizer: Any) -> None:
 
 def _context(network: Any, tokenizer: Any) -> int:
     """The longest input in tokens that the model has positions for and its tokenizer admits."""
-    positions = getattr(network.config, "max_position_embeddings", None)
+    # Of two models joined, it is the encoder that reads.
+    body = network.encoder if network.config.model_type == "encoder-decoder" else network.base_model
+    positions = getattr(body.config, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions < 1:
         positions = _CONTEXT
-    table = getattr(getattr(network.base_model, "embeddings", None), "position_embeddings", None)
+    table = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
     if padding is not None:  # RoBERTa's family counts positions from after the one of padding
         positions -= padding + 1

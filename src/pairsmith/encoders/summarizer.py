@@ -22,7 +22,9 @@ BEAMS = 6
 SUMMARY_TOKENS = 62
 """Longest summary in tokens."""
 
-_SHORTEST = 11  # summary in tokens
+SHORTEST = 11
+"""Shortest summary in tokens."""
+
 _LENGTH_PENALTY = 1.0
 _NOT_TWICE = 3  # tokens in a row
 
@@ -38,6 +40,11 @@ _TOKENS = (
     "suppress_tokens",
     "begin_suppress_tokens",
 )
+
+
+def shortest_of(kind: str) -> int:
+    """Tokens of a summary at least, or of kind ``reading`` of a question, which may be short."""
+    return 1 if kind == "reading" else SHORTEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,13 @@ class Summarizer:
 
 
 def load_summarizer(
-    model: str, *, device: str = "auto", dtype: DtypeName = "float32", max_length: int | None = None
+    model: str,
+    *,
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+    max_length: int | None = None,
+    fresh_decoder: bool = False,
+    seed: int = 0,
 ) -> Summarizer:
     """Load ``model`` as a summariser.
 
@@ -66,6 +79,8 @@ def load_summarizer(
         device: as for ``pick_device``.
         dtype: of the weights.
         max_length: longest document in tokens; never more than the model's context, which is the default.
+        fresh_decoder: give an encoder such as BERT a decoder, to be trained; see ``load_with_head``.
+        seed: of what such a decoder has drawn.
 
     Raises:
         ModelError: the model is missing, incomplete, of another kind, or does not say which token a text
@@ -74,7 +89,9 @@ def load_summarizer(
     """
     from transformers import GenerationConfig
 
-    network, tokenizer, context = load_with_head(model, "summarization", device=device, dtype=dtype)
+    network, tokenizer, context = load_with_head(
+        model, "summarization", device=device, dtype=dtype, fresh_head=fresh_decoder, seed=seed
+    )
     own = network.generation_config
     network.generation_config = GenerationConfig(**{name: getattr(own, name, None) for name in _TOKENS})
     network.generation_config.pad_token_id = tokenizer.pad_token_id
@@ -93,12 +110,14 @@ def add_marker(summarizer: Summarizer, marker: str) -> None:
     One that is there already stays as it is.
     """
     model, tokenizer = summarizer.model, summarizer.tokenizer
+    if model.config.model_type == "encoder-decoder":  # of two models; the marker is only read
+        model = model.encoder
     tokenizer.add_tokens([marker], special_tokens=True)
     before = [table.weight.detach() for table in _tables(model)]
     count = len(before[0])
     if len(tokenizer) <= count:  # it was known, or the table has rows to spare
         return
-    shared = model.get_output_embeddings().weight is model.get_input_embeddings().weight
+    shared = len({id(table.weight) for table in _tables(model)}) == 1
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
         if not shared:  # resizing makes one table of the two where most models of the kind have one
@@ -108,9 +127,10 @@ def add_marker(summarizer: Summarizer, marker: str) -> None:
             table.weight[count:] = rows.mean(dim=0)
 
 
-def _tables(model: Any) -> tuple[Any, Any]:
-    """The vectors of tokens that are read, and of those that are written; often the same."""
-    return model.get_input_embeddings(), model.get_output_embeddings()
+def _tables(model: Any) -> list[Any]:
+    """The vectors of tokens that are read, and of those that are written, if any are; often the same."""
+    tables = (model.get_input_embeddings(), model.get_output_embeddings())
+    return [table for table in tables if table is not None]
 
 
 def encode_documents(summarizer: Summarizer, documents: Sequence[str]) -> list[list[int]]:
@@ -149,6 +169,7 @@ def summarize(
     *,
     beams: int = BEAMS,
     summary_tokens: int = SUMMARY_TOKENS,
+    shortest: int = SHORTEST,
     batch_size: int = 8,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
@@ -160,6 +181,7 @@ def summarize(
         beams: summaries that are followed at once, at least 1, which takes the likeliest token each time.
         summary_tokens: longest summary, at least 2, in tokens with the one that the decoder starts from;
             never more than the model's context.
+        shortest: shortest summary in tokens.
         batch_size: documents at once.
         advance: hears of how many documents are done.
 
@@ -173,7 +195,7 @@ def summarize(
 
     summarizer.model.eval()
     device = summarizer.model.device
-    how = search_settings(summarizer, beams, summary_tokens)
+    how = search_settings(summarizer, beams, summary_tokens, shortest)
     rows = encode_documents(summarizer, documents) if documents else []
     found = [""] * len(rows)
 
@@ -198,7 +220,7 @@ def summarize(
     return found
 
 
-def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int) -> Any:
+def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int, shortest: int = SHORTEST) -> Any:
     """How ``summarize`` writes, as transformers takes it and as a model folder can hold it."""
     from transformers import GenerationConfig
 
@@ -209,7 +231,7 @@ def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int) -> 
         **{name: getattr(own, name) for name in _TOKENS},
         num_beams=beams,
         max_length=longest,
-        min_length=min(_SHORTEST, longest),
+        min_length=min(shortest, longest),
         no_repeat_ngram_size=_NOT_TWICE,
         **of_beams,
     )

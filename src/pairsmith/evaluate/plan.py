@@ -87,11 +87,12 @@ def plan_evaluate_summaries(
     started = time.monotonic()
     documents = labelled_documents(settings.data, settings.limit)
     sample = documents[:: max(1, len(documents) // CALIBRATION_DOCUMENTS)]
-    some = settings.model_copy(update={"model": base}) if settings.model in before else settings
-    write_summaries(some, [each.document for each in sample[:1]], Silent())
+    untrained = settings.model in before
+    some = settings.model_copy(update={"model": base}) if untrained else settings
+    write_summaries(some, [each.document for each in sample[:1]], Silent(), fresh_decoder=untrained)
     loading = time.monotonic() - started
     begun = time.monotonic()
-    write_summaries(some, [each.document for each in sample], Silent())
+    write_summaries(some, [each.document for each in sample], Silent(), fresh_decoder=untrained)
     each = max(0.0, time.monotonic() - begun - loading) / len(sample)
     size = sum(2 * len(document.summary) + 100 for document in documents)
     return Estimate(seconds=loading + each * len(documents), memory=peak_memory(), disk=4096 + size, rows={})

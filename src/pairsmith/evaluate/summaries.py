@@ -87,16 +87,27 @@ def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
 
 
 def write_summaries(
-    settings: EvaluateSummariesSettings, documents: Sequence[str], progress: Progress
+    settings: EvaluateSummariesSettings,
+    documents: Sequence[str],
+    progress: Progress,
+    *,
+    fresh_decoder: bool = False,
 ) -> list[str]:
-    """The summary of each document by the model of ``settings``, or its first sentences (``lead:N``)."""
+    """The summary of each document by the model of ``settings``, or its first sentences (``lead:N``).
+
+    With ``fresh_decoder`` a model that still lacks a decoder writes something, to find out how long it takes.
+    """
     sentences = lead_count(settings.model)
     if sentences is not None:
         return lead_summaries(documents, sentences)
     from pairsmith.encoders.summarizer import load_summarizer, summarize
 
     summarizer = load_summarizer(
-        settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+        settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        max_length=settings.max_length,
+        fresh_decoder=fresh_decoder,
     )
     with progress.task("summarize", len(documents), "documents") as bar:
         return summarize(

@@ -15,8 +15,10 @@ from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.search import two_way_search
 from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.style import load_style
+from pairsmith.encoders.summarizer import load_summarizer, shortest_of, summarize
 from pairsmith.mine.corpus import Corpus, corpora, is_styled
-from pairsmith.mine.settings import FilterSettings, MineSettings
+from pairsmith.mine.rewrite import read_texts
+from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.mine.units import Unit, cutter
 from pairsmith.modelnames import MINILM
 from pairsmith.records import MINED_ANSWER, MINED_PAIR
@@ -25,6 +27,7 @@ from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate,
 
 CALIBRATION_TEXTS = 256
 CALIBRATION_ROWS = 8_192
+CALIBRATION_WRITTEN = 16
 _FOUND_BYTES = 12
 """Of a neighbour on the disk, both numbers together."""
 
@@ -153,12 +156,7 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
     Raises:
         UserError: as for ``filter``.
     """
-    earlier = before.get(settings.pairs)
-    if earlier is not None and earlier.sample is not None:
-        sample, count = earlier.sample, sum(earlier.rows.values())
-    else:
-        folder = DatasetFolder.open(settings.pairs)
-        sample, count = folder.table().slice(0, CALIBRATION_TEXTS), folder.rows
+    sample, count = _some_of(settings.pairs, before)
     started = time.monotonic()
     cross = load_cross_encoder(
         base if settings.model in before else settings.model,
@@ -186,3 +184,59 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
         worker_memory=peak_memory(),
         sample=sample,
     )
+
+
+def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Write some texts; a model still to be trained is its ``base``.
+
+    Raises:
+        UserError: as for ``rewrite``.
+    """
+    sample, count = _some_of(settings.pairs, before)
+    count = min(count, settings.best or count)
+    started = time.monotonic()
+    model = load_summarizer(
+        base if settings.model in before else settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        max_length=settings.max_length,
+        fresh_decoder=settings.model in before,
+    )
+    texts = read_texts(sample, settings.kind)[:CALIBRATION_WRITTEN]
+
+    def write(some: Sequence[str]) -> None:
+        summarize(
+            model,
+            some,
+            beams=settings.beams,
+            summary_tokens=settings.tokens,
+            shortest=shortest_of(settings.kind),
+            batch_size=settings.batch_size,
+        )
+
+    write(texts[:1])
+    loading = time.monotonic() - started
+    begun = time.monotonic()
+    write(texts)
+    shared = (time.monotonic() - begun) * count / max(1, len(texts))
+    pieces = -(-count // settings.shard_size)
+    return Estimate(
+        seconds=loading + shared,
+        memory=peak_memory(),
+        disk=sample.nbytes * count // max(1, sample.num_rows) + FOLDER_BYTES + pieces * SHARD_BYTES,
+        rows={"train": count},
+        tokens=count * settings.tokens,
+        shared=shared,
+        pieces=pieces,
+        worker_memory=peak_memory(),
+        sample=sample,
+    )
+
+
+def _some_of(pairs: str, before: Before) -> tuple[pa.Table, int]:
+    """Some rows of a folder, or of what an earlier step would make, and how many there are."""
+    earlier = before.get(pairs)
+    if earlier is not None and earlier.sample is not None:
+        return earlier.sample, sum(earlier.rows.values())
+    folder = DatasetFolder.open(pairs)
+    return folder.table().slice(0, CALIBRATION_TEXTS), folder.rows

@@ -160,3 +160,38 @@ class FilterSettings(Settings):
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Pairs that are scored and saved together."
     )
+
+
+class RewriteSettings(Settings):
+    """Have a model write one side of pairs anew: the questions, or the summaries (the paper's Gen)."""
+
+    kind: Literal["reading", "summaries"] = Field(
+        description="What is written. reading: a question to each answer in its passage; summaries: a "
+        "summary of each document."
+    )
+    pairs: str = Field(description="Dataset folder of pairs, as mine or filter writes it.")
+    model: str = Field(
+        description="A folder that train-summarizer wrote, of the same kind, or any model with an encoder "
+        "and a decoder."
+    )
+    best: int | None = Field(default=None, ge=1, description="Only of so many pairs, the first.")
+    beams: int = Field(default=6, ge=1, description="Texts that are followed at once.")
+    tokens: int = Field(default=62, ge=4, description="Longest text in tokens.")
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1 or mps.")
+    dtype: DtypeName = Field(default="float32", description="Number format of the model's weights.")
+    max_length: int | None = Field(
+        default=512, ge=8, description="Longest text that is read, in tokens; the rest is cut off."
+    )
+    batch_size: int = Field(default=8, ge=1, description="Texts that are written at once.")
+    executor: Literal["local", "ray"] = Field(
+        default="local", description="Where texts are written: on this machine, or on a Ray cluster."
+    )
+    workers: int = Field(
+        default=1, ge=1, description="Processes, or actors of Ray, that write, each with the model loaded."
+    )
+    ray_address: str | None = Field(
+        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
+    )
+    shard_size: int = Field(
+        default=200, ge=1, le=100_000, description="Texts that are written and saved together."
+    )

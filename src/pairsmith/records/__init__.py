@@ -1,7 +1,7 @@
 """Row types with their Arrow schemas, and readers of the formats people have."""
 
 from pairsmith.records.documents import DOCUMENT, Document, read_documents
-from pairsmith.records.examples import FEW, Example, answer_in_passage, read_examples
+from pairsmith.records.examples import FEW, Example, answer_in_passage, each_example, read_examples
 from pairsmith.records.readers import TextRecord, read_pairs, read_texts, text_id
 from pairsmith.records.schemas import (
     LABELLED_PAIR,
@@ -50,6 +50,7 @@ __all__ = [
     "TextRecord",
     "answer_in_passage",
     "as_columns",
+    "each_example",
     "from_table",
     "read_documents",
     "read_examples",

@@ -50,13 +50,14 @@ def read_examples(source: str, kind: KindName) -> list[Example]:
     Raises:
         InputError: the source is not there or cannot be read, a side is blank, or it holds none.
     """
-    found = list(dict.fromkeys(_examples(source, kind)))
+    found = list(dict.fromkeys(each_example(source, kind)))
     if not found:
         raise InputError(f"{source} holds no examples")
     return found
 
 
-def _examples(source: str, kind: KindName) -> Iterator[Example]:
+def each_example(source: str, kind: KindName) -> Iterator[Example]:
+    """The examples as ``read_examples`` has them, one at a time, copies too; there may be none."""
     if kind == "reading":
         for question in read_questions(source):
             answer = question.answers[0]

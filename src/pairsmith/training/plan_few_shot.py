@@ -20,7 +20,7 @@ from pairsmith.training.settings import (
     TrainReaderSettings,
     TrainSummarizerSettings,
 )
-from pairsmith.training.summarizer import train_summarizer_on
+from pairsmith.training.summarizer import seeds_and_unseen, train_summarizer_on
 
 CALIBRATION_STEPS = 4
 _WAKING = 2
@@ -94,8 +94,7 @@ def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> 
         UserError: as for ``train_summarizer``.
     """
     device = pick_device(settings.device)
-    seeds = read_examples(settings.seeds, "summaries")
-    unseen = read_examples(settings.validation, "summaries") if settings.validation else []
+    seeds, unseen = seeds_and_unseen(settings)
 
     def train(some: TrainSummarizerSettings, validated: bool) -> int:
         found = train_summarizer_on(seeds, [], unseen if validated else [], some, device)

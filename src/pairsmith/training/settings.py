@@ -216,7 +216,15 @@ class TrainReaderSettings(FitSettings):
 class TrainSummarizerSettings(FitSettings):
     """A model that writes summaries, trained on seeds and on mined pairs marked as such (M9)."""
 
-    seeds: str = Field(description="Documents with summaries: rows with the columns document and summary.")
+    kind: Literal["summaries", "reading"] = Field(
+        default="summaries",
+        description="What is written. summaries: a document's summary; reading: a question that an answer in "
+        "a passage answers.",
+    )
+    seeds: str = Field(
+        description="Documents with summaries: rows with the columns document and summary; of kind reading "
+        "questions with context and answers."
+    )
     added: Annotated[list[str], Listed] = Field(
         default=[],
         description="Documents with summaries that are added to the seeds, such as a folder that mine or "

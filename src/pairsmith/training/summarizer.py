@@ -6,7 +6,7 @@ documents with summaries -> a special token before mined documents -> sequence-t
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,14 @@ from pairsmith.encoders.summarizer import (
     load_summarizer,
     padded,
     search_settings,
+    shortest_of,
     summarize,
 )
 from pairsmith.errors import InputError, ModelError, SettingsError
 from pairsmith.modelfiles import pick_device
 from pairsmith.places import Place
 from pairsmith.progress import Progress
-from pairsmith.records import Example, read_documents, read_examples
+from pairsmith.records import Example, each_example, read_examples
 from pairsmith.runs import Run
 from pairsmith.texts.rouge import check_rouge, rouge_scores
 from pairsmith.training.card import few_shot_card
@@ -41,6 +42,11 @@ from pairsmith.training.watch import Training
 
 _IGNORED = -100
 """What stands for padding in labels."""
+
+_WHAT = {
+    "summaries": "A model that writes summaries of documents",
+    "reading": "A model that writes questions to answers in passages",
+}
 
 _USE = """```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -77,8 +83,7 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     sources |= numbered("added", settings.added)
     refuse_sources(run, settings, sources)
-    seeds = read_examples(settings.seeds, "summaries")
-    unseen = read_examples(settings.validation, "summaries") if settings.validation else []
+    seeds, unseen = seeds_and_unseen(settings)
     added = added_examples(settings, [*seeds, *unseen])
     folder = begin(run, "train-summarizer", settings, sources=sources, elsewhere={"added"})
     if folder is None:
@@ -96,10 +101,23 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
         "validation": len(unseen),
         "learning rate": rate,
     }
-    card = few_shot_card("A model that writes summaries of documents", _USE, settings, facts, training)
+    card = few_shot_card(_WHAT[settings.kind], _USE, settings, facts, training)
     folder.finish(partial(save_transformer, summarizer.model, summarizer.tokenizer, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out
+
+
+def seeds_and_unseen(settings: TrainSummarizerSettings) -> tuple[list[Example], list[Example]]:
+    """The seeds and the validation examples: as input what is read, as output what is written.
+
+    Raises:
+        InputError: they cannot be read.
+    """
+    seeds, unseen = (
+        [turned(each, settings.kind) for each in read_examples(source, settings.kind)] if source else []
+        for source in (settings.seeds, settings.validation)
+    )
+    return seeds, unseen
 
 
 def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) -> list[Example]:
@@ -114,17 +132,18 @@ def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) 
     documents = {example.input for example in known}
 
     def new() -> Iterator[Example]:
-        for source in settings.added:
-            for row in read_documents(source):
-                if not row.summary:
-                    raise InputError(
-                        f"{row.where}: the summary is blank or missing; give one or drop the row"
-                    )
-                if row.document not in documents:
-                    documents.add(row.document)
-                    yield Example(row.document, row.summary)
+        for found in chain.from_iterable(each_example(source, settings.kind) for source in settings.added):
+            example = turned(found, settings.kind)
+            if example.input not in documents:
+                documents.add(example.input)
+                yield example
 
     return list(islice(new(), settings.extra))
+
+
+def turned(example: Example, kind: str) -> Example:
+    """With what is read as its input and what is written as its output: of ``reading`` the question."""
+    return Example(example.output, example.input) if kind == "reading" else example
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +187,13 @@ def train_summarizer_on(
         _refuse_marked([*seeds, *added, *validation], marker)
 
     def make() -> WithLoss:
-        summarizer = load_summarizer(settings.base, device=device, max_length=settings.max_length)
+        summarizer = load_summarizer(
+            settings.base,
+            device=device,
+            max_length=settings.max_length,
+            fresh_decoder=True,
+            seed=settings.seed,
+        )
         if marker:
             add_marker(summarizer, marker)
         return WithLoss(summarizer, settings.label_smoothing)
@@ -193,7 +218,9 @@ def train_summarizer_on(
         checkpoints=checkpoints,
     )
     best = model.summarizer
-    best.model.generation_config = search_settings(best, settings.beams, settings.summary_tokens)
+    best.model.generation_config = search_settings(
+        best, settings.beams, settings.summary_tokens, shortest_of(settings.kind)
+    )
     return best, rate, training
 
 
@@ -287,5 +314,6 @@ def rouge_l(summarizer: Summarizer, examples: Sequence[Example], settings: Train
         [example.input for example in examples],
         beams=settings.beams,
         summary_tokens=settings.summary_tokens,
+        shortest=shortest_of(settings.kind),
     )
     return rouge_scores(written, [example.output for example in examples]).rouge_l

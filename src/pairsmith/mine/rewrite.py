@@ -1,0 +1,157 @@
+"""The step ``rewrite``: one side of pairs written anew by a model, to compare with what was mined (Gen).
+
+pairs -> their answers in passages, or documents -> a question, or a summary, by the model -> rows
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pairsmith.citations import MINING
+from pairsmith.encoders.summarizer import load_summarizer, shortest_of, summarize
+from pairsmith.errors import InputError, ModelError
+from pairsmith.mine.settings import RewriteSettings
+from pairsmith.modelnames import model_revision
+from pairsmith.records import REJECT, Reject, answer_in_passage, text_id, to_table
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs.mapped import Made, commit_each
+
+_NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
+_SCORES = ("margin", "score")
+"""Columns that say how good a pair was that is no more."""
+
+_WHERE = {"device", "batch_size", "executor", "workers", "ray_address"}
+"""Settings that say where and how fast, not what."""
+
+
+def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
+    """Write the questions or the summaries of pairs anew; see ``RewriteSettings``. Rows stay in their order.
+
+    Raises:
+        UserError: the pairs, the model or the folder is not usable.
+        StorageError: the disk failed; finished shards are kept, and the same command continues.
+        WorkerError: a worker failed; finished shards are kept.
+    """
+    refuse_source(run, pairs=settings.pairs, model=settings.model)
+    source = DatasetFolder.open(settings.pairs)
+    pairs = pa.concat_tables(source.table(split) for split in source.splits).slice(0, settings.best)
+    if missing := [name for name in _NEEDED[settings.kind] if name not in pairs.column_names]:
+        raise InputError(
+            f"{source.path}: pairs of kind {settings.kind} have the columns "
+            f"{', '.join(_NEEDED[settings.kind])}; {', '.join(missing)} missing"
+        )
+    pairs = pairs.drop_columns([name for name in _SCORES if name in pairs.column_names])
+    numbers = range(max(1, -(-pairs.num_rows // settings.shard_size)))
+    writer = FolderWriter.start(
+        run,
+        step="rewrite",
+        schema=pairs.schema,
+        settings=settings.model_dump(mode="json", exclude={*_WHERE, "pairs", "model"}),
+        inputs={"pairs": hash_source(source.path)},
+        models={"model": model_revision(settings.model)},
+        planned=len(numbers),
+    )
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+    shards = [
+        Shard(number, pairs.slice(number * settings.shard_size, settings.shard_size))
+        for number in numbers
+        if not writer.is_done(number)
+    ]
+    commit_each(
+        writer,
+        WriterLoader(settings, model_revision(settings.model)),
+        shards,
+        Where(settings.executor, settings.workers, settings.ray_address),
+        run,
+        title="write",
+        unit="texts",
+        done=pairs.num_rows - sum(shard.pairs.num_rows for shard in shards),
+        total=pairs.num_rows,
+    )
+    folder = writer.finish(_card(settings, source))
+    run.progress.say(summary(folder))
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Pairs that are written and saved together."""
+
+    number: int
+    pairs: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class WriterLoader:
+    """Makes a worker ready: loads the model once, then writes for one shard after the other."""
+
+    settings: RewriteSettings
+    revision: str
+
+    def __call__(self, worker: int) -> Work[Shard, Made]:
+        """The work of a worker: a shard's pairs with one side anew; as rejects those with nothing written.
+
+        Raises:
+            ModelError: the model cannot be loaded, or is not the one of the process that started this.
+        """
+        settings = self.settings
+        if model_revision(settings.model) != self.revision:
+            raise ModelError(f"model {settings.model}: worker {worker} finds other weights under this name")
+        model = load_summarizer(
+            settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+        )
+
+        def write(shard: Shard, advance: Advance) -> Made:
+            texts = summarize(
+                model,
+                read_texts(shard.pairs, settings.kind),
+                beams=settings.beams,
+                summary_tokens=settings.tokens,
+                shortest=shortest_of(settings.kind),
+                batch_size=settings.batch_size,
+                advance=advance,
+            )
+            return rewritten(shard.pairs, texts, settings.kind)
+
+        return write
+
+
+def read_texts(pairs: pa.Table, kind: str) -> list[str]:
+    """What the model reads of each pair: the answer in its passage, or the document."""
+    if kind == "summaries":
+        documents: list[str] = pairs["input"].to_pylist()
+        return documents
+    both = zip(pairs["answers"].to_pylist(), pairs["context"].to_pylist(), strict=True)
+    return [answer_in_passage(answers["text"][0], passage) for answers, passage in both]
+
+
+def rewritten(pairs: pa.Table, texts: list[str], kind: str) -> Made:
+    """The pairs with their questions, or summaries, replaced; as rejects those that got none."""
+    side = "input" if kind == "reading" else "output"
+    rows, rejects = [], []
+    for row, text in zip(pairs.to_pylist(), texts, strict=True):
+        new = {**row, side: text}
+        new["id"] = f"{text_id(new['input'])}-{text_id(new['output'])}"
+        if text:
+            rows.append(new)
+        else:
+            rejects.append(Reject.of(new["id"], "empty", "the model wrote nothing", new))
+    return pa.Table.from_pylist(rows, schema=pairs.schema), to_table(rejects, REJECT)
+
+
+def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:
+    written = "questions" if settings.kind == "reading" else "summaries"
+    return Card(
+        title=f"Pairs whose {written} a model wrote",
+        description=(
+            f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`); the {written} were "
+            f"written anew by {settings.model}."
+        ),
+        columns={"input": "a question or a document", "output": "an answer in a passage, or a summary"},
+        made=f"The {written} were written by a program; no person has checked them.",
+        citations=(MINING,),
+        licence="The rights in the texts apply.",
+    )
