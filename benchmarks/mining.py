@@ -47,14 +47,12 @@ class Task:
         files: writes those of one set of seeds into a folder.
         figures: of mined rows, the best first.
         mining: settings of ``mine`` that differ from the defaults.
-        steps: of the cross-encoder.
     """
 
     kind: str
     files: Callable[[int, Path], dict[str, str]]
     figures: Callable[[Sequence[Mapping[str, Any]]], Figures]
     mining: Mapping[str, Any]
-    steps: int
 
 
 def squad(data: Path, passages: int) -> Task:
@@ -65,7 +63,6 @@ def squad(data: Path, passages: int) -> Task:
         lambda seed, work: write_squad(corpora, seed, work, passages),
         lambda rows: right_answers(rows, gold),
         {"best": 4_000},
-        300,
     )
 
 
@@ -76,7 +73,6 @@ def news(data: Path, reuters: int) -> Task:
         lambda seed, work: write_news(corpora, seed, work),
         lambda rows: right_summaries(rows, corpora.mining),
         {"best": 2_000, "k": 16},
-        200,
     )
 
 
@@ -122,7 +118,7 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
     encoder, pairs = str(work / "biencoder"), str(work / "mined")
     mined = mine(MineSettings(kind=task.kind, **corpora, encoder=encoder, **task.mining), run("mined"))
     train_crossencoder(
-        TrainCrossencoderSettings(**common, mined=pairs, encoder=encoder, steps=task.steps),
+        TrainCrossencoderSettings(**common, mined=pairs, encoder=encoder, batch_size=16, steps=150),
         run("crossencoder"),
     )
     kept = filter_pairs(FilterSettings(pairs=pairs, model=str(work / "crossencoder")), run("filtered"))

@@ -11,14 +11,14 @@ import argparse
 import gzip
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pairsmith.records import Document, Question, read_documents, read_questions, to_question_table
+from pairsmith.records import Answer, Document, Question, read_documents, read_questions, to_question_table
 
 MINED_ARTICLES = 32
 UNRELATED = 4
@@ -36,12 +36,14 @@ class SquadCorpora:
         mining: questions of the articles to mine in; ``test`` of the others.
         questions: unrelated ones.
         passages: unrelated ones.
+        start: questions of another data set, from which small models learn what questions and answers are.
     """
 
     mining: Sequence[Question]
     test: Sequence[Question]
     questions: Sequence[str]
     passages: Sequence[str]
+    start: Sequence[Question]
 
 
 def squad_corpora(data: Path) -> SquadCorpora:
@@ -62,6 +64,7 @@ def squad_corpora(data: Path) -> SquadCorpora:
         [question for question in every if question.title not in mined],
         [texts[i] for i in picked],
         list(unrelated_passages(data)),
+        sentence_questions(data),
     )
 
 
@@ -87,6 +90,59 @@ def unrelated_passages(data: Path) -> Iterable[str]:
             yield " ".join(words[start : start + 120])
 
 
+def sentence_questions(data: Path) -> list[Question]:
+    """QAMR's questions about single sentences, each sentence among three others."""
+    folder = data / "qamr"
+    lines = (folder / "wiki-sentences.tsv").read_text(encoding="utf-8").splitlines()
+    sentences = {name: tokens.split(" ") for name, tokens in (line.split("\t") for line in lines)}
+    asked: dict[tuple[str, str], tuple[int, int]] = {}
+    for file in ("filtered_dev.tsv.gz", "filtered_test.tsv.gz"):
+        with gzip.open(folder / file, "rt", encoding="utf-8") as rows:
+            for row in rows:
+                name, _, _, _, _, question, answer, *_ = row.rstrip("\n").split("\t")
+                tokens = [int(number) for number in answer.split()]
+                if name in sentences and tokens and tokens[-1] - tokens[0] == len(tokens) - 1 < 10:
+                    asked.setdefault((name, question.strip()), (tokens[0], tokens[-1]))
+    names = sorted({name for name, _ in asked})
+    rng = np.random.default_rng(0)
+    return [
+        _in_passage(
+            sentences, name, [names[i] for i in rng.integers(len(names), size=3)], question, answer, rng
+        )
+        for (name, question), answer in asked.items()
+    ]
+
+
+def _in_passage(
+    sentences: Mapping[str, Sequence[str]],
+    name: str,
+    others: Sequence[str],
+    question: str,
+    answer: tuple[int, int],
+    rng: np.random.Generator,
+) -> Question:
+    texts = [written(sentences[other])[0] for other in others if other != name]
+    own, places = written(sentences[name])
+    at = int(rng.integers(len(texts) + 1))
+    passage = " ".join([*texts[:at], own, *texts[at:]])
+    first = sum(len(text) + 1 for text in texts[:at])
+    start, end = places[answer[0]][0], places[answer[1]][1]
+    return Question(f"{name}:{question}", "", passage, question, (Answer(own[start:end], first + start),))
+
+
+def written(tokens: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+    """Tokens as a text, and where each stands in it."""
+    marks = {"-LRB-": "(", "-RRB-": ")", "``": '"', "''": '"'}
+    text, places, glued = "", [], True
+    for token in tokens:
+        shown = marks.get(token, token)
+        before = "" if glued or token in {"-RRB-", "''"} or re.match(r"[,.;:?!%]|n't|'", token) else " "
+        places.append((len(text) + len(before), len(text) + len(before) + len(shown)))
+        text += before + shown
+        glued = token in {"-LRB-", "``", "$"}
+    return text, places
+
+
 def seeds_and_rest(
     questions: Sequence[Question], seed: int, count: int = 100
 ) -> tuple[list[Question], list[Question]]:
@@ -94,6 +150,11 @@ def seeds_and_rest(
     order = np.random.default_rng(100 + seed).permutation(len(questions))
     chosen = set(order[:count].tolist())
     return [questions[i] for i in sorted(chosen)], [q for i, q in enumerate(questions) if i not in chosen]
+
+
+def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
+    """So that the first few are of all articles."""
+    return [questions[i] for i in np.random.default_rng(200 + seed).permutation(len(questions))]
 
 
 def write_lines(path: Path, rows: Iterable[Any]) -> Path:
@@ -152,7 +213,8 @@ def write_squad(corpora: SquadCorpora, seed: int, out: Path, passages: int) -> d
     _, others = seeds_and_rest(rest, seed, count=len(rest) - SEEDS)
     files = {
         "seeds": write_lines(out / "seeds.jsonl", to_question_table(seeds).to_pylist()),
-        "gold": write_lines(out / "gold.jsonl", to_question_table(rest).to_pylist()),
+        "gold": write_lines(out / "gold.jsonl", to_question_table(shuffled(rest, seed)).to_pylist()),
+        "start": write_lines(out / "start.jsonl", to_question_table(corpora.start).to_pylist()),
         "validation": write_lines(out / "validation.jsonl", to_question_table(others).to_pylist()),
         "test": write_lines(out / "test.jsonl", to_question_table(corpora.test).to_pylist()),
         "inputs": write_lines(out / "questions.jsonl", ({"question": text} for text in questions)),

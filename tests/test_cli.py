@@ -342,8 +342,8 @@ def test_run_reports_a_recipe_that_is_not_there(pairsmith):
     assert result.exit_code == 2
     assert result.stderr == (
         "pairsmith: error: no shipped recipe is called 'quikstart'; "
-        "did you mean 'quickstart'? known: dino, mining-news-small, mining-squad, mining-squad-small, "
-        "mining-xsum, quickstart\n"
+        "did you mean 'quickstart'? known: dino, mining-ablation-small, mining-news-small, mining-squad, "
+        "mining-squad-small, mining-xsum, quickstart\n"
     )
 
 

@@ -597,7 +597,7 @@ def test_the_dino_recipe_says_how_to_give_its_data():
 
 
 MINING = {"mining-squad": "mining-squad", "mining-squad-small": "mining-squad",
-          "mining-xsum": "mining-xsum", "mining-news-small": "mining-news"}  # fmt: skip
+          "mining-ablation-small": "mining-squad", "mining-xsum": "mining-xsum", "mining-news-small": "mining-news"}  # fmt: skip
 
 
 @pytest.fixture
@@ -608,7 +608,7 @@ def mining(tmp_path):
         path = tmp_path / f"{name}.yaml"
         path.write_text(recipe_path(name).read_text(encoding="utf-8"))
         (tmp_path / MINING[name]).mkdir(exist_ok=True)
-        for file in re.findall(rf"\./{MINING[name]}/(\S+)", path.read_text()):
+        for file in re.findall(rf"\./{MINING[name]}/([\w.]+)", path.read_text()):
             (tmp_path / MINING[name] / file).touch()
         return load_recipe(path)
 
@@ -701,6 +701,6 @@ def test_each_step_calls_its_function(monkeypatch, name, function):
 def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
     assert set(STEPS) == {
         "generate", "postprocess", "train-encoder",
-        "train-biencoder", "mine", "train-crossencoder", "filter", "train-reader", "train-summarizer",
+        "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
         "evaluate-sts", "evaluate-qa", "evaluate-summaries",
     }  # fmt: skip
