@@ -3,9 +3,7 @@
 pairs -> unnormalised scores, shard by shard -> the best kept, the others rejected with their scores
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +17,7 @@ from pairsmith.modelnames import model_revision
 from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.runs.executors import Advance, Where, Work
-from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.mapped import Made, RowShard, RowShards, commit_each, start_part
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 _TEXTS = (("input", "output"), ("sentence1", "sentence2"))
@@ -82,16 +80,6 @@ def _scored(kept: pa.Table, scores: NDArray[np.float32]) -> pa.Table:
     return kept.set_column(place, kept.schema.field(place), pa.array(scores.astype(np.float64)))
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Pairs that are scored and saved together."""
-
-    number: int
-    ids: Sequence[str]
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-
-
 def _scores(
     pairs: pa.Table,
     columns: tuple[str, str],
@@ -116,10 +104,7 @@ def _scores(
     )
     if not writer.finished:
         left = [number for number in numbers if not writer.is_done(number)]
-        shards = []
-        for number in left:
-            part = pairs.slice(number * size, size)
-            shards.append(Shard(number, *(part[name].to_pylist() for name in ("id", *columns))))
+        shards = RowShards(pairs.select(["id", *columns]), size, left)
         commit_each(
             writer,
             ScorerLoader(settings, models["model"]),
@@ -128,7 +113,7 @@ def _scores(
             run,
             title="score",
             unit="pairs",
-            done=pairs.num_rows - sum(len(shard.ids) for shard in shards),
+            done=pairs.num_rows - shards.rows(),
             total=pairs.num_rows,
         )
         writer.finish(_scores_card(settings))
@@ -143,7 +128,7 @@ class ScorerLoader:
     settings: FilterSettings
     revision: str
 
-    def __call__(self, worker: int) -> Work[Shard, Made]:
+    def __call__(self, worker: int) -> Work[RowShard, Made]:
         """The work of a worker: a shard's scores.
 
         Raises:
@@ -156,12 +141,10 @@ class ScorerLoader:
             settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
         )
 
-        def score(shard: Shard, advance: Advance) -> Made:
-            scores = score_pairs(
-                cross, shard.inputs, shard.outputs, batch_tokens=settings.batch_tokens, advance=advance
-            )
-            columns: dict[str, Any] = {"id": list(shard.ids), "score": scores}
-            return pa.table(columns, schema=SCORES), to_table([], REJECT)
+        def score(shard: RowShard, advance: Advance) -> Made:
+            ids, inputs, outputs = (column.to_pylist() for column in shard.rows.columns)
+            scores = score_pairs(cross, inputs, outputs, batch_tokens=settings.batch_tokens, advance=advance)
+            return pa.table({"id": ids, "score": scores}, schema=SCORES), to_table([], REJECT)
 
         return score
 

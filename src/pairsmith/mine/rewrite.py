@@ -15,7 +15,7 @@ from pairsmith.modelnames import model_revision
 from pairsmith.records import REJECT, Reject, answer_in_passage, text_id, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.runs.executors import Advance, Where, Work
-from pairsmith.runs.mapped import Made, commit_each
+from pairsmith.runs.mapped import Made, RowShard, RowShards, commit_each
 
 _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
 _SCORES = ("margin", "score")
@@ -42,6 +42,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
             f"{', '.join(_NEEDED[settings.kind])}; {', '.join(missing)} missing"
         )
     pairs = pairs.drop_columns([name for name in _SCORES if name in pairs.column_names])
+    revision = model_revision(settings.model)
     numbers = range(max(1, -(-pairs.num_rows // settings.shard_size)))
     writer = FolderWriter.start(
         run,
@@ -49,39 +50,27 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         schema=pairs.schema,
         settings=settings.model_dump(mode="json", exclude={*_WHERE, "pairs", "model"}),
         inputs={"pairs": hash_source(source.path)},
-        models={"model": model_revision(settings.model)},
+        models={"model": revision},
         planned=len(numbers),
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
-    shards = [
-        Shard(number, pairs.slice(number * settings.shard_size, settings.shard_size))
-        for number in numbers
-        if not writer.is_done(number)
-    ]
+    left = RowShards(pairs, settings.shard_size, [number for number in numbers if not writer.is_done(number)])
     commit_each(
         writer,
-        WriterLoader(settings, model_revision(settings.model)),
-        shards,
+        WriterLoader(settings, revision),
+        left,
         Where(settings.executor, settings.workers, settings.ray_address),
         run,
         title="write",
         unit="texts",
-        done=pairs.num_rows - sum(shard.pairs.num_rows for shard in shards),
+        done=pairs.num_rows - left.rows(),
         total=pairs.num_rows,
     )
     folder = writer.finish(_card(settings, source))
     run.progress.say(summary(folder))
     return folder
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Pairs that are written and saved together."""
-
-    number: int
-    pairs: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +80,7 @@ class WriterLoader:
     settings: RewriteSettings
     revision: str
 
-    def __call__(self, worker: int) -> Work[Shard, Made]:
+    def __call__(self, worker: int) -> Work[RowShard, Made]:
         """The work of a worker: a shard's pairs with one side anew; as rejects those with nothing written.
 
         Raises:
@@ -104,17 +93,17 @@ class WriterLoader:
             settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
         )
 
-        def write(shard: Shard, advance: Advance) -> Made:
+        def write(shard: RowShard, advance: Advance) -> Made:
             texts = summarize(
                 model,
-                read_texts(shard.pairs, settings.kind),
+                read_texts(shard.rows, settings.kind),
                 beams=settings.beams,
                 summary_tokens=settings.tokens,
                 shortest=shortest_of(settings.kind),
                 batch_size=settings.batch_size,
                 advance=advance,
             )
-            return rewritten(shard.pairs, texts, settings.kind)
+            return rewritten(shard.rows, texts, settings.kind)
 
         return write
 

@@ -1,8 +1,10 @@
 """Work that is a map over numbered items, each committed as a shard of a dataset folder when it is done."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, overload
 
+import numpy as np
 import pyarrow as pa
 
 from pairsmith.errors import OtherWorkError, WorkerError
@@ -24,6 +26,43 @@ class Item(Protocol):
 W = TypeVar("W", bound=Item)
 Made = tuple[pa.Table, pa.Table]
 """A shard's rows and rejects."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowShard:
+    """Rows that are worked on and saved together."""
+
+    number: int
+    rows: pa.Table
+
+
+class RowShards(Sequence[RowShard]):
+    """Shards of ``size`` rows of a table, of these numbers; each is copied out of it when it is asked for.
+
+    A slice would be sent to another process with all of its table.
+    """
+
+    def __init__(self, table: pa.Table, size: int, numbers: Sequence[int]) -> None:
+        self._table, self._size, self._numbers = table, size, numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> RowShard: ...
+    @overload
+    def __getitem__(self, place: slice) -> "RowShards": ...
+    def __getitem__(self, place: int | slice) -> "RowShard | RowShards":
+        if isinstance(place, slice):
+            return RowShards(self._table, self._size, self._numbers[place])
+        number = self._numbers[place]
+        first = number * self._size
+        last = min(first + self._size, len(self._table))
+        return RowShard(number, self._table.take(np.arange(first, last)))
+
+    def rows(self) -> int:
+        """How many all of them have together."""
+        return sum(max(0, min(self._size, len(self._table) - n * self._size)) for n in self._numbers)
 
 
 def start_part(

@@ -1,0 +1,135 @@
+"""What is worth adding to 100 seeds: readers trained on them and on mined, gold and model-made questions.
+
+python benchmarks/mining_readers.py --data DATA --work FOLDER --json FILE --plot FILE.svg
+
+FOLDER is that of ``mining.py squad``, which has mined for each set of seeds; the rest is the recipe
+mining-ablation-small. What all sets of seeds begin from is trained once. Interrupted, it goes on where it
+was. The plot wants matplotlib.
+"""
+
+import argparse
+import importlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from common import write
+from mining_data import SquadCorpora, squad_corpora, write_squad
+from pairsmith.bundled import recipe_path
+from pairsmith.progress import Progress
+from pairsmith.recipes import load_recipe
+from pairsmith.running import run_recipe
+
+RECIPE = "mining-ablation-small"
+MINED = {"biencoder", "mined", "crossencoder", "kept"}
+START = {"reader-start", "writer-start", "before"}
+METHODS = {
+    "gold": "labelled by people",
+    "full": "mined and filtered",
+    "biencoder": "mined",
+    "gen": "written by a model",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
+    args = parser.parse_args()
+    corpora = squad_corpora(args.data)
+    before = start(corpora, args.work)
+    results = {seed: one(corpora, seed, args.work) for seed in args.seeds}
+    table = means(list(results.values()))
+    print(json.dumps({**before, **table}, indent=1))
+    if args.json:
+        write(args.json, {"results": {"before": before, "seeds": results, "means": table}})
+    if args.plot:
+        plot(table, args.plot)
+
+
+def start(corpora: SquadCorpora, work: Path) -> Mapping[str, float]:
+    """Train what all begin from; the figures of its reader."""
+    return ran(corpora, 1, work, "start", START, {})
+
+
+def one(corpora: SquadCorpora, seed: int, work: Path) -> Mapping[str, float]:
+    """Exact match and F1 of the readers of one set of seeds, by method and number of questions added."""
+    folder = work / f"seed-{seed}"
+    done = {"@mined": folder / "mined", "@kept": folder / "filtered"}
+    done |= {f"@{name}": work / "start" / "run" / name for name in START}
+    every = {step["name"] for step in recipe()["steps"]}
+    return ran(corpora, seed, work, f"seed-{seed}/readers", every - MINED - START, done)
+
+
+def ran(
+    corpora: SquadCorpora,
+    seed: int,
+    work: Path,
+    name: str,
+    steps: set[str],
+    done: Mapping[str, Path],
+) -> Mapping[str, float]:
+    """The figures of some steps of the recipe; ``done`` are the folders of others."""
+    folder = work / name
+    write_squad(corpora, seed, folder / "mining-squad", 0)
+    whole = recipe()
+    kept = [step for step in whole["steps"] if step["name"] in steps]
+    figures = {key: place for key, place in whole["results"].items() if place.split("/")[0] in steps}
+    part = {"name": RECIPE, "seed": seed, "steps": led(kept, done), "results": figures}
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(part, sort_keys=False), encoding="utf-8")
+    found = run_recipe(load_recipe(path), folder / "run", Progress())
+    return {key: float(value) for key, value in found.items() if key in figures}
+
+
+def recipe() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(recipe_path(RECIPE).read_text(encoding="utf-8"))
+    return found
+
+
+def led(value: Any, done: Mapping[str, Path]) -> Any:
+    """References to steps that are done elsewhere, led there."""
+    if isinstance(value, dict):
+        return {key: led(each, done) for key, each in value.items()}
+    if isinstance(value, list):
+        return [led(each, done) for each in value]
+    return str(done[value]) if isinstance(value, str) and value in done else value
+
+
+def means(results: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Of each figure the mean over the sets of seeds, and the standard deviation."""
+    found = {}
+    for key in results[0]:
+        values = [result[key] for result in results]
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        found[key] = [round(float(np.mean(values)), 2), round(spread, 2)]
+    return found
+
+
+def plot(table: Mapping[str, Sequence[float]], path: Path) -> None:
+    """F1 by the number of questions added, a line for each method."""
+    plt = importlib.import_module("matplotlib.pyplot")
+    figure, axes = plt.subplots(figsize=(6, 4))
+    for method, label in METHODS.items():
+        counts = sorted(int(key.split("-")[-1]) for key in table if re.fullmatch(rf"f1-{method}-\d+", key))
+        points = [table["f1-seeds-0"], *(table[f"f1-{method}-{count}"] for count in counts)]
+        mean, spread = zip(*points, strict=True)
+        axes.errorbar([0, *counts], mean, yerr=spread, label=label, marker="o", capsize=3)
+    axes.set_xlabel("questions added to 100 seeds")
+    axes.set_ylabel("F1")
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    main()
