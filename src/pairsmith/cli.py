@@ -17,7 +17,7 @@ from pairsmith.places import place
 from pairsmith.progress import Progress, Quiet
 from pairsmith.steps import STEPS, Step, Steps
 
-_HELP = "Labelled training data from instructions, and small models trained on it."
+_HELP = "Labelled training data where there are few labels, and small models trained on it."
 _STOPPED = "stopped; finished work is kept; run the same command again, without --fresh, to go on"
 _OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
 _START = "Start with: pairsmith run quickstart --out runs/quickstart"

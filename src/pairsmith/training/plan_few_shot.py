@@ -24,14 +24,20 @@ from pairsmith.training.summarizer import seeds_and_unseen, train_summarizer_on
 
 CALIBRATION_STEPS = 4
 _WAKING = 2
+PATIENCE = 10.0
+"""Seconds a step: of one that takes longer a part is tried, and carried over."""
+
+_SOME = 2
+"""Examples of that part; a bi-encoder tells one pair from another."""
+
 _BESIDE_WEIGHTS = 300_000
 """About what a tokenizer, configuration, card and record take."""
 _KEPT = 3
 """Checkpoints that lie on the disk at one time at most: two, and the next one until it is whole."""
 
 S = TypeVar("S", bound=FitSettings)
-Train = Callable[[S, bool], int]
-"""Trains with these settings, with validation data or without; gives the bytes of the weights."""
+Train = Callable[[S, int], int]
+"""Trains with these settings and so many validation examples; gives the bytes of the weights."""
 
 
 def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -47,11 +53,11 @@ def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Es
     around = Surroundings.of(settings)
     reading = time.monotonic() - begun
 
-    def train(some: TrainBiencoderSettings, validated: bool) -> int:
-        model, _, _ = train_biencoder_on(seeds, unseen if validated else [], around, some, device)
+    def train(some: TrainBiencoderSettings, looks: int) -> int:
+        model, _, _ = train_biencoder_on(seeds, unseen[:looks], around, some, device)
         return _size(model)
 
-    return _planned(settings, train, bool(unseen), reading)
+    return _planned(settings, train, len(unseen), reading)
 
 
 def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -64,11 +70,11 @@ def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before)
     seeds = [in_window(each, settings.window) for each in read_examples(settings.seeds, settings.kind)]
     unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
 
-    def train(some: TrainCrossencoderSettings, validated: bool) -> int:
-        cross, _, _ = train_crossencoder_on(seeds, unseen if validated else [], None, some, device)
+    def train(some: TrainCrossencoderSettings, looks: int) -> int:
+        cross, _, _ = train_crossencoder_on(seeds, unseen[:looks], None, some, device)
         return _size(cross.model)
 
-    return _planned(settings, train, bool(unseen), 0.0)
+    return _planned(settings, train, len(unseen), 0.0)
 
 
 def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -81,10 +87,10 @@ def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate
     seeds = list(read_questions(settings.seeds))
     unseen = list(read_questions(settings.validation)) if settings.validation else []
 
-    def train(some: TrainReaderSettings, validated: bool) -> int:
-        return _size(train_reader_on(seeds, unseen if validated else [], some, device).reader.model)
+    def train(some: TrainReaderSettings, looks: int) -> int:
+        return _size(train_reader_on(seeds, unseen[:looks], some, device).reader.model)
 
-    return _planned(settings, train, bool(unseen), 0.0)
+    return _planned(settings, train, len(unseen), 0.0)
 
 
 def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -96,35 +102,39 @@ def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> 
     device = pick_device(settings.device)
     seeds, unseen = seeds_and_unseen(settings)
 
-    def train(some: TrainSummarizerSettings, validated: bool) -> int:
-        found = train_summarizer_on(seeds, [], unseen if validated else [], some, device)
+    def train(some: TrainSummarizerSettings, looks: int) -> int:
+        found = train_summarizer_on(seeds, [], unseen[:looks], some, device)
         return _size(found[0].model)
 
-    return _planned(settings, train, bool(unseen), 0.0)
+    return _planned(settings, train, len(unseen), 0.0)
 
 
-def _planned(settings: S, train: Train[S], validated: bool, reading: float) -> Estimate:
+def _planned(settings: S, train: Train[S], unseen: int, reading: float) -> Estimate:
     """Time some steps, and a training with looks at validation data before and after."""
+    rate = settings.learning_rate[:1]
 
-    def timed(steps: int, looks: bool) -> tuple[float, int]:
-        rate = settings.learning_rate[:1]
-        some = settings.model_copy(
-            update={"steps": steps, "eval_steps": steps, "checkpoint_steps": steps, "learning_rate": rate}
-        )
+    def timed(steps: int, examples: int, looks: int = 0) -> tuple[float, int]:
+        changes = {"steps": steps, "eval_steps": steps, "checkpoint_steps": steps, "learning_rate": rate}
         begun = time.monotonic()
-        size = train(some, looks)
+        size = train(settings.model_copy(update={**changes, "batch_size": examples}), looks)
         return time.monotonic() - begun, size
 
-    first, weights = timed(_WAKING, False)
-    short, _ = timed(_WAKING, False)
-    long, _ = timed(_WAKING + CALIBRATION_STEPS, False)
-    step = max(long - short, 0.0) / CALIBRATION_STEPS
-    look = max(timed(_WAKING, True)[0] - short, 0.0) / 2 if validated else 0.0
-    looks = 2 + settings.steps // settings.eval_steps if validated else 0
+    examples, looked, before = min(_SOME, settings.batch_size), min(_SOME, unseen), 1
+    first, weights = timed(before, examples)
+    short = first if first > PATIENCE else timed(before, examples)[0]  # the first loads libraries, too
+    step = (timed(before + 1, examples)[0] - short) * settings.batch_size / examples
+    if step < PATIENCE:
+        examples, looked, before = settings.batch_size, unseen, _WAKING
+        short, _ = timed(before, examples)
+        step = (timed(before + CALIBRATION_STEPS, examples)[0] - short) / CALIBRATION_STEPS
+    step = max(step, 0.0)
+    loading = max(short - before * step * examples / settings.batch_size, 0.0)
+    look = max(timed(before, examples, looked)[0] - short, 0.0) / 2 * unseen / looked if unseen else 0.0
+    looks = 2 + settings.steps // settings.eval_steps if unseen else 0
     rates = len(settings.learning_rate)
     checkpoints = min(_KEPT, settings.steps // settings.checkpoint_steps)
     return Estimate(
-        seconds=reading + first + rates * (settings.steps * step + looks * look + short - _WAKING * step),
+        seconds=reading + first + rates * (settings.steps * step + looks * look + loading),
         memory=peak_memory(),
         disk=weights + _BESIDE_WEIGHTS,
         rows={},
