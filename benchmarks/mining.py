@@ -46,12 +46,13 @@ class Task:
         kind: of the pairs.
         files: writes those of one set of seeds into a folder.
         figures: of mined rows, the best first.
-        mining: settings of ``mine`` that differ from the defaults.
+        training: settings of both trainings that differ from the defaults; ``mining``: of ``mine``.
     """
 
     kind: str
     files: Callable[[int, Path], dict[str, str]]
     figures: Callable[[Sequence[Mapping[str, Any]]], Figures]
+    training: Mapping[str, Any]
     mining: Mapping[str, Any]
 
 
@@ -62,6 +63,7 @@ def squad(data: Path, passages: int) -> Task:
         "reading",
         lambda seed, work: write_squad(corpora, seed, work, passages),
         lambda rows: right_answers(rows, gold),
+        {},
         {"best": 4_000},
     )
 
@@ -72,6 +74,7 @@ def news(data: Path, reuters: int) -> Task:
         "summaries",
         lambda seed, work: write_news(corpora, seed, work),
         lambda rows: right_summaries(rows, corpora.mining),
+        {"attention_dropout": 0.0},
         {"best": 2_000, "k": 16},
     )
 
@@ -112,13 +115,14 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
     def run(name: str) -> Run:
         return Run(work / name, Progress())
 
-    common = {"kind": task.kind, "seeds": files["seeds"], "base": MINILM, "seed": seed, "dtype": "bfloat16"}
+    common = {"kind": task.kind, "seeds": files["seeds"], "base": MINILM, "seed": seed}
+    common |= {"dtype": "bfloat16", "batch_size": 16, **task.training}
     corpora = {"inputs": [files["inputs"]], "outputs": [files["outputs"]]}
-    train_biencoder(TrainBiencoderSettings(**common, **corpora, batch_size=16, steps=100), run("biencoder"))
+    train_biencoder(TrainBiencoderSettings(**common, **corpora, steps=100), run("biencoder"))
     encoder, pairs = str(work / "biencoder"), str(work / "mined")
     mined = mine(MineSettings(kind=task.kind, **corpora, encoder=encoder, **task.mining), run("mined"))
     train_crossencoder(
-        TrainCrossencoderSettings(**common, mined=pairs, encoder=encoder, batch_size=16, steps=150),
+        TrainCrossencoderSettings(**common, mined=pairs, encoder=encoder, steps=150),
         run("crossencoder"),
     )
     kept = filter_pairs(FilterSettings(pairs=pairs, model=str(work / "crossencoder")), run("filtered"))

@@ -107,6 +107,11 @@ def train_on(base, questions=QUESTIONS, validation=(), **rest):
     return train_reader_on(questions, validation, settings(base, **rest), "cpu")
 
 
+def test_dropout_of_attention_can_be_left_out(tiny_bert):
+    usual, without = (train_on(tiny_bert, steps=2, attention_dropout=share).reader for share in (None, 0.0))
+    assert not equal(weights(usual.model), weights(without.model))
+
+
 # Where an answer stands.
 
 

@@ -15,6 +15,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from pairsmith.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.dropout import set_attention_dropout
 from pairsmith.training.settings import FitSettings
 from pairsmith.training.watch import Measure, Training, watched
 
@@ -118,6 +119,7 @@ def fit_each_rate(
 
     Raises:
         ModelError: a training diverged.
+        SettingsError: the model has no such dropout as the settings set.
         StorageError: a checkpoint cannot be written.
     """
 
@@ -128,6 +130,8 @@ def fit_each_rate(
     best: tuple[M, float, Training] | None = None
     for number, rate in enumerate(rates):
         model = make()
+        if settings.attention_dropout is not None:
+            set_attention_dropout(model, settings.attention_dropout)
         kept = checkpoints.part(f"rate-{number}") if checkpoints else None
         training = _fit(model, lesson(model), settings, metric, rate, device, shown, kept)
         if len(rates) > 1:

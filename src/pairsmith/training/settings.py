@@ -88,6 +88,13 @@ class FitSettings(Settings):
     weight_decay: float = Field(
         default=0.01, ge=0, allow_inf_nan=False, description="Weight decay, not on biases and layer norms."
     )
+    attention_dropout: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of the attention weights that is dropped in training; unset: the base's own. With "
+        "0 a training on a processor takes about a third less time.",
+    )
     eval_steps: int = Field(
         default=20, ge=1, description="Steps between two looks at the validation examples."
     )

@@ -1,0 +1,47 @@
+import pytest
+import torch
+from tests.tiny_bart import make_bart
+from torch import nn
+from transformers import AutoModel
+
+from pairsmith.encoders.summarizer import load_summarizer
+from pairsmith.errors import SettingsError
+from pairsmith.training.dropout import set_attention_dropout
+
+
+def without_other_dropout(model):
+    """In training, so that what still differs from call to call is the attention."""
+    for module in model.modules():
+        inside = type(module).__name__.endswith("Attention")
+        for child in [] if inside else module.children():
+            if isinstance(child, nn.Dropout):
+                child.p = 0.0
+        if not inside and isinstance(getattr(module, "dropout", None), float):
+            module.dropout = module.activation_dropout = 0.0
+    return model.train()
+
+
+def twice(model, **features):
+    return [model(**features)[0].detach() for _ in range(2)]
+
+
+@pytest.mark.parametrize("kind", ["bert", "bart", "bert with a decoder"])
+def test_without_it_nothing_of_the_attention_is_left_to_chance(kind, tiny_bert, tmp_path):
+    if kind == "bert with a decoder":
+        model = load_summarizer(str(tiny_bert), device="cpu", fresh_decoder=True).model
+    else:
+        model = AutoModel.from_pretrained(tiny_bert if kind == "bert" else make_bart(tmp_path / "bart"))
+    features = {"input_ids": torch.arange(5, 25).view(2, 10)}
+    if kind == "bert with a decoder":
+        features["decoder_input_ids"] = features["input_ids"]
+    set_attention_dropout(without_other_dropout(model), 0.5)
+    one, other = twice(model, **features)
+    assert not torch.equal(one, other)
+    set_attention_dropout(model, 0.0)
+    one, other = twice(model, **features)
+    assert torch.equal(one, other)
+
+
+def test_a_model_without_any_is_refused():
+    with pytest.raises(SettingsError, match="--attention-dropout 0: no dropout was found"):
+        set_attention_dropout(nn.Linear(2, 2), 0.0)
