@@ -63,8 +63,8 @@ def squad(data: Path, passages: int) -> Task:
         "reading",
         lambda seed, work: write_squad(corpora, seed, work, passages),
         lambda rows: right_answers(rows, gold),
-        {},
-        {"best": 4_000},
+        {"window": 60},
+        {"window": 60, "best": 4_000},
     )
 
 

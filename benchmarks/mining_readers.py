@@ -44,9 +44,9 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
     args = parser.parse_args()
-    corpora = squad_corpora(args.data)
-    before = start(corpora, args.work)
-    results = {seed: one(corpora, seed, args.work) for seed in args.seeds}
+    corpora, work = squad_corpora(args.data), args.work.resolve()
+    before = start(corpora, work)
+    results = {seed: one(corpora, seed, work) for seed in args.seeds}
     table = means(list(results.values()))
     print(json.dumps({**before, **table}, indent=1))
     if args.json:

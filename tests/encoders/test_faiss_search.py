@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsmith.encoders import faiss_search as module
-from pairsmith.encoders.faiss_search import faiss_search
+from pairsmith.encoders.faiss_search import faiss_search, needed_vectors
 from pairsmith.errors import MissingExtra, SettingsError
 
 faiss = pytest.importorskip("faiss")
@@ -120,7 +120,8 @@ def test_what_is_looked_at_follows_from_the_recall_that_is_wanted(wanted):
 
 
 def test_no_more_is_looked_at_where_it_finds_nothing():
-    made = module._Index("IVF64,Flat", random(ROWS, 2), 1)
+    made = module._Index("IVF64,Flat", WIDTH)
+    made.hold(random(ROWS, 2), 1)
     tried = []
     search = made.search
     made.search = lambda queries, k, effort: tried.append(effort) or search(queries, k, effort)
@@ -202,6 +203,12 @@ def test_progress_is_that_of_the_queries():
     faiss_search(random(9000, 1, 4), random(10, 2, 4), 1, index="Flat", advance=heard.append)
     assert len(heard) == 3
     assert sum(heard) == 9000
+
+
+def test_what_an_index_is_trained_on():
+    assert needed_vectors("Flat", 16) == needed_vectors("HNSW8", 16) == 0
+    assert needed_vectors("IVF64,Flat", 16) == 39 * 256  # as many as a byte has values, at least
+    assert needed_vectors("IVF1024,PQ4x4", 16) == 39 * 1024
 
 
 def test_samples():

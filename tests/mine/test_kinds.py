@@ -4,20 +4,23 @@ import json
 from contextlib import suppress
 
 import numpy as np
+import pyarrow as pa
 import pytest
+import torch
 from tests.conftest import make_bert
 from tests.training.few import PEOPLE, PLAYS, document, passage, write
 
 from pairsmith.encoders.style import Style
-from pairsmith.errors import InputError, SettingsError, StorageError
+from pairsmith.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.mine import corpus as corpora
-from pairsmith.mine import neighbours
-from pairsmith.mine.encoded import Encoded
-from pairsmith.mine.neighbours import Cell, Piece, parts, parts_by_index
+from pairsmith.mine import neighbours, route
+from pairsmith.mine.encoded import ENCODED, Encoded
+from pairsmith.mine.neighbours import Cell, Piece, find_neighbours, near_pairs, parts, parts_by_index
 from pairsmith.mine.route import mine
 from pairsmith.mine.settings import MineSettings
 from pairsmith.progress import Progress, Silent
-from pairsmith.runs import DatasetFolder, Run
+from pairsmith.records import REJECT, to_table
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 
 
 @pytest.fixture
@@ -196,20 +199,83 @@ def test_parts_have_so_many_inputs_or_little_more():
     found = parts(cells, 4)
     assert [part.number for part in found] == list(range(len(found)))
     pieces = [piece for part in found for piece in part.pieces]
-    assert [(p.cell, p.start, p.stop) for p in pieces] == [
+    assert [(p.cell, *p.queries) for p in pieces] == [
         (0, 0, 4), (0, 4, 5), (1, 0, 1), (2, 0, 2), (3, 0, 4), (3, 4, 8), (3, 8, 9),
     ]  # fmt: skip
+    assert {p.others for p in pieces} == {(0, 3)}
     assert [part.size for part in found] == [4, 4, 4, 4, 1]
     assert {piece.side for piece in pieces} == {"both"}
 
 
-def test_indexes_are_of_equal_size_and_a_part_each():
-    found = parts_by_index([Cell(np.arange(5), np.arange(3)), Cell(np.arange(2), np.arange(1))], 2)
-    assert [(part.number, *part.pieces) for part in found] == [
-        (0, Piece(0, 0, 1, "x", 5)), (1, Piece(0, 1, 3, "x", 5)),
-        (2, Piece(0, 0, 1, "y", 3)), (3, Piece(0, 1, 3, "y", 3)), (4, Piece(0, 3, 5, "y", 3)),
-        (5, Piece(1, 0, 1, "x", 2)), (6, Piece(1, 0, 2, "y", 1)),
+def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
+    cells = [Cell(np.arange(5), np.arange(3)), Cell(np.arange(2), np.arange(1))]
+    found = parts_by_index(cells, 2, needed=0)
+    assert [part.number for part in found] == list(range(7))
+    assert [part.pieces for part in found] == [
+        (piece,) for piece in (
+            Piece(0, "x", (0, 5), (0, 1)), Piece(0, "x", (0, 5), (1, 3)),
+            Piece(0, "y", (0, 3), (0, 1)), Piece(0, "y", (0, 3), (1, 3)), Piece(0, "y", (0, 3), (3, 5)),
+            Piece(1, "x", (0, 2), (0, 1)), Piece(1, "y", (0, 1), (0, 2)),
+        )
     ]  # fmt: skip
+    monkeypatch.setattr(neighbours, "QUERIES", 3)
+    asked = [part.pieces[0].queries for part in parts_by_index(cells[:1], 5, needed=0)]
+    assert asked == [(0, 2), (2, 5), (0, 3)]
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(11, [5, 6]), (9, [9]), (4, [4]), (20, [5, 5, 5, 5])])
+def test_no_index_is_made_of_fewer_texts_than_it_is_trained_on(count, sizes):
+    parts = parts_by_index([Cell(np.arange(1), np.arange(count))], 3, needed=5)
+    held = [part.pieces[0].others for part in parts if part.pieces[0].side == "x"]
+    assert [stop - start for start, stop in held] == sizes
+
+
+@pytest.mark.parametrize("index_rows", [20_000, 100_000])
+def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index_rows, monkeypatch, capsys):
+    """Clustered vectors, 30,000 to 500; the nearest of the smaller side are found in two indexes, or one."""
+    pytest.importorskip("faiss")
+    generator = torch.Generator().manual_seed(1)
+    centres = torch.randn(100, 16, generator=generator)
+
+    def side(name, count):
+        vectors = centres[torch.randint(100, (count,), generator=generator)]
+        vectors = vectors + 0.3 * torch.randn(count, 16, generator=generator)
+        rows = (vectors / vectors.norm(dim=1, keepdim=True)).numpy()
+        table = pa.table(
+            {
+                "id": [f"{name}{n}" for n in range(count)],
+                "text": [str(n) for n in range(count)],
+                "group": [""] * count,
+                "context": pa.nulls(count),
+                "answer": pa.nulls(count),
+                "answer_start": pa.nulls(count),
+                "vector": pa.array(list(rows), pa.list_(pa.float32())),
+            }
+        ).cast(ENCODED)
+        run = Run(tmp_path / name, Silent())
+        writer = FolderWriter.start(run, step="encode", schema=ENCODED, settings={}, inputs={}, models={})
+        writer.commit(0, {"train": table}, to_table([], REJECT))
+        folder = writer.finish(Card(title="Vectors", description="Some."))
+        return Encoded.of(folder, tmp_path / f"{name}.vectors")
+
+    x, y = side("x", 500), side("y", 30_000)
+    monkeypatch.setattr(neighbours, "QUERIES", 200)
+    given = {"inputs": ["x"], "outputs": ["y"], "encoder": "none", "device": "cpu"}
+    exact, by_index = (
+        near_pairs(*find_neighbours(x, y, settings, {}, Run(tmp_path / name, Progress())), 4, "ratio")
+        for name, settings in (
+            ("exact", MineSettings(**given)),
+            ("index", MineSettings(**given, index="IVF64,Flat", index_rows=index_rows)),
+        )
+    )
+    said = capsys.readouterr().err
+    assert "is trained on 9,984 vectors; 1" in said  # the 500, to which all outputs are held
+    of_x = 4 * 500
+    found = set(zip(by_index[0].x.tolist(), by_index[0].y.tolist(), strict=True))
+    true = set(zip(exact[0].x.tolist(), exact[0].y.tolist(), strict=True))
+    assert len(found) == len(true) == of_x
+    assert len(found & true) > 0.93 * of_x
+    assert torch.allclose(by_index[1].similarity.sort().values, exact[1].similarity.sort().values, atol=1e-6)
 
 
 def files(folder):
@@ -234,6 +300,47 @@ def test_a_search_stopped_between_parts_goes_on_to_the_same_rows(world, monkeypa
     mine(given, Run(tmp / "out", Silent()))
     assert calls == [5, 5, 5, 2]
     assert files(tmp / "out") == files(tmp / "whole")
+
+
+def test_other_settings_do_not_cost_parts_that_are_finished(world, monkeypatch):
+    tmp, settings = world
+    given = settings("reading", "questions.jsonl", "passages.jsonl")
+
+    def failing(*_, **__):
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(neighbours, "two_way_search", failing)
+    with pytest.raises(StorageError):
+        mine(given, Run(tmp / "out", Silent()))
+    encoded = files(tmp / "out")
+    assert encoded
+    for changes in ({"window": 20}, {"search_rows": 7}):
+        with pytest.raises(FolderError, match="holds an unfinished run of mine with other settings"):
+            mine(given.model_copy(update=changes), Run(tmp / "out", Silent()))
+    assert files(tmp / "out") == encoded
+
+
+def test_pairs_are_saved_in_shards_and_go_on_between_them(world, monkeypatch):
+    tmp, settings = world
+    given = settings("reading", "questions.jsonl", "passages.jsonl")
+    whole = mine(given, Run(tmp / "whole", Silent()))
+    monkeypatch.setattr(route, "SHARD_ROWS", 2)
+    calls, real = [], route.sorted_out
+
+    def failing(*args):
+        calls.append(0)
+        if len(calls) == 2:
+            raise StorageError("no space left")
+        return real(*args)
+
+    monkeypatch.setattr(route, "sorted_out", failing)
+    with pytest.raises(StorageError):
+        mine(given, Run(tmp / "out", Silent()))
+    found = mine(given, Run(tmp / "out", Silent()))
+    assert len(found.shard_rows()) == len(calls) - 1 >= 3
+    assert found.table().equals(whole.table())
+    key = [("id", "ascending"), ("filter", "ascending"), ("row", "ascending")]
+    assert found.rejects().sort_by(key).equals(whole.rejects().sort_by(key))
 
 
 def test_what_is_begun_afresh_and_stopped_goes_on_without_being_asked_to_begin_afresh(world, monkeypatch):

@@ -81,11 +81,20 @@ def test_questions_are_written_of_answers_in_passages_and_the_rows_are_read_as_q
 
 
 def test_where_nothing_is_written_the_pair_is_rejected(pairs):
-    table = folder_of(pairs / "some", SUMMARIES[:2], MINED_PAIR).table().drop_columns(["margin", "score"])
-    rows, rejects = rewritten(table, ["", "a summary"], "summaries")
+    table = folder_of(pairs / "some", SUMMARIES[:3], MINED_PAIR).table().drop_columns(["margin", "score"])
+    rows, rejects = rewritten(table, ["", "a summary", None], "summaries")
     assert rows["output"].to_pylist() == ["a summary"]
-    assert rejects["filter"].to_pylist() == ["empty"]
+    assert rejects["filter"].to_pylist() == ["empty", "duplicate"]
     assert json.loads(rejects["row"][0].as_py())["input"] == SUMMARIES[0].input
+
+
+def test_of_several_pairs_with_one_document_one_is_written(pairs, bart):
+    again = [MinedPair("again", document(1), "another", 1.1, 0.4)]
+    folder_of(pairs / "copies", [*SUMMARIES, *again], MINED_PAIR)
+    whole = rewrite(settings(pairs, bart), Run(pairs / "out", Silent()))
+    found = rewrite(settings(pairs, bart, pairs=str(pairs / "copies")), Run(pairs / "more", Silent()))
+    assert found.table().equals(whole.table())
+    assert found.rejects()["id"].to_pylist() == ["again"]
 
 
 def test_stopped_it_goes_on_to_the_same_bytes_and_so_do_two_workers(pairs, bart, monkeypatch):
@@ -118,6 +127,8 @@ def test_what_cannot_be_written_is_said(pairs, bart):
         rewrite(
             settings(pairs, bart, "reading", pairs=str(pairs / "summaries")), Run(pairs / "out", Silent())
         )
+    with pytest.raises(InputError, match="context, answers missing"):
+        plan_rewrite(settings(pairs, bart, "reading", pairs=str(pairs / "summaries")), {})
     with pytest.raises(FolderError, match="is what --pairs reads"):
         rewrite(settings(pairs, bart), Run(pairs / "summaries", Silent()))
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from tests.tiny_bart import make_bart
 from torch import nn
-from transformers import AutoModel
+from transformers import AutoModel, MPNetConfig, MPNetModel
 
 from pairsmith.encoders.summarizer import load_summarizer
 from pairsmith.errors import SettingsError
@@ -40,6 +40,17 @@ def test_without_it_nothing_of_the_attention_is_left_to_chance(kind, tiny_bert, 
     set_attention_dropout(model, 0.0)
     one, other = twice(model, **features)
     assert torch.equal(one, other)
+
+
+def test_dropout_beside_the_attention_stays():
+    """MPNet keeps that of hidden states in a module around its attention."""
+    config = MPNetConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    config.intermediate_size = 16
+    model = MPNetModel(config)
+    set_attention_dropout(model, 0.0)
+    attention = model.encoder.layer[0].attention
+    assert attention.attn.dropout.p == 0.0
+    assert attention.dropout.p == 0.1
 
 
 def test_a_model_without_any_is_refused():

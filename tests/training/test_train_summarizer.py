@@ -102,8 +102,8 @@ def test_the_record_and_the_card_say_how_it_went(learned):
     _, head, body = text.split("---\n", 2)
     assert yaml.safe_load(head) == {"tags": ["pairsmith"]}
     assert "| seeds | 4 |" in body
-    assert "| added documents | 1 |" in body
-    assert "| marker before added documents | `<mined>` |" in body
+    assert "| added examples | 1 |" in body
+    assert "| marker before what is read of them | `<mined>` |" in body
     assert "chosen by the rougeL (×100)" in body
     assert "AutoModelForSeq2SeqLM" in body
 

@@ -77,7 +77,8 @@ def faiss_search(
     """
     k = min(k, len(others))
     _check(queries, others, k, min(sample, 1 if probe is None else probe), candidates)
-    made = _Index(index, others, seed)
+    made = _Index(index, others.shape[1])
+    made.hold(others, seed)
     tried = queries[_drawn(min(sample, len(queries)), len(queries), seed)]
     effort = _tuned(made, tried, others, k, probe, candidates, recall)
     ids, similarities = torch.full((len(queries), k), -1), torch.full((len(queries), k), -torch.inf)
@@ -93,6 +94,16 @@ def faiss_search(
     measured = _drawn(min(sample, len(queries)), len(queries), seed + 1)
     nearest = _exact(queries[measured], others, k)
     return Neighbours(ids, similarities), _share(similarities[measured], nearest.similarities)
+
+
+def needed_vectors(index: str, width: int) -> int:
+    """Vectors that an index is trained on, of so many numbers each; 0 for one that is not trained.
+
+    Raises:
+        SettingsError: FAISS cannot build such an index.
+        MissingExtra: FAISS is not installed.
+    """
+    return _Index(index, width).needed
 
 
 def _check(queries: Tensor, others: Tensor, k: int, least: int, candidates: int | None) -> None:
@@ -118,19 +129,25 @@ class _Effort:
 class _Index:
     """A trained index of FAISS, and the vectors that are in it."""
 
-    def __init__(self, index: str, others: Tensor, seed: int) -> None:
-        """Train it on some of the others, and put all of them in."""
+    def __init__(self, index: str, width: int) -> None:
+        """An empty one."""
         self._library = _faiss()
-        self._name, self._width = index, others.shape[1]
+        self._name, self._width = index, width
         self._whole, self._core = self._empty(index)
         # Several threads would link a graph in another order each time.
         self._graph = "HNSW" in index or "NSG" in index
-        if not self._whole.is_trained:
-            needed = PER_CENTROID * max(CENTROIDS, *self._centroids())
-            if len(others) < needed:
-                self._whole, self._core = self._empty("Flat")
-            else:
-                self._train(others[_drawn(needed, len(others), seed)], seed)
+
+    @property
+    def needed(self) -> int:
+        """Vectors that it is trained on; 0 where it is not trained."""
+        return 0 if self._whole.is_trained else PER_CENTROID * max(CENTROIDS, *self._centroids())
+
+    def hold(self, others: Tensor, seed: int) -> None:
+        """Train it on some of the others, and put all in; too few to train it are held as they are."""
+        if len(others) < self.needed:
+            self._whole, self._core = self._empty("Flat")
+        elif self.needed:
+            self._train(others[_drawn(self.needed, len(others), seed)], seed)
         self._others = others.contiguous()
         with self._refusals(), self._threads(one=self._graph and self._parameter != "nprobe"):
             self._whole.add(self._others.numpy())

@@ -14,6 +14,9 @@ from pairsmith.modelnames import DtypeName, not_on_hub, resolve_model
 
 Task = Literal["question answering", "classification", "summarization"]
 
+_EXPECTED = ("LOAD REPORT", "we will NOT tie them", "This checkpoint seem corrupted")
+"""What transformers says of weights that are lacking or drawn, which is looked at here."""
+
 _CONTEXT = 512  # of a model that has no longest input
 
 
@@ -97,7 +100,7 @@ def _load(
             torch.manual_seed(seed)
             config = transformers.AutoConfig.from_pretrained(where, local_files_only=local)
             if task == "summarization" and fresh_head and _lacks_only_a_decoder(config):
-                return *_with_decoder(where, dtype, local=local), []
+                return _with_decoder(where, dtype, local=local)
             if type(config) not in kinds:
                 raise ModelError(
                     f"model {name}: transformers has no {task} for models of type "
@@ -136,13 +139,16 @@ def _lacks_only_a_decoder(config: Any) -> bool:
     )
 
 
-def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, Any]:
-    """An encoder's tokenizer, and the encoder with a decoder of the same weights."""
+def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, Any, list[str]]:
+    """An encoder's tokenizer, the encoder with a decoder of the same weights, and what these lack."""
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
+    encoder, report = transformers.AutoModel.from_pretrained(
+        where, local_files_only=local, output_loading_info=True
+    )
     network = transformers.EncoderDecoderModel.from_encoder_decoder_pretrained(
-        where, where, encoder_local_files_only=local, decoder_local_files_only=local
+        decoder_pretrained_model_name_or_path=where, encoder_model=encoder, decoder_local_files_only=local
     ).to(dtype)
     tokens = {
         "pad_token_id": tokenizer.pad_token_id,
@@ -152,20 +158,20 @@ def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, 
     for name, token in tokens.items():
         setattr(network.config, name, token)
         setattr(network.generation_config, name, token)
-    return tokenizer, network
+    return tokenizer, network, [name for name in report["missing_keys"] if not name.startswith("pooler.")]
 
 
 @contextmanager
 def _no_load_report() -> Iterator[None]:
     """Keep off the screen what transformers says of weights: the lacking ones are looked at here.
 
-    Models such as Flan-T5 have an output table of their own though their kind shares it with the input;
-    both are loaded, and nothing is to be done about it.
+    A decoder that is made of an encoder has no head yet. Models such as Flan-T5 have an output table of their
+    own though their kind shares it with the input; both are loaded, and nothing is to be done about it.
     """
     logger = logging.getLogger("transformers.modeling_utils")
 
     def keep(record: logging.LogRecord) -> bool:
-        return not any(each in record.getMessage() for each in ("LOAD REPORT", "we will NOT tie them"))
+        return not any(each in record.getMessage() for each in _EXPECTED)
 
     logger.addFilter(keep)
     try:

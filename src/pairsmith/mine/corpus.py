@@ -5,11 +5,8 @@ settings of the search takes it as it is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
-from pathlib import Path
 from typing import Literal, overload
 
 import numpy as np
@@ -28,7 +25,7 @@ from pairsmith.records import REJECT, Document, Reject, read_documents, text_id,
 from pairsmith.runs import Card, DatasetFolder, Run, hash_source
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, commit_each, start_part
-from pairsmith.texts.entities import SPACY
+from pairsmith.texts import finder_revision
 
 _DECIDES = {"kind", "group_column", "dtype", "max_length", "shard_size"}
 _DECIDES_BY_SIDE = {
@@ -91,15 +88,8 @@ def is_styled(settings: MineSettings, side: str) -> bool:
 
 
 def finder_of(settings: MineSettings) -> dict[str, str]:
-    """Which model finds the answers: its version, or the hash of its folder; nothing where none does."""
-    model = settings.answers.removeprefix(SPACY)
-    if settings.kind != "reading" or model == settings.answers:
-        return {}
-    if Path(model).is_dir():
-        return {"answers": f"sha256:{hash_source(model)}"}
-    with suppress(PackageNotFoundError):
-        return {"answers": version(model)}
-    return {}  # that it is missing is said where it is loaded
+    """Which model finds the answers, if one does."""
+    return finder_revision(settings.answers) if settings.kind == "reading" else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,31 +112,36 @@ class Encoded:
         """What there is of these texts but their vectors, by column, in the order of the numbers."""
         wanted = self.rows[np.asarray(numbers, dtype=np.int64)]
         found: dict[int, dict[str, Any]] = {}
-        for first, table in self._tables():
-            here = np.unique(wanted[(wanted >= first) & (wanted < first + table.num_rows)])
-            found.update(zip(here.tolist(), table.take(here - first).to_pylist(), strict=True))
+        for here, table in self._of(np.unique(wanted)):
+            found.update(zip(here.tolist(), table.to_pylist(), strict=True))
         return [found[row] for row in wanted.tolist()]
 
     def copies(self, corpus: str) -> pa.Table:
         """The texts that had been there before, as rejects."""
+        again = np.setdiff1d(np.arange(sum(self.folder.shard_rows())), self.rows, assume_unique=True)
+        reason = f"the text was among the {corpus} before"
         found = [to_table([], REJECT)]
-        for first, table in self._tables():
-            there = np.isin(np.arange(first, first + table.num_rows), self.rows)
-            again = table.take(np.flatnonzero(~there)).to_pylist()
-            reason = f"the text was among the {corpus} before"
-            found.append(to_table([Reject.of(row["id"], "duplicate", reason, row) for row in again], REJECT))
+        for _, table in self._of(again):
+            rows = [Reject.of(row["id"], "duplicate", reason, row) for row in table.to_pylist()]
+            found.append(to_table(rows, REJECT))
         return pa.concat_tables(found)
 
-    def _tables(self) -> Iterator[tuple[int, pa.Table]]:
-        """Each shard's rows without the vectors, and the number of its first."""
-        first = 0
-        for table in self.folder.shards("train", [name for name in ENCODED.names if name != "vector"]):
-            yield first, table
-            first += table.num_rows
+    def _of(self, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
+        """Rows of the folder, in order, by shard, without their vectors; no shard is read in vain."""
+        columns = [name for name in ENCODED.names if name != "vector"]
+        edges = np.cumsum([0, *self.folder.shard_rows()])
+        places = np.searchsorted(rows, edges)
+        shards = np.flatnonzero(np.diff(places)).tolist()
+        tables = self.folder.shards("train", columns, shards)
+        for number, table in zip(shards, tables, strict=True):
+            here = rows[places[number] : places[number + 1]]
+            yield here, table.take(here - edges[number])
 
 
 def _first_rows(names: pa.Table) -> NDArray[np.int64]:
     """The row in which each text stands first; one may stand in several groups."""
-    rows = names.append_column("row", pa.array(np.arange(names.num_rows)))
+    # Of 134 million names and more the keys have too many characters for offsets of 32 bits.
+    large = pa.table([column.cast(pa.large_string()) for column in names.columns], names.column_names)
+    rows = large.append_column("row", pa.array(np.arange(names.num_rows)))
     first = rows.group_by(["id", "group"], use_threads=False).aggregate([("row", "min")])["row_min"]
     return np.sort(first.to_numpy())

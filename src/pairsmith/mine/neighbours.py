@@ -26,6 +26,9 @@ from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.runs.executors import Advance, Work
 from pairsmith.runs.mapped import Made, commit_each, start_part
 
+QUERIES = 2**24
+"""Texts that are searched for and saved together, by an index."""
+
 NEAR: pa.Schema = pa.schema(
     [
         ("cell", pa.int64()), ("side", pa.string()), ("number", pa.int64()),
@@ -72,17 +75,21 @@ class Piece:
 
     Attributes:
         cell: its number.
-        start: where a stretch of its texts begins, and ``stop`` ends.
-        side: ``both`` compares the inputs of that stretch with all outputs; ``x`` searches all inputs in an
-            index of the outputs of that stretch, and ``y`` all outputs in one of the inputs.
-        texts: how many are searched for.
+        side: whose neighbours are searched: those of ``both`` at once, each product computed once, or those
+            of ``x`` in an index of ``y``, or the other way round.
+        queries: where the stretch of x, or of ``side``, begins and ends.
+        others: likewise of the other side.
     """
 
     cell: int
-    start: int
-    stop: int
     side: Literal["both", "x", "y"]
-    texts: int
+    queries: tuple[int, int]
+    others: tuple[int, int]
+
+    @property
+    def size(self) -> int:
+        """How many texts are searched for."""
+        return self.queries[1] - self.queries[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ class Part:
     @property
     def size(self) -> int:
         """How many texts are searched for."""
-        return sum(piece.texts for piece in self.pieces)
+        return sum(piece.size for piece in self.pieces)
 
 
 def parts(cells: Sequence[Cell], rows: int) -> list[Part]:
@@ -104,27 +111,42 @@ def parts(cells: Sequence[Cell], rows: int) -> list[Part]:
     pieces: list[Piece] = []
     for number, cell in enumerate(cells):
         for start in range(0, len(cell.x), rows):
-            stop = min(start + rows, len(cell.x))
-            pieces.append(Piece(number, start, stop, "both", stop - start))
-            if sum(piece.texts for piece in pieces) >= rows:
+            pieces.append(Piece(number, "both", (start, min(start + rows, len(cell.x))), (0, len(cell.y))))
+            if sum(piece.size for piece in pieces) >= rows:
                 found.append(Part(len(found), tuple(pieces)))
                 pieces = []
     return [*found, Part(len(found), tuple(pieces))] if pieces else found
 
 
-def parts_by_index(cells: Sequence[Cell], rows: int) -> list[Part]:
-    """The search of all cells by indexes of ``rows`` vectors at most, of equal size, a part for each."""
+def parts_by_index(cells: Sequence[Cell], rows: int, needed: int) -> list[Part]:
+    """The search of all cells by indexes, a part for each index and stretch of ``QUERIES`` at most.
+
+    Args:
+        cells: of the texts.
+        rows: vectors of an index at most, but never fewer than it is trained on.
+        needed: so many.
+    """
     pieces: list[Piece] = []
     for number, cell in enumerate(cells):
-        n, m = len(cell.x), len(cell.y)
-        pieces += [Piece(number, start, stop, "x", n) for start, stop in _stretches(m, rows)]
-        pieces += [Piece(number, start, stop, "y", m) for start, stop in _stretches(n, rows)]
+        for side, queries, others in _sides(cell):
+            pieces += [
+                Piece(number, side, asked, held)
+                for held in _stretches(others, rows, needed)
+                for asked in _stretches(queries, QUERIES, 0)
+            ]
     return [Part(number, (piece,)) for number, piece in enumerate(pieces)]
 
 
-def _stretches(count: int, most: int) -> list[tuple[int, int]]:
-    """As few equal parts as there can be of at most so many."""
+def _sides(cell: Cell) -> Iterator[tuple[Literal["x", "y"], int, int]]:
+    yield "x", len(cell.x), len(cell.y)
+    yield "y", len(cell.y), len(cell.x)
+
+
+def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
+    """As few equal parts as there can be of at most ``most``, or ``least`` if that is more."""
     number = -(-count // most)
+    if least:
+        number = max(1, min(number, count // least))
     return [(i * count // number, (i + 1) * count // number) for i in range(number)]
 
 
@@ -145,7 +167,9 @@ def find_neighbours(
     """
     every = cells(x, y)
     if settings.index:
-        todo = parts_by_index(every, settings.index_rows)
+        needed = _needed(settings.index, x.width)
+        todo = parts_by_index(every, settings.index_rows, needed)
+        few = sum(part.pieces[0].others[1] - part.pieces[0].others[0] < needed for part in todo)
     else:
         todo = parts(every, settings.search_rows)
     writer = start_part(
@@ -169,6 +193,11 @@ def find_neighbours(
             f"index {settings.index}: finds {min(recall):.1%} of the {settings.k} nearest, or more, by an "
             "exact search for a sample"
         )
+        if few:
+            run.progress.say(
+                f"index {settings.index}: is trained on {needed:,} vectors; {few} of {len(todo)} parts have "
+                "fewer and were searched without"
+            )
     return folder, every
 
 
@@ -211,25 +240,33 @@ class SearchLoader:
             found: list[pa.Table] = []
             for piece in part.pieces:
                 of_x, of_y = x.vectors(every[piece.cell].x), y.vectors(every[piece.cell].y)
+                queries, others = (of_y, of_x) if piece.side == "y" else (of_x, of_y)
+                queries, others = queries[slice(*piece.queries)], others[slice(*piece.others)]
+                first = piece.queries[0]
                 if piece.side != "both":
-                    queries, others = (of_x, of_y) if piece.side == "x" else (of_y, of_x)
-                    near, recall = _by_index(queries, others[piece.start : piece.stop], settings, advance)
-                    near.ids.add_(piece.start)
-                    found.append(_table(piece.cell, piece.side, 0, near, recall))
+                    near, recall = _by_index(queries, others, settings, advance)
+                    near.ids.add_(piece.others[0])
+                    found.append(_table(piece.cell, piece.side, first, near, recall))
                     continue
                 near_x, near_y = two_way_search(
-                    of_x[piece.start : piece.stop],
-                    of_y,
+                    queries,
+                    others,
                     settings.k,
                     memory=int(settings.memory * 2**30),
                     device=device,
                     advance=advance,
                 )
-                near_y.ids.add_(piece.start)
-                found += [_table(piece.cell, "x", piece.start, near_x), _table(piece.cell, "y", 0, near_y)]
+                near_y.ids.add_(first)
+                found += [_table(piece.cell, "x", first, near_x), _table(piece.cell, "y", 0, near_y)]
             return pa.concat_tables(found), to_table([], REJECT)
 
         return search
+
+
+def _needed(index: str, width: int) -> int:
+    from pairsmith.encoders.faiss_search import needed_vectors
+
+    return needed_vectors(index, width)
 
 
 def _by_index(
@@ -287,14 +324,37 @@ def _merged(folder: DatasetFolder, k: int) -> Iterator[tuple[int, Neighbours, Ne
     """Of each cell, in order: the nearest y of each x, and the nearest x of each y."""
     pieces = (piece for table in folder.shards() for piece in _pieces(table))
     for cell, found in groupby(pieces, key=lambda piece: piece[0]):
-        near: dict[str, list[Neighbours]] = {"x": [], "y": []}
+        near = {"x": _Merge(k), "y": _Merge(k)}
         for _, side, first, piece in found:
-            sofar = near[side]
-            if first:  # of texts behind those before
-                sofar.append(piece)
-            else:
-                near[side] = [merged([_stacked(sofar), piece], k)] if sofar else [piece]
-        yield cell, _stacked(near["x"]), _stacked(near["y"])
+            near[side].add(first, piece)
+        yield cell, near["x"].finish(), near["y"].finish()
+
+
+class _Merge:
+    """Neighbours of all texts of a side, found once or in several passes over parts of the other."""
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+        self._whole: Neighbours | None = None
+        self._pass: list[Neighbours] = []
+
+    def add(self, first: int, near: Neighbours) -> None:
+        """Those of a stretch of the texts; one from 0 begins a pass."""
+        if not first:
+            self._end_pass()
+        self._pass.append(near)
+
+    def finish(self) -> Neighbours:
+        """The k nearest of each text."""
+        self._end_pass()
+        assert self._whole is not None  # a cell has texts on both sides
+        return self._whole
+
+    def _end_pass(self) -> None:
+        if self._pass:
+            near = _stacked(self._pass)
+            self._whole = near if self._whole is None else merged([self._whole, near], self._k)
+            self._pass = []
 
 
 def _pieces(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:

@@ -17,7 +17,7 @@ from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.style import load_style
 from pairsmith.encoders.summarizer import load_summarizer, shortest_of, summarize
 from pairsmith.mine.corpus import Corpus, corpora, is_styled
-from pairsmith.mine.rewrite import read_texts
+from pairsmith.mine.rewrite import check_columns, read_texts
 from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.mine.units import Unit, cutter
 from pairsmith.modelnames import MINILM
@@ -70,7 +70,7 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
     return Estimate(
         seconds=loading + shared,
         memory=peak_memory() + int(min(settings.memory * 2**30, 8.0 * sum(counts) * 16)),
-        disk=size + sum(counts) * settings.k * _FOUND_BYTES + FOLDER_BYTES + pieces * SHARD_BYTES,
+        disk=size + _found(counts, settings) * _FOUND_BYTES + FOLDER_BYTES + pieces * SHARD_BYTES,
         scratch=4 * width * sum(counts),
         rows={"train": rows},
         shared=shared,
@@ -122,6 +122,15 @@ def _products(x: _Sample, y: _Sample) -> float:
     """How many inputs and outputs are compared; an index compares fewer, how many is not known before."""
     pairs = sum(count * y.records[group] for group, count in x.records.items())
     return pairs * x.per_record * x.kept * y.per_record * y.kept
+
+
+def _found(counts: Sequence[int], settings: MineSettings) -> int:
+    """How many neighbours are saved: each part of a search has its own."""
+    inputs, outputs = counts
+    if settings.index:  # each index of one side finds those of the whole other side
+        indexes = [-(-count // settings.index_rows) for count in counts]
+        return settings.k * (inputs * indexes[1] + outputs * indexes[0])
+    return settings.k * (inputs + outputs * -(-inputs // settings.search_rows))
 
 
 def _search_seconds(width: int, settings: MineSettings) -> float:
@@ -193,6 +202,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) 
         UserError: as for ``rewrite``.
     """
     sample, count = _some_of(settings.pairs, before)
+    check_columns(sample, settings)
     count = min(count, settings.best or count)
     started = time.monotonic()
     model = load_summarizer(

@@ -3,9 +3,11 @@
 pairs -> their answers in passages, or documents -> a question, or a summary, by the model -> rows
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pairsmith.citations import MINING
 from pairsmith.encoders.summarizer import load_summarizer, shortest_of, summarize
@@ -36,11 +38,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     refuse_source(run, pairs=settings.pairs, model=settings.model)
     source = DatasetFolder.open(settings.pairs)
     pairs = pa.concat_tables(source.table(split) for split in source.splits).slice(0, settings.best)
-    if missing := [name for name in _NEEDED[settings.kind] if name not in pairs.column_names]:
-        raise InputError(
-            f"{source.path}: pairs of kind {settings.kind} have the columns "
-            f"{', '.join(_NEEDED[settings.kind])}; {', '.join(missing)} missing"
-        )
+    check_columns(pairs, settings)
     pairs = pairs.drop_columns([name for name in _SCORES if name in pairs.column_names])
     revision = model_revision(settings.model)
     numbers = range(max(1, -(-pairs.num_rows // settings.shard_size)))
@@ -56,7 +54,12 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
-    left = RowShards(pairs, settings.shard_size, [number for number in numbers if not writer.is_done(number)])
+    again = pa.array(_again(read_texts(pairs, settings.kind)), pa.bool_())
+    left = RowShards(
+        pairs.append_column("again", again),
+        settings.shard_size,
+        [number for number in numbers if not writer.is_done(number)],
+    )
     commit_each(
         writer,
         WriterLoader(settings, revision),
@@ -94,16 +97,22 @@ class WriterLoader:
         )
 
         def write(shard: RowShard, advance: Advance) -> Made:
+            again = shard.rows["again"].combine_chunks()
+            pairs = shard.rows.drop_columns("again")
             texts = summarize(
                 model,
-                read_texts(shard.rows, settings.kind),
+                read_texts(pairs.filter(pc.invert(again)), settings.kind),
                 beams=settings.beams,
                 summary_tokens=settings.tokens,
                 shortest=shortest_of(settings.kind),
                 batch_size=settings.batch_size,
                 advance=advance,
             )
-            return rewritten(shard.rows, texts, settings.kind)
+            advance(pairs.num_rows - len(texts))
+            written = iter(texts)
+            return rewritten(
+                pairs, [None if each else next(written) for each in again.to_pylist()], settings.kind
+            )
 
         return write
 
@@ -117,11 +126,44 @@ def read_texts(pairs: pa.Table, kind: str) -> list[str]:
     return [answer_in_passage(answers["text"][0], passage) for answers, passage in both]
 
 
-def rewritten(pairs: pa.Table, texts: list[str], kind: str) -> Made:
-    """The pairs with their questions, or summaries, replaced; as rejects those that got none."""
+def check_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
+    """Find out whether these are pairs of the kind.
+
+    Raises:
+        InputError: they are not.
+    """
+    needed = _NEEDED[settings.kind]
+    if missing := [name for name in needed if name not in pairs.column_names]:
+        raise InputError(
+            f"{settings.pairs}: pairs of kind {settings.kind} have the columns {', '.join(needed)}; "
+            f"{', '.join(missing)} missing"
+        )
+
+
+def _again(texts: Sequence[str]) -> list[bool]:
+    """Whether each has been there before: the model would write the same of it."""
+    seen: set[str] = set()
+    found = []
+    for text in texts:
+        found.append(text in seen)
+        seen.add(text)
+    return found
+
+
+def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> Made:
+    """The pairs with their questions, or summaries, replaced; as rejects those that got none.
+
+    Args:
+        pairs: n of them.
+        texts: what was written for each; None where another pair has the same to be read.
+        kind: of the pairs.
+    """
     side = "input" if kind == "reading" else "output"
     rows, rejects = [], []
     for row, text in zip(pairs.to_pylist(), texts, strict=True):
+        if text is None:
+            rejects.append(Reject.of(row["id"], "duplicate", "another pair has the same to be read", row))
+            continue
         new = {**row, side: text}
         new["id"] = f"{text_id(new['input'])}-{text_id(new['output'])}"
         if text:

@@ -29,7 +29,7 @@ from pairsmith.records import (
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, refuse_source, summary
 from pairsmith.runs.storage import scratch_file
 
-_WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address", "search_rows"}
+_WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address"}
 """Settings that say where and how fast, not what."""
 
 SHARD_ROWS = 100_000

@@ -119,7 +119,10 @@ class MineSettings(Settings):
         "large for an exact search (some millions of texts); what it misses is measured and said.",
     )
     index_rows: int = Field(
-        default=1_000_000, ge=1, description="Vectors of an index in memory at one time; one after the other."
+        default=1_000_000,
+        ge=1,
+        description="Vectors of an index at most, or as many as it is trained on; of more texts several "
+        "indexes are made.",
     )
     recall: float = Field(
         default=0.95, gt=0, le=1, description="Share of the true neighbours that an index is tuned to find."

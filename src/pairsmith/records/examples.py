@@ -57,7 +57,7 @@ def read_examples(source: str, kind: KindName) -> list[Example]:
 
 
 def each_example(source: str, kind: KindName) -> Iterator[Example]:
-    """The examples as ``read_examples`` has them, one at a time, copies too; there may be none."""
+    """The examples as ``read_examples`` has them, one at a time, copies too."""
     if kind == "reading":
         for question in read_questions(source):
             answer = question.answers[0]

@@ -214,15 +214,29 @@ class DatasetFolder:
             raise FolderError(f"{self.path} has no split {split!r}; {choices(split, self.splits)}")
         return self._read(split, columns)
 
-    def shards(self, split: str = "train", columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows of ``split``, one shard's table at a time; only ``columns`` where they are given.
+    def shards(
+        self,
+        split: str = "train",
+        columns: Sequence[str] | None = None,
+        numbers: Iterable[int] | None = None,
+    ) -> Iterator[pa.Table]:
+        """The rows of ``split``, one shard's table at a time.
+
+        Args:
+            split: its name.
+            columns: only these; all without.
+            numbers: only of these shards, counted from 0 as they come; of all without.
 
         Raises:
             FolderError: a file is missing or damaged.
         """
-        for file in self._files():
-            if file.split == split:
-                yield read_parquet(self.path / file.path, columns)
+        files = [file for file in self._files() if file.split == split]
+        for number in range(len(files)) if numbers is None else numbers:
+            yield read_parquet(self.path / files[number].path, columns)
+
+    def shard_rows(self, split: str = "train") -> list[int]:
+        """How many rows of ``split`` each shard has."""
+        return [file.rows for file in self._files() if file.split == split]
 
     def head(self, count: int) -> list[dict[str, Any]]:
         """At most ``count`` rows of the first split, all from its first file that holds any.

@@ -77,8 +77,8 @@ def start_part(
 ) -> FolderWriter:
     """Start the folder of a part of a step, whose work is kept even where the step itself begins afresh.
 
-    Other work in the folder is replaced: the step's own folder is claimed for this work, so a part of
-    another one is what is left of what it replaces.
+    Other work in the folder is replaced: the step's own folder has been claimed for this work, which is
+    refused without ``--fresh`` where there are parts of another. So these are left of what was given up.
 
     Raises:
         FolderError, SettingsError, StorageError: as for ``FolderWriter.start``.

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pairsmith import __version__
 from pairsmith.errors import DamagedError, FolderError, SettingsError, StorageError, first_line, redacted
 from pairsmith.modelfiles import hash_file
-from pairsmith.places import Place, inside, name_in, reaching, remove_files, several, size_of
+from pairsmith.places import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
 from pairsmith.records.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
@@ -152,7 +152,7 @@ class FolderWriter:
         def extends(there: Manifest) -> bool:
             entries = _entries(there, journal).values()
             if there.step == step and not there.complete and not entries and not journal.bad:
-                return True  # nothing would be lost
+                return not _has_parts(run.out)  # nothing would be lost
             if growth is None or not only_adds(there, identity, growth.settings):
                 return False
             return all(map(growth.holds, entries))
@@ -354,6 +354,11 @@ class FolderWriter:
                 names = {name_in(self._out, path): path for path in inside(folder)}
                 strays = [name for name in names if SHARD_FILE.fullmatch(name) and name not in listed]
                 remove_files([names[name] for name in strays])
+
+
+def _has_parts(out: Place) -> bool:
+    """Whether folders of parts of the work lie in it (see ``mapped.start_part``)."""
+    return any(is_folder(each) and size_of(each / MANIFEST) is not None for each in inside(out))
 
 
 def _read_or_mend(run: Run) -> Manifest:

@@ -6,13 +6,18 @@ expressions. They take time in proportion to the text, whatever stands in it, be
 bounded or give nothing back (``++``).
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from pairsmith.errors import MissingExtra, ModelError, SettingsError, choices, first_line
+from pairsmith.modelfiles import hash_file
 
 RULE = "rule"
 SPACY = "spacy:"
@@ -54,6 +59,25 @@ def entity_finder(name: str) -> Callable[[str], list[Entity]]:
         known = choices(name, [RULE, f"{SPACY}MODEL"])
         raise SettingsError(f"no finder of answers is called {name!r}; {known}")
     return _spacy_finder(model)
+
+
+def finder_revision(name: str) -> dict[str, str]:
+    """Which spaCy model finds the answers, for a record of the models that were used; nothing for the rule.
+
+    The version of an installed one, the hash of a folder's files; nothing where it is missing, which is said
+    when it is loaded.
+    """
+    model = name.removeprefix(SPACY)
+    if model == name:
+        return {}
+    folder = Path(model)
+    if folder.is_dir():
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        listing = "".join(f"{hash_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+        return {"answers": f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"}
+    with suppress(PackageNotFoundError):
+        return {"answers": version(model)}
+    return {}
 
 
 def _spacy_finder(model: str) -> Callable[[str], list[Entity]]:

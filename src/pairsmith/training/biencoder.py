@@ -24,7 +24,7 @@ from pairsmith.progress import Progress
 from pairsmith.records import Example, read_documents, read_examples
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import generator
-from pairsmith.texts import count_words, entity_finder, split_sentences, windows
+from pairsmith.texts import count_words, entity_finder, finder_revision, split_sentences, windows
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.contrast import BiEncoder
@@ -68,7 +68,14 @@ def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
     seeds = read_examples(settings.seeds, settings.kind)
     validation = read_examples(settings.validation, settings.kind) if settings.validation else []
     around = Surroundings.of(settings)
-    folder = begin(run, "train-biencoder", settings, sources=sources, elsewhere={"inputs", "outputs"})
+    folder = begin(
+        run,
+        "train-biencoder",
+        settings,
+        sources=sources,
+        elsewhere={"inputs", "outputs"},
+        models=finder_revision(settings.answers) if settings.kind == "reading" else {},
+    )
     if folder is None:
         return run.out
     warn_of_few(len(seeds), run.progress)

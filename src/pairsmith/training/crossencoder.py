@@ -22,7 +22,7 @@ from pairsmith.progress import Progress
 from pairsmith.records import Example, read_examples
 from pairsmith.runs import DatasetFolder, Run, hash_source
 from pairsmith.runs.seeds import generator
-from pairsmith.texts import entity_finder
+from pairsmith.texts import entity_finder, finder_revision
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks
@@ -69,6 +69,7 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
     found = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
     if found and settings.encoder:
         _check_encoder(settings.encoder, found)
+    finder = finder_revision(settings.answers) if settings.kind == "reading" else {}
     folder = begin(
         run,
         "train-crossencoder",
@@ -76,7 +77,7 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
         sources=sources,
         elsewhere={"mined", "encoder"},
         inputs={"mined outputs": hash_source(found.path)} if found else {},
-        models={"encoder": settings.encoder} if settings.encoder else {},
+        models=({"encoder": model_revision(settings.encoder)} if settings.encoder else {}) | finder,
     )
     if folder is None:
         return run.out

@@ -22,7 +22,8 @@ def set_attention_dropout(model: nn.Module, share: float) -> None:
     """
     found = 0
     for module in model.modules():
-        if not type(module).__name__.endswith("Attention"):
+        inside = [each for each in module.modules() if type(each).__name__.endswith("Attention")]
+        if inside != [module]:  # another module, or one around the attention, whose dropout is another
             continue
         for name in _NAMES:
             value = getattr(module, name, None)

@@ -40,7 +40,7 @@ def begin(
         sources: what is read, by name: a setting's, with a number where it names several; None is left out.
         elsewhere: settings beside these that count by something else, or say where and how fast, not what.
         inputs: hashes of what is read besides, by name.
-        models: models beside the base, by name.
+        models: revisions of what else is used, by name.
 
     Raises:
         FolderError: the folder holds something else.
@@ -50,7 +50,6 @@ def begin(
     """
     read = {name: source for name, source in sources.items() if source}
     named = {name.partition(" ")[0] for name in sources}
-    loaded = {"base": settings.base, **(models or {})}
     folder = ModelFolder.start(
         run,
         step=step,
@@ -58,7 +57,7 @@ def begin(
             mode="json", exclude={*named, *elsewhere, "validation", "device", "checkpoint_steps"}
         ),
         inputs={name: hash_source(source) for name, source in read.items()} | dict(inputs or {}),
-        models={name: model_revision(model) for name, model in loaded.items()},
+        models={"base": model_revision(settings.base), **(models or {})},
     )
     if not folder.finished:
         return folder

@@ -121,7 +121,8 @@ def _planned(settings: S, train: Train[S], unseen: int, reading: float) -> Estim
 
     examples, looked, before = min(_SOME, settings.batch_size), min(_SOME, unseen), 1
     first, weights = timed(before, examples)
-    short = first if first > PATIENCE else timed(before, examples)[0]  # the first loads libraries, too
+    # The first loads libraries, too, which is little beside steps as long as these.
+    short = first if first > 10 * PATIENCE else timed(before, examples)[0]
     step = (timed(before + 1, examples)[0] - short) * settings.batch_size / examples
     if step < PATIENCE:
         examples, looked, before = settings.batch_size, unseen, _WAKING

@@ -156,7 +156,13 @@ def train_reader_on(
         reader.tokenizer.model_max_length = reader.max_length  # whoever reads with it reads such windows
         return SpanMarker(reader, training_windows(reader, questions))
 
+    told = False
+
     def lesson(marker: SpanMarker) -> Lesson[Target]:
+        nonlocal told
+        if not told:  # once, not for each learning rate
+            _say_left_out(len(questions), marker, shown)
+            told = True
         measure = partial(validation_f1, marker.reader, validation) if validation else None
         draw = partial(_drawn, marker.examples)
         return Lesson(len(marker.examples), draw, partial(_batch, marker.reader), measure)
@@ -164,7 +170,6 @@ def train_reader_on(
     marker, rate, training = fit_each_rate(
         make, lesson, settings, metric="F1", device=device, progress=shown, checkpoints=checkpoints
     )
-    _say_left_out(len(questions), marker, shown)
     return TrainedReader(marker.reader, rate, training, len(marker.examples))
 
 

@@ -234,8 +234,8 @@ class TrainSummarizerSettings(FitSettings):
     )
     added: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Documents with summaries that are added to the seeds, such as a folder that mine or "
-        "filter wrote (its columns input and output).",
+        description="Examples in the form of the seeds that are added to them, such as a folder that mine or "
+        "filter wrote.",
     )
     extra: int | None = Field(
         default=None,
@@ -244,7 +244,8 @@ class TrainSummarizerSettings(FitSettings):
     )
     marker: str = Field(
         default="<mined>",
-        description="Special token put before added documents, whose style may be another; empty: none.",
+        description="Special token put before the documents, or answers, of added examples, whose style may "
+        "be another; empty: none.",
     )
     max_length: int | None = Field(
         default=512,

@@ -53,9 +53,10 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 model = AutoModelForSeq2SeqLM.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-inputs = tokenizer("A long document …", truncation=True, max_length=512, return_tensors="pt")
+inputs = tokenizer("{text}", truncation=True, max_length=512, return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
 ```"""
+_READ = {"summaries": "A long document …", "reading": "the answer: The passage that the answer stands in."}
 
 
 def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
@@ -96,12 +97,14 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
     )
     facts = {
         "seeds": len(seeds),
-        "added documents": len(added),
-        "marker before added documents": f"`{settings.marker}`" if added and settings.marker else "none",
+        "added examples": len(added),
+        "marker before what is read of them": f"`{settings.marker}`" if added and settings.marker else "none",
         "validation": len(unseen),
         "learning rate": rate,
     }
-    card = few_shot_card(_WHAT[settings.kind], _USE, settings, facts, training)
+    card = few_shot_card(
+        _WHAT[settings.kind], _USE.format(text=_READ[settings.kind]), settings, facts, training
+    )
     folder.finish(partial(save_transformer, summarizer.model, summarizer.tokenizer, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out
