@@ -35,6 +35,9 @@ from pairsmith.training.settings import TrainBiencoderSettings, TrainCrossencode
 
 MINILM = "embedded:all-minilm-l6-v2"
 BEST = (100, 250, 500)
+CANDIDATES = 1_500
+"""Pairs that the cross-encoder looks at."""
+
 Figures = dict[str, float]
 
 
@@ -64,7 +67,7 @@ def squad(data: Path, passages: int) -> Task:
         lambda seed, work: write_squad(corpora, seed, work, passages),
         lambda rows: right_answers(rows, gold),
         {"window": 60},
-        {"window": 60, "best": 4_000},
+        {"window": 60},
     )
 
 
@@ -74,8 +77,8 @@ def news(data: Path, reuters: int) -> Task:
         "summaries",
         lambda seed, work: write_news(corpora, seed, work),
         lambda rows: right_summaries(rows, corpora.mining),
-        {"attention_dropout": 0.0},
-        {"best": 2_000, "k": 16},
+        {},
+        {"k": 16},
     )
 
 
@@ -116,13 +119,15 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
         return Run(work / name, Progress())
 
     common = {"kind": task.kind, "seeds": files["seeds"], "base": MINILM, "seed": seed}
-    common |= {"dtype": "bfloat16", "batch_size": 16, **task.training}
+    common |= {"dtype": "bfloat16", "attention_dropout": 0.0, "batch_size": 16, **task.training}
     corpora = {"inputs": [files["inputs"]], "outputs": [files["outputs"]]}
     train_biencoder(TrainBiencoderSettings(**common, **corpora, steps=100), run("biencoder"))
     encoder, pairs = str(work / "biencoder"), str(work / "mined")
-    mined = mine(MineSettings(kind=task.kind, **corpora, encoder=encoder, **task.mining), run("mined"))
+    mined = mine(
+        MineSettings(kind=task.kind, **corpora, encoder=encoder, best=CANDIDATES, **task.mining), run("mined")
+    )
     train_crossencoder(
-        TrainCrossencoderSettings(**common, mined=pairs, encoder=encoder, steps=150),
+        TrainCrossencoderSettings(**common, mined=pairs, encoder=encoder, steps=200, learning_rate=[1e-4]),
         run("crossencoder"),
     )
     kept = filter_pairs(FilterSettings(pairs=pairs, model=str(work / "crossencoder")), run("filtered"))
