@@ -3,7 +3,8 @@
 The mining paper takes the named entities that spaCy finds; ``spacy:MODEL`` does so. The built-in rule needs
 no model: it reads English spelling (capital letters, digits, number words, quotation marks) by regular
 expressions. They take time in proportion to the text, whatever stands in it, because their repetitions are
-bounded or give nothing back (``++``).
+bounded or give nothing back: ``++`` behind a character, ``(?>…)`` around groups, behind which ``++`` matches
+wrongly before Python 3.11.5.
 """
 
 import hashlib
@@ -158,21 +159,21 @@ _UPPER = "".join(
     if letter.isupper()
 )
 _ABBREVIATED = r"(?:St|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Gen|Sgt|Capt|Lt|Col|Rev|Jr|Sr)\."
-_CAPITALISED = rf"(?!{_NO_NAMES}\b)[{_UPPER}]\w*+(?:[-–]\w++|['’](?!s\b)\w++)*+"
+_CAPITALISED = rf"(?!{_NO_NAMES}\b)[{_UPPER}]\w*+(?>(?:[-–]\w++|['’](?!s\b)\w++)*)"
 # A full stop behind I ends a sentence more often than it marks an initial.
-_WORD = rf"(?:{_ABBREVIATED}|(?:(?!I\.)[{_UPPER}]\.)++|{_CAPITALISED})"
+_WORD = rf"(?:{_ABBREVIATED}|(?>(?:(?!I\.)[{_UPPER}]\.)+)|{_CAPITALISED})"
 _OF = "of|de|del|della|di|da|do|dos|du|des|la|le|les|van|von|der|den|zu|al|el|bin|ibn|aan|&"
 _IN = "in|on|for|at|to|upon|the"
 # A and I begin no name, but end some (Serie A, World War I).
 _NAME = (
     rf"(?!(?:[AI]|{_ERA})(?![\w-])){_WORD}"
-    rf"(?:(?:['’]s)? (?:(?:(?:{_OF}|{_IN})(?: the| la)? )?{_WORD}|\d++(?![.,]?\d)\b)){{0,9}}+"
+    rf"(?>(?:(?:['’]s)? (?:(?:(?:{_OF}|{_IN})(?: the| la)? )?{_WORD}|\d++(?![.,]?\d)\b)){{0,9}})"
 )
 _AND = r"(?:,? and|,)(?: the)? "
-_NAMES = re.compile(rf"(?<!\w){_NAME}(?:{_AND}{_NAME}){{0,5}}+")
+_NAMES = re.compile(rf"(?<!\w){_NAME}(?>(?:{_AND}{_NAME}){{0,5}})")
 _BETWEEN_NAMES = re.compile(_AND)
 _BETWEEN_PARTS = re.compile(rf" (?:{_IN})(?: the| la)? ")
-_NOUN_BEHIND = re.compile(r"(?:['’]s)? ([a-z]{3,}+(?:-[a-z]++)?+)\b(?<!ed)(?<!ly)")
+_NOUN_BEHIND = re.compile(r"(?:['’]s)? ([a-z]{3,}+(?>(?:-[a-z]++)?))\b(?<!ed)(?<!ly)")
 _ROLE = re.compile(
     r"(?:President|Prime Minister|Minister|Commissioner|King|Queen|Prince|Princess|Emperor|Sir|Lord|Lady|"
     r"General|Colonel|Captain|Major|Admiral|Governor|Mayor|Senator|Professor|Pope|Bishop|Archbishop|"
@@ -212,8 +213,8 @@ _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _YEAR = r"\d{4}\b"
 _DATE = rf"\b(?:{_DAY} {_MONTH}(?:,? {_YEAR})?|{_MONTH} {_DAY}\b(?:,? {_YEAR})?|{_MONTH},? {_YEAR})"
 _NUMBER = (
-    r"(?:(?:US|A|C|HK)?[$£€¥])?\d++(?:[.,:/]\d++){0,9}+(?:[a-z]{1,3})?+(?!\w)"  # also 1990s, 5th, 80m, 12:30
-    r"(?: ?%| percent\b| per cent\b|(?: (?:hundred|thousand|million|billion|trillion)\b){1,3}+)?"
+    r"(?:(?:US|A|C|HK)?[$£€¥])?\d++(?>(?:[.,:/]\d++){0,9})(?>[a-z]{0,3})(?!\w)"  # also 1990s, 5th, 80m, 12:30
+    r"(?: ?%| percent\b| per cent\b|(?>(?: (?:hundred|thousand|million|billion|trillion)\b){1,3}))?"
     rf"(?: {_ERA}\b)?"
 )
 _TO = r"(?: ?[–-] ?| to | and )"
@@ -256,7 +257,7 @@ _NUMBER_WORD = _any_of(
     """
 )
 _NUMBER_WORDS = re.compile(
-    rf"(?<![\w-])(?<!\d )({_NUMBER_WORD}\b(?:[ -]{_NUMBER_WORD}\b){{0,7}}+)(?! of\b)(?: ([a-z]++))?",
+    rf"(?<![\w-])(?<!\d )({_NUMBER_WORD}\b(?>(?:[ -]{_NUMBER_WORD}\b){{0,7}}))(?! of\b)(?: ([a-z]++))?",
     re.IGNORECASE,
 )
 
@@ -284,7 +285,7 @@ _KINDS = (
     _matches(_DATE),
     _matches(r"(?<=[\"“])(?=[^\s.,])[^\"“”\n]{2,60}(?<!\s)(?=[\"”])"),
     _matches(r"(?<=\()[^()\n]{2,40}(?=\))"),
-    _matches(r"(?<![\w-])[a-z]++(?:-[a-z]++)++(?![\w-])"),
+    _matches(r"(?<![\w-])[a-z]++(?>(?:-[a-z]++)+)(?![\w-])"),
     _matches(r"\b(?:called|known as|termed|named) (?:the |an? )?([a-z][\w-]*+(?: [a-z][\w-]*+)?)"),
     _matches(r"\b[a-z]{12,}+\b(?<!ly)"),
 )
