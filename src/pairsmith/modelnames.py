@@ -93,6 +93,16 @@ def model_revision(model: str) -> str:
     return _folder_revision(folder) if folder.is_dir() else _hub_revision(resolved)
 
 
+def check_revision(model: str, revision: str, worker: int) -> None:
+    """Find out whether a worker has the model of the process that started it.
+
+    Raises:
+        ModelError: it finds other weights, or none.
+    """
+    if model_revision(model) != revision:
+        raise ModelError(f"model {model}: worker {worker} finds other weights under this name")
+
+
 def glove_path(model: str) -> Path:
     """The file of ``glove:PATH``.
 

@@ -20,7 +20,7 @@ from pairsmith.errors import ModelError
 from pairsmith.mine.encoded import ENCODED
 from pairsmith.mine.settings import MineSettings
 from pairsmith.mine.units import Unit, cutter
-from pairsmith.modelnames import model_revision
+from pairsmith.modelnames import check_revision
 from pairsmith.records import REJECT, Document, Reject, read_documents, text_id, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, hash_source
 from pairsmith.runs.executors import Advance, Where, Work
@@ -193,8 +193,7 @@ class EncoderLoader:
             ModelError: the encoder cannot be loaded, or is not the one of the process that started this.
         """
         settings = self.settings
-        if model_revision(settings.encoder) != self.revision:
-            raise ModelError(f"model {settings.encoder}: worker {worker} finds other weights under this name")
+        check_revision(settings.encoder, self.revision, worker)
         encoder = load_sentence_encoder(
             settings.encoder, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
         )

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from pairsmith.citations import MINING
 from pairsmith.encoders.cross import load_cross_encoder, score_pairs
-from pairsmith.errors import InputError, ModelError
+from pairsmith.errors import InputError
 from pairsmith.mine.settings import FilterSettings
-from pairsmith.modelnames import model_revision
+from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.runs.executors import Advance, Where, Work
-from pairsmith.runs.mapped import Made, RowShard, RowShards, commit_each, start_part
+from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 _TEXTS = (("input", "output"), ("sentence1", "sentence2"))
@@ -89,9 +89,7 @@ def _scores(
     run: Run,
 ) -> NDArray[np.float32]:
     """The score of each pair, in their order, in a folder of their own."""
-    size = settings.shard_size
-    numbers = range(-(-pairs.num_rows // size))
-    if not numbers:
+    if not pairs.num_rows:
         return np.zeros(0, np.float32)
     writer = start_part(
         Run(run.out / "scores", run.progress, run.fresh),
@@ -100,21 +98,18 @@ def _scores(
         settings=settings.model_dump(mode="json", include=_DECIDES_SCORES),
         inputs=inputs,
         models=models,
-        planned=len(numbers),
+        planned=shard_count(pairs, settings.shard_size),
     )
     if not writer.finished:
-        left = [number for number in numbers if not writer.is_done(number)]
-        shards = RowShards(pairs.select(["id", *columns]), size, left)
-        commit_each(
+        commit_rows(
             writer,
             ScorerLoader(settings, models["model"]),
-            shards,
+            pairs.select(["id", *columns]),
+            settings.shard_size,
             Where(settings.executor, settings.workers, settings.ray_address),
             run,
             title="score",
             unit="pairs",
-            done=pairs.num_rows - shards.rows(),
-            total=pairs.num_rows,
         )
         writer.finish(_scores_card(settings))
     found: NDArray[np.float32] = writer.folder().table("train", ["score"])["score"].to_numpy()
@@ -135,8 +130,7 @@ class ScorerLoader:
             ModelError: the model cannot be loaded, or is not the one of the process that started this.
         """
         settings = self.settings
-        if model_revision(settings.model) != self.revision:
-            raise ModelError(f"model {settings.model}: worker {worker} finds other weights under this name")
+        check_revision(settings.model, self.revision, worker)
         cross = load_cross_encoder(
             settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
         )

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from pairsmith.citations import MINING
 from pairsmith.encoders.summarizer import load_summarizer, shortest_of, summarize
-from pairsmith.errors import InputError, ModelError
+from pairsmith.errors import InputError
 from pairsmith.mine.settings import RewriteSettings
-from pairsmith.modelnames import model_revision
+from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, answer_in_passage, text_id, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.runs.executors import Advance, Where, Work
-from pairsmith.runs.mapped import Made, RowShard, RowShards, commit_each
+from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count
 
 _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
 _SCORES = ("margin", "score")
@@ -41,7 +41,6 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     check_columns(pairs, settings)
     pairs = pairs.drop_columns([name for name in _SCORES if name in pairs.column_names])
     revision = model_revision(settings.model)
-    numbers = range(max(1, -(-pairs.num_rows // settings.shard_size)))
     writer = FolderWriter.start(
         run,
         step="rewrite",
@@ -49,27 +48,21 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         settings=settings.model_dump(mode="json", exclude={*_WHERE, "pairs", "model"}),
         inputs={"pairs": hash_source(source.path)},
         models={"model": revision},
-        planned=len(numbers),
+        planned=shard_count(pairs, settings.shard_size),
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
     again = pa.array(_again(read_texts(pairs, settings.kind)), pa.bool_())
-    left = RowShards(
-        pairs.append_column("again", again),
-        settings.shard_size,
-        [number for number in numbers if not writer.is_done(number)],
-    )
-    commit_each(
+    commit_rows(
         writer,
         WriterLoader(settings, revision),
-        left,
+        pairs.append_column("again", again),
+        settings.shard_size,
         Where(settings.executor, settings.workers, settings.ray_address),
         run,
         title="write",
         unit="texts",
-        done=pairs.num_rows - left.rows(),
-        total=pairs.num_rows,
     )
     folder = writer.finish(_card(settings, source))
     run.progress.say(summary(folder))
@@ -90,8 +83,7 @@ class WriterLoader:
             ModelError: the model cannot be loaded, or is not the one of the process that started this.
         """
         settings = self.settings
-        if model_revision(settings.model) != self.revision:
-            raise ModelError(f"model {settings.model}: worker {worker} finds other weights under this name")
+        check_revision(settings.model, self.revision, worker)
         model = load_summarizer(
             settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
         )

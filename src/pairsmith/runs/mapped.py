@@ -60,10 +60,6 @@ class RowShards(Sequence[RowShard]):
         last = min(first + self._size, len(self._table))
         return RowShard(number, self._table.take(np.arange(first, last)))
 
-    def rows(self) -> int:
-        """How many all of them have together."""
-        return sum(max(0, min(self._size, len(self._table) - n * self._size)) for n in self._numbers)
-
 
 def start_part(
     run: Run,
@@ -130,3 +126,40 @@ def commit_each(
                 )
             rows, rejects = outcome.result
             writer.commit(outcome.item.number, {"train": rows}, rejects)
+
+
+def commit_rows(
+    writer: FolderWriter,
+    load: Load[RowShard, Made],
+    table: pa.Table,
+    size: int,
+    where: Where,
+    run: Run,
+    *,
+    title: str,
+    unit: str,
+) -> None:
+    """Do the rows of a table, ``size`` at a time, and commit each such shard; see ``commit_each``.
+
+    Raises:
+        StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
+    """
+    numbers = [number for number in range(shard_count(table, size)) if not writer.is_done(number)]
+    left = sum(max(0, min(size, table.num_rows - number * size)) for number in numbers)
+    commit_each(
+        writer,
+        load,
+        RowShards(table, size, numbers),
+        where,
+        run,
+        title=title,
+        unit=unit,
+        done=table.num_rows - left,
+        total=table.num_rows,
+    )
+
+
+def shard_count(table: pa.Table, size: int) -> int:
+    """How many shards of ``size`` rows a table makes; an empty one makes one without rows."""
+    rows: int = table.num_rows
+    return max(1, -(-rows // size))
