@@ -49,7 +49,10 @@ class Task:
         kind: of the pairs.
         files: writes those of one set of seeds into a folder.
         figures: of mined rows, the best first.
-        training: settings of both trainings that differ from the defaults; ``mining``: of ``mine``.
+        training: settings of both trainings that differ from the defaults; ``mining``: of ``mine``;
+            ``crossencoder``: of the cross-encoder's alone.
+        start: settings of a training on other people's pairs, with which the cross-encoder begins; None: with
+            MiniLM.
     """
 
     kind: str
@@ -57,6 +60,8 @@ class Task:
     figures: Callable[[Sequence[Mapping[str, Any]]], Figures]
     training: Mapping[str, Any]
     mining: Mapping[str, Any]
+    crossencoder: Mapping[str, Any]
+    start: Mapping[str, Any] | None = None
 
 
 def squad(data: Path, passages: int) -> Task:
@@ -68,6 +73,8 @@ def squad(data: Path, passages: int) -> Task:
         lambda rows: right_answers(rows, gold),
         {"window": 60},
         {"window": 60},
+        {"steps": 100, "learning_rate": [5e-5]},
+        {"steps": 400, "learning_rate": [1e-4]},
     )
 
 
@@ -79,6 +86,7 @@ def news(data: Path, reuters: int) -> Task:
         lambda rows: right_summaries(rows, corpora.mining),
         {},
         {"k": 16},
+        {"steps": 200, "learning_rate": [1e-4]},
     )
 
 
@@ -120,21 +128,30 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
 
     common = {"kind": task.kind, "seeds": files["seeds"], "base": MINILM, "seed": seed}
     common |= {"dtype": "bfloat16", "attention_dropout": 0.0, "batch_size": 16, **task.training}
+    start = crossencoder_start(
+        task, {**common, "seeds": files.get("start"), "seed": 1}, work.parent / "start"
+    )
     corpora = {"inputs": [files["inputs"]], "outputs": [files["outputs"]]}
     train_biencoder(TrainBiencoderSettings(**common, **corpora, steps=100), run("biencoder"))
     encoder, pairs = str(work / "biencoder"), str(work / "mined")
     mined = mine(
         MineSettings(kind=task.kind, **corpora, encoder=encoder, best=CANDIDATES, **task.mining), run("mined")
     )
-    train_crossencoder(
-        TrainCrossencoderSettings(**common, mined=pairs, encoder=encoder, steps=200, learning_rate=[1e-4]),
-        run("crossencoder"),
-    )
+    judge = {**common, "base": start, "mined": pairs, "encoder": encoder, **task.crossencoder}
+    train_crossencoder(TrainCrossencoderSettings(**judge), run("crossencoder"))
     kept = filter_pairs(FilterSettings(pairs=pairs, model=str(work / "crossencoder")), run("filtered"))
     return {
         "biencoder": task.figures(best_of(mined.table())),
         "full": task.figures(best_of(kept.table())),
     }
+
+
+def crossencoder_start(task: Task, settings: Mapping[str, Any], out: Path) -> str:
+    """With what all cross-encoders begin: MiniLM alone does not learn to judge answers from 100 seeds."""
+    if task.start is None:
+        return MINILM
+    train_crossencoder(TrainCrossencoderSettings(**{**settings, **task.start}), Run(out, Progress()))
+    return str(out)
 
 
 def best_of(rows: pa.Table) -> Sequence[Mapping[str, Any]]:
