@@ -691,6 +691,7 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("evaluate-sts", "pairsmith.evaluate.sts.evaluate_sts"),
         ("evaluate-qa", "pairsmith.evaluate.qa.evaluate_qa"),
         ("evaluate-summaries", "pairsmith.evaluate.summaries.evaluate_summaries"),
+        ("evaluate-paraphrase", "pairsmith.evaluate.paraphrase.evaluate_paraphrase"),
     ],
 )
 def test_each_step_calls_its_function(monkeypatch, name, function):
@@ -702,5 +703,5 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
     assert set(STEPS) == {
         "generate", "postprocess", "train-encoder",
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
-        "evaluate-sts", "evaluate-qa", "evaluate-summaries",
+        "evaluate-sts", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
     }  # fmt: skip

@@ -97,6 +97,7 @@ _MODELS = {
     "evaluate-sts": "model",
     "evaluate-qa": "model",
     "evaluate-summaries": "model",
+    "evaluate-paraphrase": "model",
     "mine": "encoder",
     "filter": "model",
     "rewrite": "model",
@@ -129,12 +130,13 @@ def _planner(kind: str) -> Callable[..., Estimate]:
             "train-summarizer": few.plan_train_summarizer,
         }
     else:
-        from pairsmith.evaluate.plan import plan_evaluate_qa, plan_evaluate_sts, plan_evaluate_summaries
+        from pairsmith.evaluate import plan
 
         found = {
-            "evaluate-sts": plan_evaluate_sts,
-            "evaluate-qa": plan_evaluate_qa,
-            "evaluate-summaries": plan_evaluate_summaries,
+            "evaluate-sts": plan.plan_evaluate_sts,
+            "evaluate-qa": plan.plan_evaluate_qa,
+            "evaluate-summaries": plan.plan_evaluate_summaries,
+            "evaluate-paraphrase": plan.plan_evaluate_paraphrase,
         }
     return found[kind]
 

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pairsmith.evaluate.lead import check_summarizer_name
-from pairsmith.evaluate.settings import EvaluateQaSettings, EvaluateStsSettings, EvaluateSummariesSettings
+from pairsmith.evaluate.settings import (
+    EvaluateParaphraseSettings,
+    EvaluateQaSettings,
+    EvaluateStsSettings,
+    EvaluateSummariesSettings,
+)
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.modelnames import check_name
@@ -131,6 +136,12 @@ def _evaluate_summaries(settings: EvaluateSummariesSettings, run: "Run") -> obje
     return evaluate_summaries(settings, run)
 
 
+def _evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: "Run") -> object:
+    from pairsmith.evaluate.paraphrase import evaluate_paraphrase
+
+    return evaluate_paraphrase(settings, run)
+
+
 STEPS: Steps = {
     "generate": Step(
         GenerateSettings,
@@ -212,5 +223,12 @@ STEPS: Steps = {
         "Measure the summaries that a model writes.",
         command="evaluate summaries",
         checks={"model": check_summarizer_name},
+    ),
+    "evaluate-paraphrase": Step(
+        EvaluateParaphraseSettings,
+        _evaluate_paraphrase,
+        "Measure how token vectors put paraphrases above other pairs.",
+        command="evaluate paraphrase",
+        checks={"model": check_name},
     ),
 }

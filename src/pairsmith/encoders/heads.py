@@ -12,7 +12,7 @@ from pairsmith.errors import ModelError, first_line
 from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
 from pairsmith.modelnames import DtypeName, not_on_hub, resolve_model
 
-Task = Literal["question answering", "classification", "summarization"]
+Task = Literal["question answering", "classification", "summarization", "token vectors"]
 
 _EXPECTED = ("LOAD REPORT", "we will NOT tie them", "This checkpoint seem corrupted")
 """What transformers says of weights that are lacking or drawn, which is looked at here."""
@@ -36,7 +36,8 @@ def load_with_head(
         model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
             ``embedded:all-minilm-l6-v2``.
         task: what the head is for; of ``summarization`` it is that of a language model with an encoder and
-            a decoder. Such a head is never drawn, but for an encoder alone, see ``fresh_head``.
+            a decoder. Such a head is never drawn, but for an encoder alone, see ``fresh_head``. For ``token
+            vectors`` there is no head; of a model with an encoder and a decoder it is the encoder.
         labels: numbers that it gives for each text or token; None where that is no choice.
         device: as for ``pick_device``.
         dtype: of the weights.
@@ -94,6 +95,7 @@ def _load(
             transformers.AutoModelForSeq2SeqLM,
             "BART, T5 or the like",
         ),
+        "token vectors": (transformers.MODEL_MAPPING, transformers.AutoModel, "BERT, RoBERTa or the like"),
     }[task]
     try:
         with quiet_loading(local=local), _no_load_report(), torch.random.fork_rng(devices=[]):
@@ -186,6 +188,8 @@ def _check_weights(name: str, network: Any, task: Task, missing: list[str], *, f
     body = [weight for weight in missing if weight.startswith(prefix) and ".pooler." not in weight]
     if task == "summarization":
         body = missing
+    if task == "token vectors":
+        body, missing = [weight for weight in missing if not weight.startswith("pooler.")], []
     if body:
         raise ModelError(
             f"model {name}: its weights lack {body[0]} ({len(body)} missing in all), "

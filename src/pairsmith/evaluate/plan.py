@@ -5,13 +5,21 @@ import time
 import numpy as np
 
 from pairsmith.encoders.reader import answer, load_reader
+from pairsmith.encoders.token_vectors import load_token_encoder
 from pairsmith.evaluate.bootstrap import spearman_draws
-from pairsmith.evaluate.settings import EvaluateQaSettings, EvaluateStsSettings, EvaluateSummariesSettings
+from pairsmith.evaluate.few_shot_paraphrase import EPOCHS, drawn, last_layers, scored, tune
+from pairsmith.evaluate.paraphrase import labelled_pairs
+from pairsmith.evaluate.settings import (
+    EvaluateParaphraseSettings,
+    EvaluateQaSettings,
+    EvaluateStsSettings,
+    EvaluateSummariesSettings,
+)
 from pairsmith.evaluate.sts import encoder_of, texts_of
 from pairsmith.evaluate.summaries import labelled_documents, write_summaries
 from pairsmith.modelnames import MINILM
 from pairsmith.progress import Silent
-from pairsmith.records import read_questions
+from pairsmith.records import read_pairs, read_questions
 from pairsmith.records.sts import read_sts
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 
@@ -19,6 +27,7 @@ CALIBRATION_SENTENCES = 512
 CALIBRATION_DRAWS = 20
 CALIBRATION_QUESTIONS = 128
 CALIBRATION_DOCUMENTS = 8
+CALIBRATION_PAIRS = 256
 
 
 def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str = MINILM) -> Estimate:
@@ -96,3 +105,39 @@ def plan_evaluate_summaries(
     each = max(0.0, time.monotonic() - begun - loading) / len(sample)
     size = sum(2 * len(document.summary) + 100 for document in documents)
     return Estimate(seconds=loading + each * len(documents), memory=peak_memory(), disk=4096 + size, rows={})
+
+
+def plan_evaluate_paraphrase(
+    settings: EvaluateParaphraseSettings, before: Before, base: str = MINILM
+) -> Estimate:
+    """Score some of the pairs; an encoder still to be trained is stood for by its ``base``.
+
+    Raises:
+        UserError: as for ``evaluate_paraphrase``.
+    """
+    started = time.monotonic()
+    pairs, _ = labelled_pairs(settings.data, settings.seed)
+    judged = sum(1 for _ in read_pairs(settings.judgements)) if settings.judgements else 0
+    encoder = load_token_encoder(
+        base if settings.model in before else settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        max_length=settings.max_length,
+    )
+    layers = last_layers(encoder)
+    sample = pairs[:: max(1, len(pairs) // CALIBRATION_PAIRS)]
+    scored(encoder, sample[:8], layers, settings)
+    seconds = time.monotonic() - started
+    begun = time.monotonic()
+    scored(encoder, sample, layers, settings)
+    each = (time.monotonic() - begun) / len(sample)
+    rounds = 1.0
+    if settings.train and settings.tune:
+        some = drawn(labelled_pairs(settings.train, settings.seed)[0], settings.shots, settings.splits[0])
+        begun = time.monotonic()
+        tune(encoder, some, layers, settings, settings.splits[0], epochs=1)
+        seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
+        rounds += len(settings.splits)
+    seconds += each * (len(pairs) * rounds + judged)
+    size = sum(len(pair.sentence1) + len(pair.sentence2) + 80 for pair in pairs)
+    return Estimate(seconds=seconds, memory=peak_memory(), disk=4096 + size, rows={})

@@ -1,19 +1,22 @@
 """Question answering: how often, and how far, does a reader mark what people marked (M11, Q7)?"""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pairsmith.errors import redacted_values
-from pairsmith.evaluate.results import RESULTS, is_whole, mean_intervals, read_about, write_results
+from pairsmith.evaluate.results import (
+    Figures,
+    Predictions,
+    evaluate_once,
+    mean_intervals,
+    with_interval,
+)
 from pairsmith.evaluate.settings import EvaluateQaSettings
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress
 from pairsmith.records import Question, read_questions
-from pairsmith.runs import Run, lock
-from pairsmith.runs.claim import claim
+from pairsmith.runs import Run
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 from pairsmith.texts.squad_metrics import exact_match, f1
@@ -78,18 +81,14 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
         inputs={"data": _hash_questions(questions)},
         models={"model": model_revision(settings.model)},
     )
-    there = claim(run, identity, RESULTS, read_about)
-    results: dict[str, Any]
-    if there is not None and not run.fresh and is_whole(run.out, there):
-        run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
-        results = json.loads((run.out / RESULTS).read_bytes())
-    else:
+
+    def compute() -> tuple[Figures, Predictions]:
         answered = answer_all(settings, questions, run.progress)
         figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
-        rest = redacted_values(settings.model_dump(mode="json", include=_NOT_IN_FIGURES))
-        predictions = [each.to_json() for each in answered]
-        results = write_results(run, figures, predictions, identity.as_record() | rest)
-    lock.release(run.out)
+        return figures, [each.to_json() for each in answered]
+
+    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+    results = evaluate_once(run, identity, rest, compute)
     run.progress.result(qa_table(results))
     return results
 
@@ -142,15 +141,9 @@ def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int
 
 def qa_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a plain table of one line."""
-    exact, overlap = (_figure(results, name) for name in ("exact", "f1"))
+    exact, overlap = (with_interval(results, name) for name in ("exact", "f1"))
     head = f"{'questions':>9}  {'exact match ×100 (95 %)':<25}F1 ×100 (95 %)"
     return f"{head}\n{results['count']:>9,}  {exact:<25}{overlap}"
-
-
-def _figure(results: Mapping[str, Any], name: str) -> str:
-    limits = results[f"{name}_ci"]
-    spread = "" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]"
-    return f"{results[name]:6.2f}{spread}"
 
 
 def _hash_questions(questions: Sequence[Question]) -> str:

@@ -1,26 +1,66 @@
 """Folders of evaluations: ``results.json`` with what it was computed from, and ``predictions.jsonl``."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from pairsmith.errors import FolderError, StorageError
+from pairsmith.errors import FolderError, StorageError, redacted_values
 from pairsmith.evaluate.bootstrap import Floats, interval
 from pairsmith.places import Place, reaching, size_of
-from pairsmith.runs import Manifest, Run, hash_file, write_json
+from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
+from pairsmith.runs.claim import claim
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, write_atomic
 
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
+
+Figures = Mapping[str, Any]
+Predictions = Iterable[Mapping[str, Any]]
 
 
 class Record(Manifest):
     """``about`` in ``results.json``: what was evaluated, and the hash of the predictions."""
 
     files: dict[str, str] = Field(default_factory=dict)
+
+
+def evaluate_once(
+    run: Run,
+    identity: Identity,
+    rest: Mapping[str, Any],
+    compute: Callable[[], tuple[Figures, Predictions]],
+) -> dict[str, Any]:
+    """What ``compute`` finds, written into the run's folder; or what lies there of this very evaluation.
+
+    Args:
+        run: where to write; with ``fresh`` it is computed in any case.
+        identity: of the evaluation.
+        rest: settings that change no figure, to be told beside it.
+        compute: finds the figures, and a line of ``predictions.jsonl`` for each row.
+
+    Returns:
+        What ``results.json`` holds.
+
+    Raises:
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    there = claim(run, identity, RESULTS, read_about)
+    results: dict[str, Any]
+    if there is not None and not run.fresh and is_whole(run.out, there):
+        run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
+        results = json.loads((run.out / RESULTS).read_bytes())
+    else:
+        if there is not None and there.complete and not run.fresh:
+            run.progress.say(f"{run.out} is not as it was written; it is evaluated again")
+        figures, predictions = compute()
+        results = write_results(run, figures, predictions, identity.as_record() | redacted_values(rest))
+    lock.release(run.out)
+    return results
 
 
 def read_about(out: Place) -> Record:
@@ -44,7 +84,7 @@ def is_whole(out: Place, record: Record) -> bool:
 
 
 def write_results(
-    run: Run, figures: Mapping[str, Any], predictions: Iterable[Mapping[str, Any]], about: Mapping[str, Any]
+    run: Run, figures: Figures, predictions: Predictions, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write both files, so that a run stopped at any moment can go on in the folder.
 
@@ -90,3 +130,10 @@ def mean_intervals(
         name: None if limits is None else [round(limit, 4) for limit in limits]
         for name, limits in found.items()
     }
+
+
+def with_interval(figures: Mapping[str, Any], name: str) -> str:
+    """A figure of ``results.json`` and its interval, for a table."""
+    limits = figures[f"{name}_ci"]
+    spread = "" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]"
+    return f"{figures[name]:6.2f}{spread}"

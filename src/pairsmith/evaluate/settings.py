@@ -94,3 +94,52 @@ class EvaluateSummariesSettings(Settings):
     seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
     device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
     dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+
+
+class EvaluateParaphraseSettings(Settings):
+    """How well BERTScore puts paraphrases above other pairs, and what a few labelled pairs add (Q8, Q9)."""
+
+    model: str = Field(
+        description="Encoder: a folder or Hub id of a transformers model, or embedded:all-minilm-l6-v2."
+    )
+    data: str = Field(
+        description="Pairs with the columns sentence1, sentence2 (or question1, question2) and label, MRPC's "
+        "file, or a Hub id. Without labels all are paraphrases, and as many others are put together."
+    )
+    layer: int | None = Field(
+        default=None,
+        ge=0,
+        description="Whose vectors are compared. Unset: the one that --judgements choose, or five sixths of "
+        "the way up.",
+    )
+    judgements: str | None = Field(
+        default=None,
+        description="Pairs that people scored (sentence1, sentence2, score), such as WMT16's: the layer "
+        "whose scores correlate best with theirs is taken.",
+    )
+    special_tokens: bool = Field(
+        default=True,
+        description="Count the tokens of a text's begin and end in the means, as QUIP's figures do.",
+    )
+    train: str | None = Field(
+        default=None, description="Labelled pairs from which --shots of each class are drawn to learn from."
+    )
+    shots: int = Field(default=16, ge=2, description="Pairs of each class to learn from.")
+    splits: list[int] = Field(
+        default=[13, 21, 42, 87, 100], min_length=1, description="Seeds, each of which draws other pairs."
+    )
+    tune: bool = Field(default=False, description="Train the encoder on these pairs, too.")
+    max_length: int | None = Field(
+        default=None, ge=3, description="Longest text in tokens; the rest is cut off. Unset: the model's own."
+    )
+    batch_tokens: int | None = Field(
+        default=None, ge=1, description="Tokens that are read at once. Unset: what suits the device."
+    )
+    bootstrap: int = Field(
+        default=1000, ge=0, le=1_000_000, description="Resamples behind the 95 % interval; 0 for no interval."
+    )
+    seed: int = Field(
+        default=0, ge=0, description="Seed of the resamples, and of negatives that are sampled."
+    )
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
+    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")

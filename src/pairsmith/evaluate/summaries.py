@@ -1,19 +1,23 @@
 """Summaries: how near do they come to people's, and how much of them is copied (M11)?"""
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from pairsmith.errors import InputError, redacted_values
+from pairsmith.errors import InputError
 from pairsmith.evaluate.lead import lead_count, lead_summaries
-from pairsmith.evaluate.results import RESULTS, is_whole, mean_intervals, read_about, write_results
+from pairsmith.evaluate.results import (
+    Figures,
+    Predictions,
+    evaluate_once,
+    mean_intervals,
+    with_interval,
+)
 from pairsmith.evaluate.settings import EvaluateSummariesSettings
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress
 from pairsmith.records import Document, read_documents
-from pairsmith.runs import Run, lock
-from pairsmith.runs.claim import claim
+from pairsmith.runs import Run
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 from pairsmith.texts import split_sentences
@@ -51,21 +55,15 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
         inputs={"data": _hash_documents(documents)},
         models={"model": _revision(settings.model)},
     )
-    there = claim(run, identity, RESULTS, read_about)
-    results: dict[str, Any]
-    if there is not None and not run.fresh and is_whole(run.out, there):
-        run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
-        results = json.loads((run.out / RESULTS).read_bytes())
-    else:
-        if there is not None and there.complete and not run.fresh:
-            run.progress.say(f"{run.out} is not as it was written; it is evaluated again")
+
+    def compute() -> tuple[Figures, Predictions]:
         written = write_summaries(settings, [each.document for each in documents], run.progress)
         scores = compare(written, documents)
         figures = summary_figures(scores, written, documents, settings.bootstrap, settings.seed)
-        predictions = _predictions(documents, written, scores)
-        rest = redacted_values(settings.model_dump(mode="json", include=_NOT_IN_FIGURES))
-        results = write_results(run, figures, predictions, identity.as_record() | rest)
-    lock.release(run.out)
+        return figures, _predictions(documents, written, scores)
+
+    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+    results = evaluate_once(run, identity, rest, compute)
     run.progress.result(summary_table(results))
     return results
 
@@ -165,19 +163,13 @@ def summary_table(results: Mapping[str, Any]) -> str:
     lines = [f"{results['count']:,} documents"]
     lines += [f"{'':<12}{'F ×100 (95 %)':<26}{'share in the document':<26}of people's summaries"]
     for name, label in _LABELS.items():
-        shares = [_figure(part, name) if name in part else "" for part in (written, gold)]
-        lines.append(f"{label:<12}{_figure(results, name):<26}{shares[0]:<26}{shares[1]}".rstrip())
+        shares = [with_interval(part, name) if name in part else "" for part in (written, gold)]
+        lines.append(f"{label:<12}{with_interval(results, name):<26}{shares[0]:<26}{shares[1]}".rstrip())
     return "\n".join(lines)
 
 
 def _with_intervals(scores: RougeScores, bootstrap: int, seed: int) -> dict[str, Any]:
     return scores.to_json() | mean_intervals(scores.each, bootstrap=bootstrap, seed=seed)
-
-
-def _figure(figures: Mapping[str, Any], name: str) -> str:
-    limits = figures[f"{name}_ci"]
-    spread = "" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]"
-    return f"{figures[name]:6.2f}{spread}"
 
 
 def _sentence_a_line(text: str) -> str:

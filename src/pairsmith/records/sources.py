@@ -57,6 +57,18 @@ def open_source(source: str | Place) -> Source:
     raise missing(path)
 
 
+def open_table(path: Place) -> Source:
+    """The tab-separated file with a header at ``path``, whatever its name ends in.
+
+    Raises:
+        InputError: it is not there, or its store cannot be reached.
+    """
+    with reaching(path, InputError):
+        if size_of(path) is None:
+            raise missing(path)
+    return Source(redacted(str(path)), lambda: _tsv_rows(path))
+
+
 def is_hub_data(source: str) -> bool:
     """Whether ``source`` can only mean a Hub data set, ``org/name`` or ``org/name:split``."""
     name = source.partition(":")[0]

@@ -1,0 +1,40 @@
+"""Pairs that are no paraphrases, for data that have none: near misses of each other's texts."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pairsmith.records.paraphrases import Paraphrase
+
+NEAR = 50
+"""Texts with the most words in common from which one is drawn."""
+_AT_ONCE = 1_000
+
+
+def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
+    """The pairs as paraphrases, and as many that are none.
+
+    Each first text gets another pair's second text, drawn from the ``NEAR`` with the largest cosine of
+    their words weighted by tf-idf, so that not every negative is an easy one. Some may be paraphrases that
+    nobody has labelled: figures on them are of sampled negatives, and have to be called so.
+
+    Args:
+        pairs: at least 2, distinct.
+        seed: of the draw.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    firsts, seconds = [pair.sentence1 for pair in pairs], [pair.sentence2 for pair in pairs]
+    vectors = TfidfVectorizer(token_pattern=r"\w+").fit([*firsts, *seconds])
+    a, b = vectors.transform(firsts), vectors.transform(seconds)
+    rng = np.random.default_rng(seed)
+    same: dict[str, set[str]] = {}
+    for pair in pairs:
+        same.setdefault(pair.sentence1, {pair.sentence1}).add(pair.sentence2)
+    found = []
+    for top in range(0, len(pairs), _AT_ONCE):
+        near = np.argsort(-(a[top : top + _AT_ONCE] @ b.T).toarray(), axis=1, kind="stable")
+        for first, order in zip(firsts[top : top + _AT_ONCE], near[:, : 2 * NEAR], strict=True):
+            others = [seconds[each] for each in order if seconds[each] not in same[first]][:NEAR]
+            found.append(Paraphrase(first, others[int(rng.integers(len(others)))], label=False))
+    return [Paraphrase(pair.sentence1, pair.sentence2, label=True) for pair in pairs] + found

@@ -1,0 +1,52 @@
+import gzip
+
+import pytest
+
+from pairsmith.errors import InputError
+from pairsmith.records.paraphrases import Paraphrase, read_paraphrases
+
+
+def read(path):
+    return list(read_paraphrases(path))
+
+
+def test_columns_by_any_of_their_names(tmp_path):
+    path = tmp_path / "qqp.tsv"
+    path.write_text("id\tquestion1\tquestion2\tis_duplicate\n0\tWhy?\tHow come?\t1\n1\tWhy?\tWhen?\t0\n")
+    assert read(path) == [Paraphrase("Why?", "How come?", True), Paraphrase("Why?", "When?", False)]
+
+
+def test_rows_without_labels_are_paraphrases_that_nobody_labelled(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("sentence1,sentence2\nWhy?,How come?\n")
+    assert read(path) == [Paraphrase("Why?", "How come?", None)]
+
+
+def test_the_file_of_mrpc_is_a_table_though_it_is_called_text(tmp_path):
+    path = tmp_path / "msr_paraphrase_test.txt.gz"
+    rows = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t7\t8\tHe said "no.\tHe said no.\r\n'
+    path.write_bytes(gzip.compress(rows.encode()))
+    assert read(path) == [Paraphrase('He said "no.', "He said no.", True)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("sentence1\tsentence2\tlabel\na\tb\t2\n", "label is '2'"),
+        ("sentence1\tsentence2\tlabel\na\tb\t\n", "label is ''"),
+        ("sentence1\tsentence2\tlabel\na\t \t1\n", "sentence2 is blank"),
+        ("sentence1\tsentence2\tlabel\n", "no pairs"),
+        ("one\ttwo\tlabel\na\tb\t1\n", "none of the columns sentence1"),
+    ],
+)
+def test_faults_are_told_with_their_place(tmp_path, rows, message):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(rows)
+    with pytest.raises(InputError, match=message):
+        read(path)
+
+
+def test_a_file_that_is_not_there_is_told_at_once(tmp_path):
+    for name in ("pairs.tsv", "msr_paraphrase_test.txt"):
+        with pytest.raises(InputError, match="is not there"):
+            read_paraphrases(tmp_path / name)
