@@ -86,7 +86,7 @@ def news(data: Path, reuters: int) -> Task:
         lambda rows: right_summaries(rows, corpora.mining),
         {},
         {"k": 16},
-        {"steps": 200, "learning_rate": [1e-4]},
+        {"steps": 100, "learning_rate": [1e-4], "batch_size": 8},
     )
 
 
