@@ -26,7 +26,7 @@ from pairsmith.recipes import load_recipe
 from pairsmith.running import run_recipe
 
 RECIPE = "mining-ablation-small"
-MINED = {"biencoder", "mined", "crossencoder", "kept"}
+MINED = {"biencoder", "mined", "crossencoder-start", "crossencoder", "kept"}
 START = {"reader-start", "writer-start", "before"}
 METHODS = {
     "gold": "labelled by people",

@@ -618,8 +618,8 @@ def mining(tmp_path):
 @pytest.mark.parametrize("name", MINING)
 def test_the_mining_recipes_are_sound_and_name_files_beside_them(name, mining, tmp_path):
     plan = mining(name)
-    kinds = [planned.kind for planned in plan.steps]
-    assert kinds[:4] == ["train-biencoder", "mine", "train-crossencoder", "filter"]
+    kinds = {planned.name: planned.kind for planned in plan.steps if not planned.name.endswith("-start")}
+    assert list(kinds.values())[:4] == ["train-biencoder", "mine", "train-crossencoder", "filter"]
     for planned in plan.steps:
         for value in planned.settings(tmp_path / "run").model_dump().values():
             for text in texts_in(value):
