@@ -9,3 +9,8 @@ MINING = (
     "Joshi, Blevins, Lewis, Weld and Zettlemoyer (2022): Few-shot Mining of Naturally Occurring Inputs and "
     "Outputs. arXiv:2205.04050."
 )
+
+QUIP = (
+    "Jia, Lewis and Zettlemoyer (2021): Question Answering Infused Pre-training of General-Purpose "
+    "Contextualized Representations. arXiv:2106.08190."
+)

@@ -16,16 +16,19 @@ from pairsmith.evaluate.settings import (
     EvaluateSummariesSettings,
 )
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.infuse.settings import RelabelSettings
 from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.modelnames import check_name
 from pairsmith.settings import Settings
 from pairsmith.tasks import load_task
 from pairsmith.training.settings import (
+    InfuseSettings,
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
     TrainEncoderSettings,
     TrainReaderSettings,
     TrainSummarizerSettings,
+    TrainTeacherSettings,
 )
 
 if TYPE_CHECKING:
@@ -118,6 +121,24 @@ def _train_summarizer(settings: TrainSummarizerSettings, run: "Run") -> object:
     return train_summarizer(settings, run)
 
 
+def _train_teacher(settings: TrainTeacherSettings, run: "Run") -> object:
+    from pairsmith.training.teacher import train_teacher
+
+    return train_teacher(settings, run)
+
+
+def _relabel(settings: RelabelSettings, run: "Run") -> object:
+    from pairsmith.infuse.relabel import relabel
+
+    return relabel(settings, run)
+
+
+def _infuse(settings: InfuseSettings, run: "Run") -> object:
+    from pairsmith.training.student import infuse
+
+    return infuse(settings, run)
+
+
 def _evaluate_sts(settings: EvaluateStsSettings, run: "Run") -> object:
     from pairsmith.evaluate.sts import evaluate_sts
 
@@ -201,6 +222,24 @@ STEPS: Steps = {
         TrainSummarizerSettings,
         _train_summarizer,
         "Train a summariser on seeds and mined pairs.",
+        checks={"base": check_name},
+    ),
+    "train-teacher": Step(
+        TrainTeacherSettings,
+        _train_teacher,
+        "Train a reader that others learn from.",
+        checks={"base": check_name},
+    ),
+    "relabel": Step(
+        RelabelSettings,
+        _relabel,
+        "Have a teacher answer questions on passages.",
+        checks={"model": check_name},
+    ),
+    "infuse": Step(
+        InfuseSettings,
+        _infuse,
+        "Train an encoder whose token vectors answer questions.",
         checks={"base": check_name},
     ),
     "evaluate-sts": Step(

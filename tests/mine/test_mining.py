@@ -11,12 +11,13 @@ from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.mine import corpus as corpora
-from pairsmith.mine.corpus import Shards, encoded
+from pairsmith.mine.corpus import encoded
 from pairsmith.mine.route import mine, verbatim
 from pairsmith.mine.settings import MineSettings
 from pairsmith.mine.units import Unit
 from pairsmith.progress import Silent
 from pairsmith.runs import Run
+from pairsmith.runs.streamed import RecordShards
 
 INPUTS = [f"who plays the {thing}?" for thing in ("guitar", "drum", "flute", "harp", "horn", "lute", "bell")]
 OUTPUTS = [f"a man plays the {thing} today" for thing in ("drum", "harp", "bell", "viol", "pipe", "gong")]
@@ -166,7 +167,7 @@ def test_vectors_without_direction_and_numbers():
 
 def test_shards_are_read_in_any_order(world):
     _, settings = world
-    shards = Shards(corpora.corpora(settings())[0], 3, [0, 1, 2])
+    shards = RecordShards(corpora.corpora(settings())[0].records, 3, [0, 1, 2])
     every = [*INPUTS, INPUTS[0]]
     for place in (0, 2, 1, 0, 1, 2):
         assert [record.document for record in shards[place].records] == every[3 * place : 3 * place + 3]

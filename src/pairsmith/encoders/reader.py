@@ -3,6 +3,7 @@
 A reader is any model with a question-answering head of transformers. BART's sees the question and the text in
 its encoder and in its decoder, and the head classifies the decoder's last states, which is M9; an encoder
 such as BERT classifies its own; a causal model's states have seen the question and the text up to the token.
+A teacher is an encoder with two perceptrons in place of that head (Q3).
 """
 
 from collections import Counter
@@ -12,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.encoders.heads import load_with_head
+from pairsmith.encoders.span_heads import SpanHeads, heads_kind, load_heads
 from pairsmith.encoders.spans import best_span
+from pairsmith.encoders.token_vectors import load_token_encoder
 from pairsmith.errors import ModelError, SettingsError
-from pairsmith.modelnames import DtypeName
+from pairsmith.modelnames import DtypeName, resolve_model
 
 QUESTION_TOKENS = 64
 """Longest question in tokens; at most half of what a window has for question and text together."""
@@ -70,6 +73,12 @@ class Prediction:
     start: int
     score: float
 
+    @classmethod
+    def of(cls, context: str, score: float, start: int, end: int) -> "Prediction":
+        """The characters from ``start`` to ``end``, without white space at their ends."""
+        text = context[start:end]
+        return cls(text.strip(), start + len(text) - len(text.lstrip()), score)
+
 
 def load_reader(
     model: str,
@@ -77,6 +86,7 @@ def load_reader(
     device: str = "auto",
     dtype: DtypeName = "float32",
     fresh_head: bool = False,
+    perceptrons: bool = False,
     seed: int = 0,
     max_length: int | None = None,
 ) -> Reader:
@@ -89,6 +99,7 @@ def load_reader(
         dtype: of the weights.
         fresh_head: give a model without a question-answering head a random one, to be trained. A head that
             is there stays.
+        perceptrons: whether that head shall be a teacher's (Q3).
         seed: of the random head; nothing else is drawn.
         max_length: longest input in tokens, question and special tokens included, at least 16; never more
             than the model's context, which is the default.
@@ -103,10 +114,47 @@ def load_reader(
         raise SettingsError(
             f"max_length {max_length} leaves no room for a question and a text; give at least {_SHORTEST}"
         )
+    there = heads_kind(resolve_model(model)) == "tokens"
+    if there or (fresh_head and perceptrons):
+        encoder = load_token_encoder(model, device=device, dtype=dtype, max_length=max_length)
+        width = int(encoder.model.config.hidden_size)
+        heads = (
+            load_heads(resolve_model(model), width, "tokens") if there else SpanHeads(width, "tokens", seed)
+        )
+        return Reader(PerceptronReader(encoder.model, heads), encoder.tokenizer, encoder.max_length)
     network, tokenizer, context = load_with_head(
         model, "question answering", device=device, dtype=dtype, fresh_head=fresh_head, seed=seed, labels=2
     )
     return Reader(network, tokenizer, min(max_length or context, context))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanScores:
+    """What a reader's model gives for a batch: two ``(n, tokens)``, unnormalised."""
+
+    start_logits: Tensor
+    end_logits: Tensor
+
+
+class PerceptronReader(nn.Module):
+    """An encoder whose tokens two perceptrons judge, one as starts and one as ends (Q3)."""
+
+    def __init__(self, encoder: Any, heads: SpanHeads) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = heads.to(encoder.device, encoder.dtype)
+        self.config = encoder.config
+        self.eval()
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        found: torch.device = self.encoder.device
+        return found
+
+    def forward(self, **inputs: Tensor) -> SpanScores:
+        """As a model of transformers with a question-answering head."""
+        return SpanScores(*self.heads(self.encoder(**inputs).last_hidden_state))
 
 
 def encode_questions(
@@ -196,7 +244,7 @@ def answer(
     for row, feature in enumerate(features):
         if feature.question not in best or found[row][0] > best[feature.question][0]:
             best[feature.question] = found[row]
-    return [_prediction(context, *best[number]) for number, context in enumerate(contexts)]
+    return [Prediction.of(context, *best[number]) for number, context in enumerate(contexts)]
 
 
 @torch.inference_mode()
@@ -219,11 +267,6 @@ def _read(reader: Reader, batch: Sequence[Feature], max_tokens: int) -> list[tup
 
 def _padded(rows: list[Tensor], filler: int) -> Tensor:
     return pad_sequence(rows, batch_first=True, padding_value=filler)
-
-
-def _prediction(context: str, score: float, start: int, end: int) -> Prediction:
-    text = context[start:end]
-    return Prediction(text.strip(), start + len(text) - len(text.lstrip()), score)
 
 
 @contextmanager

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.encoders.heads import load_with_head
@@ -48,6 +50,21 @@ class TokenEncoder:
         )
         return [len(ids) for ids in found["input_ids"]]
 
+    def text_tokens(self, texts: Sequence[str]) -> list["TextTokens"]:
+        """Where the tokens of ``features`` stand in each text."""
+        encoded = self.tokenizer(
+            list(texts),
+            truncation=True,
+            max_length=self.max_length,
+            split_special_tokens=True,
+            return_offsets_mapping=True,
+            verbose=False,
+        )
+        return [
+            _text_tokens(text, encoded.sequence_ids(row), encoded["offset_mapping"][row])
+            for row, text in enumerate(texts)
+        ]
+
     def states(self, features: Mapping[str, Tensor]) -> Sequence[Tensor]:
         """The vectors of each layer from 0 on, each ``(n, longest, d)``."""
         device = self.model.device
@@ -60,6 +77,26 @@ class TokenEncoder:
         names = ("cls_token_id", "sep_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
         ids = [getattr(self.tokenizer, name) for name in names]
         return torch.isin(features["input_ids"], torch.tensor([each for each in ids if each is not None]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextTokens:
+    """The tokens of a text that are neither special nor white space alone.
+
+    Attributes:
+        numbers: ``(tokens,)`` int64, their places among all tokens.
+        offsets: ``(tokens, 2)`` int64, where they begin and end in the text, in characters.
+    """
+
+    numbers: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+
+def _text_tokens(text: str, parts: Sequence[int | None], offsets: Sequence[tuple[int, int]]) -> TextTokens:
+    each = enumerate(zip(parts, offsets, strict=True))
+    found = [(n, *span) for n, (part, span) in each if part == 0 and text[slice(*span)].strip()]
+    table = np.array(found, np.int64).reshape(-1, 3)
+    return TextTokens(table[:, 0], table[:, 1:])
 
 
 def load_token_encoder(

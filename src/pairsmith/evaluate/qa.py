@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pairsmith.evaluate.results import (
@@ -13,7 +14,7 @@ from pairsmith.evaluate.results import (
     with_interval,
 )
 from pairsmith.evaluate.settings import EvaluateQaSettings
-from pairsmith.modelnames import model_revision
+from pairsmith.modelnames import model_revision, resolve_model
 from pairsmith.progress import Progress
 from pairsmith.records import Question, read_questions
 from pairsmith.runs import Run
@@ -96,7 +97,7 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
 def answer_all(
     settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress
 ) -> list[Answered]:
-    """Every question with the answer of the settings' model, in their order (Q7).
+    """Every question with the answer of the settings' model, a reader or a bi-encoder, in their order (Q7).
 
     Raises:
         ModelError: the model cannot be loaded, cannot answer questions, or gives scores that are not finite.
@@ -104,17 +105,24 @@ def answer_all(
         SettingsError: there is no such device.
     """
     from pairsmith.encoders.reader import answer, load_reader
+    from pairsmith.encoders.span_encoder import load_span_encoder
+    from pairsmith.encoders.span_heads import heads_kind
+    from pairsmith.encoders.span_reader import answer_by_vectors
 
-    reader = load_reader(
-        settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
-    )
+    how: dict[str, Any] = {
+        "device": settings.device,
+        "dtype": settings.dtype,
+        "max_length": settings.max_length,
+    }
+    if heads_kind(resolve_model(settings.model)) == "questions":
+        answers = partial(answer_by_vectors, load_span_encoder(settings.model, **how))
+    else:
+        answers = partial(answer, load_reader(settings.model, **how), batch_size=settings.batch_size)
     with progress.task("answer", len(questions), "questions") as bar:
-        found = answer(
-            reader,
+        found = answers(
             [question.question for question in questions],
             [question.context for question in questions],
             max_answer_tokens=settings.max_answer_tokens,
-            batch_size=settings.batch_size,
             advance=bar.advance,
         )
     return [Answered.of(question, each.text) for question, each in zip(questions, found, strict=True)]

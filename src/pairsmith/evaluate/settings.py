@@ -43,7 +43,8 @@ class EvaluateQaSettings(Settings):
     """Exact match and F1 of a reader's answers (M11, Q7)."""
 
     model: str = Field(
-        description="Reader: a folder that train-reader wrote, or a Hub id of a model for question answering."
+        description="Folder that train-reader, train-teacher or infuse wrote, or a Hub id of a model "
+        "for question answering."
     )
     data: str = Field(
         description="Questions with answers: a SQuAD file, or rows with the columns question, context and "

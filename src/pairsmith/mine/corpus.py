@@ -6,8 +6,8 @@ settings of the search takes it as it is.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
-from typing import Literal, overload
+from itertools import chain
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,8 @@ from pairsmith.modelnames import check_revision
 from pairsmith.records import REJECT, Document, Reject, read_documents, text_id, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, hash_source
 from pairsmith.runs.executors import Advance, Where, Work
-from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.mapped import Made, start_part
+from pairsmith.runs.streamed import RecordShard, commit_records
 from pairsmith.texts import finder_revision
 
 _DECIDES = {"kind", "group_column", "dtype", "max_length", "shard_size"}
@@ -92,43 +93,6 @@ def finder_of(settings: MineSettings) -> dict[str, str]:
     return finder_revision(settings.answers) if settings.kind == "reading" else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Records that are encoded and saved together."""
-
-    number: int
-    records: tuple[Document, ...]
-
-
-class Shards(Sequence[Shard]):
-    """The shards of a corpus that are not done, read as they are asked for, in order or nearly so."""
-
-    def __init__(self, corpus: Corpus, size: int, numbers: Sequence[int]) -> None:
-        self._corpus = corpus
-        self._size = size
-        self._numbers = numbers
-        self._stream: Iterator[Document] = iter(())
-        self._at = -1  # the shard that the stream stands before; -1 before it is opened
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @overload
-    def __getitem__(self, place: int) -> Shard: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Shard]: ...
-    def __getitem__(self, place: int | slice) -> Shard | Sequence[Shard]:
-        if isinstance(place, slice):
-            return Shards(self._corpus, self._size, self._numbers[place])
-        number = self._numbers[place]
-        if self._at < 0 or number < self._at:
-            self._stream, self._at = self._corpus.records(), 0
-        skipped = (number - self._at) * self._size
-        records = tuple(islice(self._stream, skipped, skipped + self._size))
-        self._at = number + 1
-        return Shard(number, records)
-
-
 def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Run) -> DatasetFolder:
     """Encode a corpus into ``run.out`` by the encoder of this revision; what is there of it is kept.
 
@@ -139,8 +103,6 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
         StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
     """
     count = sum(1 for _ in corpus.records())
-    size = settings.shard_size
-    shards = range(-(-count // size))
     cutter(corpus.name, settings)  # what it lacks is said before anything is loaded
     decides = _DECIDES | _DECIDES_BY_SIDE.get((settings.kind, corpus.name), set())
     writer = start_part(
@@ -154,21 +116,20 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
         },
         inputs=corpus.hashes,
         models={"encoder": revision, **(finder_of(settings) if corpus.name == "outputs" else {})},
-        planned=len(shards),
+        planned=-(-count // settings.shard_size),
     )
     if writer.finished:
         return writer.folder()
-    left = [number for number in shards if not writer.is_done(number)]
-    commit_each(
+    commit_records(
         writer,
         EncoderLoader(corpus.name, settings, revision),
-        Shards(corpus, size, left),
+        corpus.records,
+        count,
+        settings.shard_size,
         where_of(settings),
         run,
         title=f"encode {corpus.name}",
         unit="texts",
-        done=count - sum(min(size, count - number * size) for number in left),
-        total=count,
     )
     return writer.finish(_card(corpus, settings))
 
@@ -186,7 +147,7 @@ class EncoderLoader:
     settings: MineSettings
     revision: str
 
-    def __call__(self, worker: int) -> Work[Shard, Made]:
+    def __call__(self, worker: int) -> Work[RecordShard[Document], Made]:
         """The work of a worker: a shard's rows and rejects.
 
         Raises:
@@ -200,7 +161,7 @@ class EncoderLoader:
         cut = cutter(self.side, settings)
         style = load_style(settings.encoder) if settings.style and is_styled(settings, self.side) else None
 
-        def encode(shard: Shard, advance: Advance) -> Made:
+        def encode(shard: RecordShard[Document], advance: Advance) -> Made:
             pieces = [cut(record) for record in shard.records]
             units = [unit for found, _ in pieces for unit in found]
             share = Shares(len(shard.records), len(units), advance)

@@ -158,17 +158,18 @@ def _fit(
 
     The learning rate rises linearly over the warm-up and falls linearly to 0.
     """
-    rows = Passes(lesson.examples, settings.steps * settings.batch_size, lesson.draw, settings.seed)
+    steps = settings.steps_of(lesson.examples)
+    rows = Passes(lesson.examples, steps * settings.batch_size, lesson.draw, settings.seed)
 
     def make(folder: Path) -> Trainer:
         arguments = TrainingArguments(
             output_dir=str(folder),
-            max_steps=settings.steps,
+            max_steps=steps,
             per_device_train_batch_size=settings.batch_size,
             learning_rate=learning_rate,
             weight_decay=settings.weight_decay,
             lr_scheduler_type="linear",
-            warmup_steps=math.ceil(settings.warmup * settings.steps),
+            warmup_steps=math.ceil(settings.warmup * steps),
             seed=settings.seed,
             use_cpu=device == "cpu",
             bf16=settings.dtype == "bfloat16",
@@ -190,7 +191,6 @@ def _fit(
         trainer.remove_callback(PrinterCallback)
         return trainer
 
-    steps = settings.steps
     with watched(model, metric, lesson.measure, steps, settings, progress, checkpoints) as watch:
         # Of several trainings each is kept until the best of them is saved.
         watch.run(make, keep_end=len(settings.learning_rate) > 1)

@@ -57,7 +57,7 @@ def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Es
         model, _, _ = train_biencoder_on(seeds, unseen[:looks], around, some, device)
         return _size(model)
 
-    return _planned(settings, train, len(unseen), reading)
+    return _planned(settings, train, len(seeds), len(unseen), reading)
 
 
 def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -74,7 +74,7 @@ def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before)
         cross, _, _ = train_crossencoder_on(seeds, unseen[:looks], None, some, device)
         return _size(cross.model)
 
-    return _planned(settings, train, len(unseen), 0.0)
+    return _planned(settings, train, len(seeds), len(unseen))
 
 
 def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -90,7 +90,7 @@ def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate
     def train(some: TrainReaderSettings, looks: int) -> int:
         return _size(train_reader_on(seeds, unseen[:looks], some, device).reader.model)
 
-    return _planned(settings, train, len(unseen), 0.0)
+    return _planned(settings, train, len(seeds), len(unseen))
 
 
 def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -106,15 +106,21 @@ def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> 
         found = train_summarizer_on(seeds, [], unseen[:looks], some, device)
         return _size(found[0].model)
 
-    return _planned(settings, train, len(unseen), 0.0)
+    return _planned(settings, train, len(seeds), len(unseen))
 
 
-def _planned(settings: S, train: Train[S], unseen: int, reading: float) -> Estimate:
+def _planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: float = 0.0) -> Estimate:
     """Time some steps, and a training with looks at validation data before and after."""
-    rate = settings.learning_rate[:1]
+    rate, whole = settings.learning_rate[:1], settings.steps_of(seeds)
 
     def timed(steps: int, examples: int, looks: int = 0) -> tuple[float, int]:
-        changes = {"steps": steps, "eval_steps": steps, "checkpoint_steps": steps, "learning_rate": rate}
+        changes = {
+            "steps": steps,
+            "epochs": None,
+            "eval_steps": steps,
+            "checkpoint_steps": steps,
+            "learning_rate": rate,
+        }
         begun = time.monotonic()
         size = train(settings.model_copy(update={**changes, "batch_size": examples}), looks)
         return time.monotonic() - begun, size
@@ -131,11 +137,11 @@ def _planned(settings: S, train: Train[S], unseen: int, reading: float) -> Estim
     step = max(step, 0.0)
     loading = max(short - before * step * examples / settings.batch_size, 0.0)
     look = max(timed(before, examples, looked)[0] - short, 0.0) / 2 * unseen / looked if unseen else 0.0
-    looks = 2 + settings.steps // settings.eval_steps if unseen else 0
+    looks = 2 + whole // settings.eval_steps if unseen else 0
     rates = len(settings.learning_rate)
-    checkpoints = min(_KEPT, settings.steps // settings.checkpoint_steps)
+    checkpoints = min(_KEPT, whole // settings.checkpoint_steps)
     return Estimate(
-        seconds=reading + first + rates * (settings.steps * step + looks * look + loading),
+        seconds=reading + first + rates * (whole * step + looks * look + loading),
         memory=peak_memory(),
         disk=weights + _BESIDE_WEIGHTS,
         rows={},

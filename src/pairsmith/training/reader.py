@@ -28,7 +28,7 @@ from pairsmith.training.chunks import chunked, compute_chunks
 from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of_few
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
-from pairsmith.training.settings import TrainReaderSettings
+from pairsmith.training.settings import TrainReaderSettings, TrainTeacherSettings
 from pairsmith.training.watch import Training
 
 _USE = """```python
@@ -127,9 +127,10 @@ class TrainedReader:
 def train_reader_on(
     questions: Sequence[Question],
     validation: Sequence[Question],
-    settings: TrainReaderSettings,
+    settings: TrainReaderSettings | TrainTeacherSettings,
     device: str,
     *,
+    perceptrons: bool = False,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedReader:
@@ -138,8 +139,9 @@ def train_reader_on(
     Args:
         questions: to train on; those without an answer that a window holds are left out, which is said.
         validation: by which the best step and rate are chosen; may be empty.
-        settings: ``seeds``, ``added``, ``extra`` and ``validation`` are not looked at here.
+        settings: paths in it are not looked at here, but for ``base``.
         device: ``cpu``, ``cuda`` or ``mps``.
+        perceptrons: whether a head that the base lacks shall be a teacher's (Q3).
         progress: where to show it.
         checkpoints: where they are kept.
 
@@ -151,7 +153,12 @@ def train_reader_on(
 
     def make() -> SpanMarker:
         reader = load_reader(
-            settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
+            settings.base,
+            device=device,
+            fresh_head=True,
+            perceptrons=perceptrons,
+            seed=settings.seed,
+            max_length=settings.max_length,
         )
         reader.tokenizer.model_max_length = reader.max_length  # whoever reads with it reads such windows
         return SpanMarker(reader, training_windows(reader, questions))

@@ -1,5 +1,6 @@
 """What can be set when a sentence encoder is trained."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
@@ -75,6 +76,12 @@ class FitSettings(Settings):
         "without them the last step is kept.",
     )
     steps: int = Field(default=200, ge=1, description="Steps of the training.")
+    epochs: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Times through the examples, in place of --steps.",
+    )
     batch_size: int = Field(default=32, ge=1, description="Examples a step.")
     learning_rate: Annotated[list[float], Several] = Field(
         default=[3e-5],
@@ -111,6 +118,12 @@ class FitSettings(Settings):
     dtype: Literal["float32", "bfloat16"] = Field(
         default="float32", description="Number format of the sums; weights are trained and kept in float32."
     )
+
+    def steps_of(self, examples: int) -> int:
+        """Steps of a training on so many examples."""
+        if self.epochs is None:
+            return self.steps
+        return max(1, math.ceil(self.epochs * examples / self.batch_size))
 
     @field_validator("learning_rate")
     @classmethod
@@ -263,4 +276,60 @@ class TrainSummarizerSettings(FitSettings):
     )
     beams: int = Field(
         default=6, ge=1, description="Beams with which summaries of validation documents are written."
+    )
+
+
+class TrainTeacherSettings(FitSettings):
+    """A teacher: a reader whose distributions over starts and ends of answers others learn (Q3)."""
+
+    data: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Questions with answers: SQuAD files, or rows with the columns question, context and "
+        "answers.",
+    )
+    epochs: float | None = Field(
+        default=2.0, gt=0, allow_inf_nan=False, description="Times through the questions; null: see --steps."
+    )
+    max_length: int | None = Field(
+        default=456,
+        ge=16,
+        description="Longest input in tokens, question and text together; longer texts are cut into windows.",
+    )
+
+
+class InfuseSettings(FitSettings):
+    """A bi-encoder whose token vectors answer questions, as a teacher would (Q4, Q5)."""
+
+    data: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Questions on passages with a teacher's distributions, as relabel writes them; for "
+        "--labels answers any questions with answers.",
+    )
+    labels: Literal["teacher", "hard", "answers"] = Field(
+        default="teacher",
+        description="What is learned. teacher: its distributions; hard: its likeliest start and end; "
+        "answers: where the written answer stands, or the first token where it stands nowhere.",
+    )
+    negatives: Literal["passage", "batch"] = Field(
+        default="passage",
+        description="Tokens among which the right one is found: those of the question's passage, or those of "
+        "all passages of a step.",
+    )
+    questions: int = Field(
+        default=10,
+        ge=1,
+        description="Questions of a passage in a step at most; others have their turn later.",
+    )
+    epochs: float | None = Field(
+        default=2.0, gt=0, allow_inf_nan=False, description="Times through the passages; null: see --steps."
+    )
+    batch_size: int = Field(default=8, ge=1, description="Passages a step, with their questions.")
+    learning_rate: Annotated[list[float], Several] = Field(
+        default=[1e-5],
+        min_length=1,
+        description="Highest learning rate, after the warm-up; of several the one that does best on the "
+        "validation questions is kept.",
+    )
+    max_length: int | None = Field(
+        default=456, ge=16, description="Longest passage in tokens; the rest is cut off."
     )

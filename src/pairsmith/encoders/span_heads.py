@@ -1,0 +1,122 @@
+"""Heads that turn an encoder into a reader, saved beside it: of a cross-encoder (Q3), of a bi-encoder (Q4).
+
+The folder stays one of transformers, which ``AutoModel`` opens; the heads lie in a file of their own.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from pairsmith.errors import ModelError, first_line
+from pairsmith.modelnames import not_on_hub
+
+FILE = "heads.safetensors"
+
+Kind = Literal["tokens", "questions"]
+"""What the heads read: each token of a question with its text, or the first token of a question alone."""
+
+KINDS: tuple[Kind, ...] = ("tokens", "questions")
+
+
+class SpanHeads(nn.Module):
+    """Two perceptrons, for starts and for ends, each of two layers with tanh between them (Q3, Q4)."""
+
+    def __init__(self, width: int, kind: Kind, seed: int = 0) -> None:
+        """Random ones.
+
+        Args:
+            width: d, of the encoder's vectors and of the hidden layer.
+            kind: ``tokens`` gives each vector a number, ``questions`` a vector of the same width.
+            seed: of the weights; they are drawn as ``torch.nn.Linear`` draws them.
+        """
+        super().__init__()
+        self.kind = kind
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.start = _perceptron(width, 1 if kind == "tokens" else width)
+            self.end = _perceptron(width, 1 if kind == "tokens" else width)
+
+    def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """For starts and for ends: of ``(…, d)`` numbers ``(…)``, or vectors ``(…, d)``."""
+        start, end = self.start(vectors), self.end(vectors)
+        return (start.squeeze(-1), end.squeeze(-1)) if self.kind == "tokens" else (start, end)
+
+
+def _perceptron(width: int, out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, out))
+
+
+def save_heads(heads: SpanHeads, folder: Path) -> None:
+    """Save heads beside the model in ``folder``."""
+    weights = {name: value.contiguous() for name, value in heads.state_dict().items()}
+    save_file(weights, folder / FILE, metadata={"format": "pt", "kind": heads.kind})
+
+
+def heads_kind(where: str) -> Kind | None:
+    """Which heads lie beside a model.
+
+    Args:
+        where: the model's folder or Hub id, as ``resolve_model`` gives it.
+
+    Returns:
+        None where there are none.
+
+    Raises:
+        ModelError: the file cannot be read, or is none of ours.
+    """
+    path = _file(where)
+    if path is None:
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            kind = (file.metadata() or {}).get("kind")
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path} cannot be read ({first_line(error)}); copy the model again") from error
+    for known in KINDS:
+        if kind == known:
+            return known
+    raise ModelError(f"{path} does not say whether its heads read tokens or questions")
+
+
+def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
+    """The heads that lie beside a model.
+
+    Args:
+        where: as for ``heads_kind``.
+        width: of the model's vectors.
+        kind: which are wanted.
+
+    Raises:
+        ModelError: there are none, they are of the other kind, or of another width.
+    """
+    found = heads_kind(where)
+    if found != kind:
+        there = "none are there" if found is None else f"those there read {found}"
+        raise ModelError(f"model {where}: heads that read {kind} are wanted in {FILE}, and {there}")
+    heads = SpanHeads(width, kind)
+    try:
+        heads.load_state_dict(load_file(str(_file(where))))
+    except RuntimeError as error:
+        raise ModelError(
+            f"model {where}: the heads in {FILE} do not fit the model, whose vectors have {width} numbers"
+        ) from error
+    return heads
+
+
+def _file(where: str) -> Path | None:
+    if Path(where).is_dir():
+        path = Path(where) / FILE
+        return path if path.is_file() else None
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(where, FILE))
+    except EntryNotFoundError:
+        return None
+    except Exception as error:  # the Hub client raises many kinds, all of which mean "not to be had"
+        raise ModelError(not_on_hub(where, error)) from error

@@ -1,0 +1,154 @@
+"""The step ``relabel``: questions answered by a teacher (Q3).
+
+questions on passages -> the teacher's distributions over starts and ends, the likeliest 8 of each -> rows
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.citations import QUIP
+from pairsmith.encoders.reader import load_reader
+from pairsmith.encoders.teaching import Places, Told, teach
+from pairsmith.infuse.settings import RelabelSettings
+from pairsmith.modelnames import check_revision, model_revision
+from pairsmith.records import REJECT, Reject, to_table
+from pairsmith.records.asked import RELABELLED, AskedQuestion, read_asked
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs.mapped import Made
+from pairsmith.runs.streamed import RecordShard, commit_records
+
+_WHERE = {"device", "batch_tokens", "executor", "workers", "ray_address"}
+"""Settings that say where and how fast, not what."""
+
+
+def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
+    """Have a teacher answer questions; see ``RelabelSettings``. Rows stay in their order.
+
+    A question to which the teacher finds no answer, as its passage has no tokens, is a reject.
+
+    Raises:
+        UserError: the questions, the teacher or the folder is not usable.
+        StorageError: the disk failed; finished shards are kept, and the same command continues.
+        WorkerError: a worker failed; finished shards are kept.
+    """
+    for source in settings.data:
+        refuse_source(run, data=source)
+    refuse_source(run, model=settings.model)
+    count = sum(1 for _ in questions(settings))
+    revision = model_revision(settings.model)
+    writer = FolderWriter.start(
+        run,
+        step="relabel",
+        schema=RELABELLED,
+        settings=settings.model_dump(mode="json", exclude={*_WHERE, "data", "model"}),
+        inputs={
+            f"data {number}": hash_source(source) for number, source in enumerate(settings.data, start=1)
+        },
+        models={"model": revision},
+        planned=-(-count // settings.shard_size),
+    )
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+    commit_records(
+        writer,
+        TeacherLoader(settings, revision),
+        lambda: questions(settings),
+        count,
+        settings.shard_size,
+        Where(settings.executor, settings.workers, settings.ray_address),
+        run,
+        title="answer",
+        unit="questions",
+    )
+    folder = writer.finish(_card(settings))
+    run.progress.say(summary(folder))
+    return folder
+
+
+def questions(settings: RelabelSettings) -> Iterator[AskedQuestion]:
+    """All of them, one at a time.
+
+    Raises:
+        InputError: a source is not there (at once), or a row has a fault.
+    """
+    return chain.from_iterable([read_asked(source) for source in settings.data])
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherLoader:
+    """Makes a worker ready: loads the teacher once, then answers one shard after the other."""
+
+    settings: RelabelSettings
+    revision: str
+
+    def __call__(self, worker: int) -> Work[RecordShard[AskedQuestion], Made]:
+        """The work of a worker: a shard's rows and rejects.
+
+        Raises:
+            ModelError: the teacher cannot be loaded, or is not the one of the process that started this.
+        """
+        settings = self.settings
+        check_revision(settings.model, self.revision, worker)
+        teacher = load_reader(
+            settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+        )
+
+        def answer(shard: RecordShard[AskedQuestion], advance: Advance) -> Made:
+            told = teach(
+                teacher,
+                [asked.question for asked in shard.records],
+                [asked.context for asked in shard.records],
+                top=settings.top,
+                max_answer_tokens=settings.max_answer_tokens,
+                batch_tokens=settings.batch_tokens,
+                advance=advance,
+            )
+            return relabelled(shard.records, told)
+
+        return answer
+
+
+def relabelled(asked: tuple[AskedQuestion, ...], told: list[Told]) -> Made:
+    """Rows of ``RELABELLED``; as rejects questions without an answer."""
+    rows, rejects = [], []
+    for question, said in zip(asked, told, strict=True):
+        row: dict[str, Any] = {
+            "id": question.id,
+            "context": question.context,
+            "question": question.question,
+            "written": question.written,
+            "answers": {"text": [said.best.text], "answer_start": [said.best.start]},
+            "starts": _distribution(said.starts),
+            "ends": _distribution(said.ends),
+        }
+        if said.best.text:
+            rows.append(row)
+        else:
+            rejects.append(Reject.of(question.id, "no answer", "the passage has no tokens", row))
+    return pa.Table.from_pylist(rows, schema=RELABELLED), to_table(rejects, REJECT)
+
+
+def _distribution(places: Places) -> dict[str, list[Any]]:
+    return {"position": [place for place, _ in places], "probability": [share for _, share in places]}
+
+
+def _card(settings: RelabelSettings) -> Card:
+    return Card(
+        title="Questions answered by a teacher",
+        description=f"Questions on passages; {settings.model} says where their answers start and end.",
+        columns={
+            "written": "the answer as it was written with the question",
+            "answers": "the teacher's best answer",
+            "starts": "characters at which an answer begins, and the teacher's probability of each",
+            "ends": "characters behind an answer, and the teacher's probability of each",
+        },
+        made="The answers were found by a program; no person has checked them.",
+        citations=(QUIP,),
+        licence="The rights in the texts apply.",
+    )

@@ -1,0 +1,49 @@
+"""What can be set when questions are asked of passages, and answered by a teacher."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pairsmith.modelnames import DeviceName, DtypeName
+from pairsmith.settings import Listed, Settings
+
+
+class RelabelSettings(Settings):
+    """Where a teacher finds the answers to questions: its distributions over starts and ends (Q3)."""
+
+    data: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Questions on passages: a folder that ask wrote, a SQuAD file, or rows with the columns "
+        "question and context.",
+    )
+    model: str = Field(
+        description="Teacher: a folder that train-teacher wrote, or a Hub id of a model for question "
+        "answering."
+    )
+    top: int = Field(
+        default=8, ge=1, description="Likeliest starts and ends that are kept; others count as impossible."
+    )
+    max_answer_tokens: int = Field(default=17, ge=1, description="Longest answer of the teacher in tokens.")
+    max_length: int | None = Field(
+        default=None,
+        ge=16,
+        description="Longest input in tokens, question and text together; longer texts are read in windows. "
+        "Unset: the model's own.",
+    )
+    batch_tokens: int | None = Field(
+        default=None, ge=1, description="Tokens that are read at once. Unset: what suits the device."
+    )
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
+    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+    executor: Literal["local", "ray"] = Field(
+        default="local", description="Where questions are answered: on this machine, or on a Ray cluster."
+    )
+    workers: int = Field(
+        default=1, ge=1, description="Processes, or actors of Ray, that answer, each with the model loaded."
+    )
+    ray_address: str | None = Field(
+        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
+    )
+    shard_size: int = Field(
+        default=2_000, ge=1, le=100_000, description="Questions that are answered and saved together."
+    )

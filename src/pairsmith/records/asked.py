@@ -1,0 +1,138 @@
+"""Questions that a model asked of passages (Q2), and where a teacher finds their answers (Q3)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.errors import InputError
+from pairsmith.places import Place, place
+from pairsmith.records.readers import column_text
+from pairsmith.records.schemas import ANSWERS
+from pairsmith.records.sources import Columns, data_suffix, open_source
+from pairsmith.records.squad import Question, read_questions
+
+DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
+"""Places in a passage, in characters, and the probability of each; those left out have none."""
+
+ASKED: pa.Schema = pa.schema(
+    [
+        ("id", pa.string()), ("context", pa.string()), ("question", pa.string()), ("written", pa.string()),
+        ("answers", ANSWERS),
+    ]
+)  # fmt: skip
+"""``written`` is the answer that the asker wrote; ``answers`` where it stands in the passage, if it does."""
+
+RELABELLED: pa.Schema = pa.schema([*ASKED, ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)])
+"""``answers`` is the teacher's best. ``starts``: where an answer's first token begins; ``ends``: where its
+last token ends, the place behind its last character."""
+
+_SLACK = 1e-3
+"""By which a sum of rounded probabilities may be above 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Places in a passage, in characters, and the probability of each, above 0; their sum is at most 1."""
+
+    positions: tuple[int, ...]
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestion:
+    """A question that was asked of a passage.
+
+    Attributes:
+        written: the answer as it was written.
+        answer: first character of an answer and the place behind its last; None where what was written as
+            one stands nowhere in the passage.
+        starts: the teacher's; None where there was no teacher. Likewise ``ends``.
+    """
+
+    id: str
+    context: str
+    question: str
+    written: str
+    answer: tuple[int, int] | None
+    starts: Distribution | None
+    ends: Distribution | None
+
+
+def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
+    """Read questions on passages: what ``ask`` or ``relabel`` wrote, or people's, in rows as SQuAD's.
+
+    Args:
+        source: an official SQuAD file, or rows in any other form with the columns context, question and
+            answers, and, of a teacher, starts and ends.
+
+    Raises:
+        InputError: the source is not there (at once), or while reading: a column is missing, a text is blank,
+            an answer does not stand where it is said to, or a distribution is none.
+    """
+    path = place(source)
+    if data_suffix(path) == ".json":  # SQuAD's own form
+        return (_of_people(question) for question in read_questions(source))
+    return _read(open_source(source).rows())
+
+
+def _of_people(question: Question) -> AskedQuestion:
+    first = question.answers[0]
+    span = first.start, first.start + len(first.text)
+    return AskedQuestion(question.id, question.context, question.question, first.text, span, None, None)
+
+
+def _read(rows: Iterator[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
+    for number, (where, row) in enumerate(rows):
+        context, question = str(row.get("context") or ""), column_text(row, "question", where)
+        if not column_text(row, "context", where) or not question:
+            raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")
+        answer = _answer(row, context, where)
+        yield AskedQuestion(
+            str(row.get("id") or number),
+            context,
+            question,
+            str(row.get("written") or (context[slice(*answer)] if answer else "")),
+            answer,
+            _distribution(row, "starts", context, where),
+            _distribution(row, "ends", context, where),
+        )
+
+
+def _answer(row: Columns, context: str, where: str) -> tuple[int, int] | None:
+    match row.get("answers"):
+        case {"text": [str(text), *_], "answer_start": [int(start), *_]}:
+            if not text or not context.startswith(text, start):
+                raise InputError(
+                    f"{where}: the answer {text[:40]!r} does not stand at {start} in its context"
+                )
+            return start, start + len(text)
+        case None | {"text": [], "answer_start": []}:
+            return None
+    raise InputError(f"{where}: answers has to be two lists of one length, text and answer_start")
+
+
+def _distribution(row: Columns, name: str, context: str, where: str) -> Distribution | None:
+    value: Any = row.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not {"position", "probability"} <= value.keys():
+        raise InputError(
+            f"{where}: {name} has to be two lists, position and probability, as relabel writes them"
+        )
+    positions, probabilities = tuple(value["position"]), tuple(value["probability"])
+    if len(positions) != len(probabilities):
+        raise InputError(
+            f"{where}: {name} has {len(positions)} positions and {len(probabilities)} probabilities"
+        )
+    if any(not 0 <= position <= len(context) for position in positions):
+        raise InputError(
+            f"{where}: a position of {name} lies outside the context, of {len(context)} characters"
+        )
+    if not all(probability > 0 for probability in probabilities) or sum(probabilities) > 1 + _SLACK:
+        raise InputError(
+            f"{where}: the probabilities of {name} are {list(probabilities)}; each has to be above 0, and "
+            "their sum at most 1"
+        )
+    return Distribution(positions, probabilities)

@@ -1,0 +1,81 @@
+"""Shards of records that are read as a stream: never all of them are in memory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, TypeVar, overload
+
+from pairsmith.runs.claim import Run
+from pairsmith.runs.executors import Load, Where
+from pairsmith.runs.mapped import Made, commit_each
+from pairsmith.runs.writer import FolderWriter
+
+T = TypeVar("T")
+Records = Callable[[], Iterator[T]]
+"""Reads all records from the beginning, the same each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordShard(Generic[T]):
+    """Records that are worked on and saved together."""
+
+    number: int
+    records: tuple[T, ...]
+
+
+class RecordShards(Sequence[RecordShard[T]], Generic[T]):
+    """Shards of ``size`` records, of these numbers, read as they are asked for, in order or nearly so."""
+
+    def __init__(self, records: Records[T], size: int, numbers: Sequence[int]) -> None:
+        self._records, self._size, self._numbers = records, size, numbers
+        self._stream: Iterator[T] = iter(())
+        self._at = -1  # the shard that the stream stands before; -1 before it is opened
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> RecordShard[T]: ...
+    @overload
+    def __getitem__(self, place: slice) -> "RecordShards[T]": ...
+    def __getitem__(self, place: int | slice) -> "RecordShard[T] | RecordShards[T]":
+        if isinstance(place, slice):
+            return RecordShards(self._records, self._size, self._numbers[place])
+        number = self._numbers[place]
+        if self._at < 0 or number < self._at:
+            self._stream, self._at = self._records(), 0
+        skipped = (number - self._at) * self._size
+        found = tuple(islice(self._stream, skipped, skipped + self._size))
+        self._at = number + 1
+        return RecordShard(number, found)
+
+
+def commit_records(
+    writer: FolderWriter,
+    load: Load[RecordShard[T], Made],
+    records: Records[T],
+    count: int,
+    size: int,
+    where: Where,
+    run: Run,
+    *,
+    title: str,
+    unit: str,
+) -> None:
+    """Do ``count`` records, ``size`` at a time, and commit each such shard; see ``commit_each``.
+
+    Raises:
+        StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
+    """
+    left = [number for number in range(-(-count // size)) if not writer.is_done(number)]
+    commit_each(
+        writer,
+        load,
+        RecordShards(records, size, left),
+        where,
+        run,
+        title=title,
+        unit=unit,
+        done=count - sum(min(size, count - number * size) for number in left),
+        total=count,
+    )

@@ -1,0 +1,253 @@
+"""The step ``infuse``: a bi-encoder whose token vectors answer the questions that a teacher answered (Q4).
+
+passages with their questions -> a passage encoded once, its questions beside it -> the teacher's
+distributions learned (Q5) -> encoder, and heads for questions
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pairsmith.encoders.reader import QUESTION_TOKENS
+from pairsmith.encoders.span_encoder import SpanEncoder, load_span_encoder, span_logits
+from pairsmith.encoders.span_heads import save_heads
+from pairsmith.encoders.span_reader import answer_by_vectors
+from pairsmith.errors import InputError, ModelError
+from pairsmith.modelfiles import pick_device
+from pairsmith.places import Place
+from pairsmith.progress import Progress
+from pairsmith.records import Question, read_questions
+from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
+from pairsmith.runs import Run
+from pairsmith.texts.squad_metrics import qa_scores
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.chunks import chunked, compute_chunks
+from pairsmith.training.distillation import Asked, PassageLesson, sparse_cross_entropy, targets
+from pairsmith.training.few_shot import begin, numbered, refuse_sources
+from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.settings import InfuseSettings
+from pairsmith.training.watch import Training
+
+_USE = """```python
+import pairsmith.infuse
+
+model = pairsmith.infuse.load("path/to/this/folder")  # encoder and heads; AutoModel opens the encoder alone
+text = "Hamlet is a play by Shakespeare."
+print(pairsmith.infuse.answer(model, ["Who wrote Hamlet?"], [text])[0].text)
+```"""
+
+
+def infuse(settings: InfuseSettings, run: Run) -> Place:
+    """Train a student on questions, and save it in the run's folder.
+
+    The folder opens with ``AutoModel`` and, heads included, with ``pairsmith.infuse.load``.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: questions cannot be read, or lack a teacher's distributions.
+        ModelError: the base cannot be loaded, or the training diverged.
+        SettingsError: there is no such device.
+        StorageError: the model cannot be written.
+    """
+    device = pick_device(settings.device)
+    sources = numbered("data", settings.data) | {"validation": settings.validation}
+    refuse_sources(run, settings, sources)
+    folder = begin(run, "infuse", settings, sources=sources)
+    if folder is None:
+        return run.out
+    lessons = passages(chain.from_iterable(map(read_asked, settings.data)), settings)
+    unseen = list(read_questions(settings.validation)) if settings.validation else []
+    student, rate, training = infuse_on(
+        lessons, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    facts = {
+        "passages": len(lessons),
+        "questions": sum(len(each.questions) for each in lessons),
+        "labels": settings.labels,
+        "validation": len(unseen),
+        "learning rate": rate,
+    }
+    title = "An encoder whose token vectors answer questions"
+    card = few_shot_card(title, _USE, settings, facts, training)
+    folder.finish(partial(save_student, student, card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+def save_student(student: SpanEncoder, card: str, out: Path) -> None:
+    """Save the encoder as one of transformers, and the heads beside it."""
+    save_transformer(student.tokens.model, student.tokens.tokenizer, card, out)
+    save_heads(student.heads, out)
+
+
+def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> list[PassageLesson]:
+    """Questions by their passages, with what is learned of each (Q5, Q6).
+
+    Raises:
+        InputError: a question has no distributions, and ``labels`` wants them; or there is none at all.
+    """
+    found: dict[str, list[Asked]] = {}
+    for each in asked:
+        found.setdefault(each.context, []).append(_labelled(each, settings))
+    if not found:
+        raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
+    return [PassageLesson(*item) for item in found.items()]
+
+
+def _labelled(asked: AskedQuestion, settings: InfuseSettings) -> Asked:
+    if settings.labels == "answers":
+        if asked.answer is None:
+            return Asked(asked.question, None, None)
+        start, end = (Distribution((place,), (1.0,)) for place in asked.answer)
+        return Asked(asked.question, start, end)
+    if asked.starts is None or asked.ends is None:
+        raise InputError(
+            f"question {asked.id}: has no distributions of a teacher; let relabel make them, or set --labels "
+            "answers"
+        )
+    if settings.labels == "hard":
+        return Asked(asked.question, _likeliest(asked.starts), _likeliest(asked.ends))
+    return Asked(asked.question, asked.starts, asked.ends)
+
+
+def _likeliest(distribution: Distribution) -> Distribution:
+    if not distribution.positions:
+        return distribution
+    best = int(np.argmax(distribution.probabilities))
+    return Distribution((distribution.positions[best],), (1.0,))
+
+
+def infuse_on(
+    lessons: Sequence[PassageLesson],
+    validation: Sequence[Question],
+    settings: InfuseSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[SpanEncoder, float, Training]:
+    """Train a student for each learning rate, and take the one with the best F1.
+
+    Args:
+        lessons: one or more.
+        validation: questions by which the best step and rate are chosen; may be empty.
+        settings: ``data`` and ``validation`` are not looked at here.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where to show it.
+        checkpoints: where they are kept.
+
+    Raises:
+        ModelError: the base cannot be loaded, or the training diverged.
+    """
+
+    def make() -> Student:
+        encoder = load_span_encoder(
+            settings.base,
+            device=device,
+            max_length=settings.max_length,
+            fresh_heads=True,
+            seed=settings.seed,
+        )
+        encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
+        return Student(encoder, concatenated=settings.negatives == "batch")
+
+    def lesson(student: Student) -> Lesson[PassageLesson]:
+        draw = partial(_drawn, lessons, settings.questions)
+        measure = partial(validation_f1, student.encoder, validation) if validation else None
+        return Lesson(len(lessons), draw, student.batch, measure)
+
+    student, rate, training = fit_each_rate(
+        make, lesson, settings, metric="F1", device=device, progress=progress, checkpoints=checkpoints
+    )
+    return student.encoder, rate, training
+
+
+def _drawn(
+    lessons: Sequence[PassageLesson], most: int, number: int, rng: np.random.Generator
+) -> PassageLesson:
+    """A passage and, of its questions, ``most`` by chance."""
+    lesson = lessons[number]
+    if len(lesson.questions) <= most:
+        return lesson
+    chosen = np.sort(rng.permutation(len(lesson.questions))[:most])
+    return PassageLesson(lesson.text, [lesson.questions[place] for place in chosen])
+
+
+class Student(nn.Module):
+    """A bi-encoder; called with a batch of passages and their questions, it gives the loss (Q4, Q5)."""
+
+    def __init__(self, encoder: SpanEncoder, *, concatenated: bool) -> None:
+        """Args: ``concatenated``: whether an answer is looked for in all passages of a batch (Q6)."""
+        super().__init__()
+        self.encoder = encoder
+        self.model = encoder.tokens.model
+        self.heads = encoder.heads
+        self._concatenated = concatenated
+
+    def batch(self, rows: Sequence[PassageLesson]) -> Mapping[str, Any]:
+        """What it is called with: passages in chunks of about one length, with their questions."""
+        tokens = self.encoder.tokens
+        short = self.encoder.cut(QUESTION_TOKENS).tokens
+        lengths = tokens.token_counts([row.text for row in rows])
+
+        def features(numbers: list[int]) -> dict[str, Any]:
+            some = [rows[number] for number in numbers]
+            asked = [each for row in some for each in row.questions]
+            encoded = tokens.features([row.text for row in some])
+            return {
+                "passages": encoded,
+                "questions": short.features([each.question for each in asked]),
+                "counts": torch.tensor([len(row.questions) for row in some]),
+                **targets(tokens.text_tokens([row.text for row in some]), some),
+            }
+
+        if self._concatenated:  # each looks at all
+            return {"passages": {"chunks": [features(list(range(len(rows))))]}}
+        return {"passages": chunked(lengths, features, self.model.device).as_inputs()}
+
+    def forward(self, passages: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The mean loss of a batch's questions."""
+        chunks = passages["chunks"]
+        count = sum(len(chunk["start_places"]) for chunk in chunks)
+        order = torch.arange(count)  # of the questions no matter, as their losses are added up
+        return {"loss": compute_chunks(self._losses, {"chunks": chunks, "order": order}).sum() / count}
+
+    def _losses(self, chunk: Mapping[str, Any]) -> Tensor:
+        """The loss of each question."""
+        counts, first = chunk["counts"], torch.tensor(0)
+        vectors = self.encoder.token_vectors(chunk["passages"])
+        there = chunk["passages"]["attention_mask"].bool().to(vectors.device)
+        if self._concatenated:
+            own = torch.arange(len(counts)).repeat_interleave(counts)
+            first = (own * vectors.shape[1]).to(vectors.device)[:, None]
+            counts = counts.sum(dim=0, keepdim=True)
+            vectors, there = vectors.flatten(0, 1)[None], there.flatten()[None]
+        logits = span_logits(vectors, *self.encoder.question_vectors(chunk["questions"]), counts.tolist())
+        allowed = there.repeat_interleave(counts.to(there.device), dim=0)
+        start, end = (
+            sparse_cross_entropy(each, allowed, chunk[f"{name}_places"] + first, chunk[f"{name}_weights"])
+            for name, each in zip(("start", "end"), logits, strict=True)
+        )
+        return start + end
+
+
+def validation_f1(encoder: SpanEncoder, questions: Sequence[Question]) -> float | None:
+    """F1 of the student's answers, ×100; None where its vectors are no longer finite."""
+    asked, texts = [each.question for each in questions], [each.context for each in questions]
+    try:
+        found = answer_by_vectors(encoder, asked, texts)
+    except ModelError:  # the training diverged, which is said at its end
+        return None
+    golds = [[gold.text for gold in each.answers] for each in questions]
+    return qa_scores([prediction.text for prediction in found], golds).f1

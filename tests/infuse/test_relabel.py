@@ -1,0 +1,126 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from pairsmith.encoders.reader import load_reader
+from pairsmith.encoders.span_heads import SpanHeads, save_heads
+from pairsmith.encoders.teaching import teach
+from pairsmith.errors import FolderError, InputError, ModelError
+from pairsmith.infuse.relabel import relabel
+from pairsmith.infuse.settings import RelabelSettings
+from pairsmith.progress import Silent
+from pairsmith.records.asked import read_asked
+from pairsmith.runs import Run
+
+TEXT = "A man is playing. A woman is slicing an onion. Two dogs run on the beach."
+QUESTIONS = ["Who is slicing an onion?", "Where do the dogs run?", "Who is playing?"]
+
+
+@pytest.fixture(scope="module")
+def teacher(tiny_bert, tmp_path_factory):
+    copy = shutil.copytree(tiny_bert, tmp_path_factory.mktemp("teachers") / "teacher")
+    save_heads(SpanHeads(16, "tokens", seed=2), copy)
+    return copy
+
+
+@pytest.fixture
+def data(tmp_path):
+    rows = [
+        {"id": str(n), "context": TEXT, "question": question, "written": "beach"}
+        for n, question in enumerate(QUESTIONS)
+    ]
+    path = tmp_path / "asked.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def settings(teacher, data, **rest):
+    return RelabelSettings(data=[data], model=str(teacher), device="cpu", **rest)
+
+
+def test_the_distributions_are_those_of_the_model_by_direct_computation(teacher):
+    reader = load_reader(str(teacher), device="cpu")
+    told = teach(reader, QUESTIONS, [TEXT] * 3, top=4)
+    for question, said in zip(QUESTIONS, told, strict=True):
+        given = reader.tokenizer(question, TEXT, return_tensors="pt", return_offsets_mapping=True)
+        offsets = given.pop("offset_mapping")[0]
+        text = torch.tensor([part == 1 for part in given.sequence_ids(0)])
+        with torch.inference_mode():
+            output = reader.model(**given)
+        for logits, side, places in (
+            (output.start_logits[0], 0, said.starts),
+            (output.end_logits[0], 1, said.ends),
+        ):
+            likely, tokens = logits[text].softmax(dim=0).sort(descending=True)
+            assert [place for place, _ in places] == offsets[text][tokens[:4], side].tolist()
+            assert [share for _, share in places] == pytest.approx(likely[:4].tolist(), rel=1e-4)
+        assert TEXT[said.best.start :].startswith(said.best.text)
+
+
+def test_a_long_text_has_one_distribution_over_all_its_windows(teacher):
+    long = " ".join([TEXT] * 6)
+    reader = load_reader(str(teacher), device="cpu", max_length=48)
+    (said,) = teach(reader, QUESTIONS[:1], [long], top=10_000)
+    words = len(reader.tokenizer(long, add_special_tokens=False, verbose=False)["input_ids"])
+    assert len(said.starts) == len({place for place, _ in said.starts}) == words
+    assert sum(share for _, share in said.starts) == pytest.approx(1.0, abs=1e-4)
+    assert teach(reader, [], []) == []
+
+
+def test_a_blank_text_has_no_answer_and_damaged_weights_are_told(teacher):
+    reader = load_reader(str(teacher), device="cpu")
+    (said,) = teach(reader, ["Who?"], [" "])
+    assert (said.starts, said.ends, said.best.text) == ([], [], "")
+    with torch.no_grad():
+        reader.model.heads.start[2].bias.fill_(float("nan"))
+    with pytest.raises(ModelError, match="not finite"):
+        teach(reader, ["Who?"], [TEXT])
+
+
+def test_rows_stay_in_their_order_and_can_be_read_again(teacher, data, tmp_path):
+    folder = relabel(settings(teacher, data, shard_size=2), Run(tmp_path / "out", Silent()))
+    rows = folder.table().to_pylist()
+    assert [row["question"] for row in rows] == QUESTIONS
+    assert [row["written"] for row in rows] == ["beach"] * 3
+    asked = list(read_asked(str(folder.path)))
+    for question in asked:
+        assert len(question.starts.positions) == 8
+        assert list(question.starts.probabilities) == sorted(question.starts.probabilities, reverse=True)
+        assert 0 < sum(question.ends.probabilities) <= 1 + 1e-6
+        assert question.answer is not None
+    assert "Jia" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_any_number_of_workers_gives_the_same_bytes_and_what_is_done_is_kept(teacher, data, tmp_path):
+    one = relabel(settings(teacher, data, shard_size=1), Run(tmp_path / "one", Silent()))
+    two = relabel(settings(teacher, data, shard_size=1, workers=2), Run(tmp_path / "two", Silent()))
+    files = [
+        [file.read_bytes() for file in sorted((folder.path / "data").iterdir())] for folder in (one, two)
+    ]
+    assert files[0] == files[1]
+    again = relabel(settings(teacher, data, shard_size=1), Run(tmp_path / "one", Silent()))
+    assert again.manifest == one.manifest
+
+
+def test_other_heads_are_another_teacher(teacher, data, tmp_path):
+    relabel(settings(teacher, data), Run(tmp_path / "out", Silent()))
+    other = shutil.copytree(teacher, tmp_path / "other")
+    save_heads(SpanHeads(16, "tokens", seed=3), other)
+    with pytest.raises(FolderError, match="model"):
+        relabel(settings(other, data), Run(tmp_path / "out", Silent()))
+
+
+def test_a_question_without_a_passage_is_told_at_its_place(teacher, tmp_path):
+    path = tmp_path / "asked.jsonl"
+    path.write_text(json.dumps({"context": "", "question": "Who?"}) + "\n")
+    with pytest.raises(InputError, match="asked.jsonl:1"):
+        relabel(settings(teacher, str(path)), Run(tmp_path / "out", Silent()))
+
+
+def test_probabilities_are_float32_and_never_more_than_all(teacher, data, tmp_path):
+    folder = relabel(settings(teacher, data, top=10_000), Run(tmp_path / "out", Silent()))
+    for row in folder.table().to_pylist():
+        assert np.sum(row["starts"]["probability"]) == pytest.approx(1.0, abs=1e-4)

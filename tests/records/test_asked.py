@@ -1,0 +1,67 @@
+import json
+
+import pytest
+
+from pairsmith.errors import InputError
+from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
+
+ROW = {
+    "id": "a",
+    "context": "A man plays.",
+    "question": "Who plays?",
+    "answers": {"text": ["A man"], "answer_start": [0]},
+    "starts": {"position": [0, 2], "probability": [0.5, 0.25]},
+    "ends": {"position": [5], "probability": [1.0]},
+}
+
+
+def read(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return list(read_asked(path))
+
+
+def test_a_row_with_a_teachers_distributions(tmp_path):
+    expected = AskedQuestion(
+        "a",
+        "A man plays.",
+        "Who plays?",
+        "A man",
+        (0, 5),
+        Distribution((0, 2), (0.5, 0.25)),
+        Distribution((5,), (1.0,)),
+    )
+    assert read(tmp_path / "rows.jsonl", ROW) == [expected]
+
+
+def test_an_answer_may_stand_nowhere_and_there_may_be_no_teacher(tmp_path):
+    rows = [{"context": " A man plays.", "question": "Who?"}]
+    rows.append(rows[0] | {"answers": {"text": [], "answer_start": []}, "starts": None})
+    assert read(tmp_path / "rows.jsonl", *rows) == [
+        AskedQuestion(str(number), " A man plays.", "Who?", "", None, None, None) for number in range(2)
+    ]
+
+
+def test_the_official_form_of_squad(tmp_path):
+    path = tmp_path / "dev.json"
+    asked = {"id": "q", "question": "Who?", "answers": [{"text": "man", "answer_start": 2}]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "A man plays.", "qas": [asked]}]}]}))
+    assert list(read_asked(path)) == [AskedQuestion("q", "A man plays.", "Who?", "man", (2, 5), None, None)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"question": " "}, "blank"),
+        ({"context": ""}, "blank"),
+        ({"answers": {"text": ["man"], "answer_start": [0]}}, "'man' does not stand at 0"),
+        ({"answers": "A man"}, "two lists"),
+        ({"starts": [0.5]}, "position and probability"),
+        ({"ends": {"position": [1, 2], "probability": [1.0]}}, "2 positions and 1 probabilities"),
+        ({"ends": {"position": [13], "probability": [1.0]}}, "outside the context, of 12"),
+        ({"starts": {"position": [0, 2], "probability": [0.9, 0.2]}}, "their sum at most 1"),
+        ({"starts": {"position": [0], "probability": [-0.1]}}, "each has to be above 0"),
+    ],
+)
+def test_faults_are_told_with_their_place(tmp_path, change, message):
+    with pytest.raises(InputError, match=rf"rows.jsonl:2: .*{message}"):
+        read(tmp_path / "rows.jsonl", ROW, ROW | change)

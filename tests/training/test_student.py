@@ -1,0 +1,161 @@
+import json
+
+import pytest
+import torch
+from transformers import AutoModel
+
+import pairsmith.infuse
+from pairsmith.encoders.reader import answer, load_reader
+from pairsmith.errors import InputError
+from pairsmith.evaluate.qa import evaluate_qa
+from pairsmith.evaluate.settings import EvaluateQaSettings
+from pairsmith.progress import Silent
+from pairsmith.records.asked import read_asked
+from pairsmith.runs import Run
+from pairsmith.training.settings import InfuseSettings, TrainTeacherSettings
+from pairsmith.training.student import infuse, infuse_on, passages
+from pairsmith.training.teacher import train_teacher
+
+CONTEXTS = ["A man is playing. A woman is slicing an onion.", "Two dogs run on the beach."]
+ASKED = [(0, "Who is playing?", "A man"), (0, "Who is slicing?", "A woman"), (1, "What run?", "Two dogs")]
+
+
+def spread(place):
+    return {"position": [place], "probability": [0.9]}
+
+
+@pytest.fixture
+def data(tmp_path):
+    rows = []
+    for number, question, text in ASKED:
+        start = CONTEXTS[number].index(text)
+        rows.append(
+            {
+                "id": question,
+                "context": CONTEXTS[number],
+                "question": question,
+                "answers": {"text": [text], "answer_start": [start]},
+                "starts": spread(start),
+                "ends": spread(start + len(text)),
+            }
+        )
+    path = tmp_path / "asked.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def settings(tiny_bert, data, **rest):
+    fast = {"batch_size": 2, "epochs": 120, "learning_rate": [1e-2], "device": "cpu", "warmup": 0}
+    return InfuseSettings(base=str(tiny_bert), data=[data], **(fast | rest))
+
+
+def trained(some, data):
+    lessons = passages(read_asked(data), some)
+    return infuse_on(lessons, (), some, "cpu")[0]
+
+
+def answered(student):
+    found = pairsmith.infuse.answer(
+        student, [question for _, question, _ in ASKED], [CONTEXTS[number] for number, *_ in ASKED]
+    )
+    return [each.text for each in found]
+
+
+@pytest.mark.parametrize("labels", ["teacher", "hard", "answers"])
+def test_three_questions_are_learned_by_heart(tiny_bert, data, labels):
+    assert answered(trained(settings(tiny_bert, data, labels=labels), data)) == [text for *_, text in ASKED]
+
+
+def test_among_the_tokens_of_all_passages_too(tiny_bert, data):
+    student = trained(settings(tiny_bert, data, negatives="batch"), data)
+    assert answered(student) == [text for *_, text in ASKED]
+
+
+def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(tiny_bert, data, monkeypatch):
+    from pairsmith.training import chunks
+    from pairsmith.training.student import Student
+
+    some = settings(tiny_bert, data)
+    lessons = passages(read_asked(data), some)
+    encoder = pairsmith.infuse.load(str(tiny_bert), device="cpu", fresh_heads=True)
+    student = Student(encoder, concatenated=False).eval()
+    whole = student(**student.batch(lessons))["loss"]
+    monkeypatch.setattr(chunks, "tokens_at_once", lambda _: 1)
+    batch = student.batch(lessons)
+    assert len(batch["passages"]["chunks"]) == 2
+    assert float(student(**batch)["loss"].detach()) == pytest.approx(float(whole.detach()), rel=1e-5)
+    each = [student(**student.batch([lesson]))["loss"].detach() for lesson in lessons]
+    assert float(whole.detach()) == pytest.approx(float(2 * each[0] + each[1]) / 3, rel=1e-5)
+
+
+def test_negatives_of_the_batch_make_it_harder(tiny_bert, data):
+    from pairsmith.training.student import Student
+
+    lessons = passages(read_asked(data), settings(tiny_bert, data))
+    encoder = pairsmith.infuse.load(str(tiny_bert), device="cpu", fresh_heads=True)
+    alone, among = (
+        float(student(**student.batch(lessons))["loss"].detach())
+        for student in (Student(encoder, concatenated=share).eval() for share in (False, True))
+    )
+    assert among > alone
+
+
+def test_some_questions_of_a_passage_have_their_turn_in_a_step(tiny_bert, data):
+    from pairsmith.runs.seeds import generator
+    from pairsmith.training.student import _drawn
+
+    lessons = passages(read_asked(data), settings(tiny_bert, data))
+    found = {_drawn(lessons, 1, 0, generator(1, n)).questions[0].question for n in range(20)}
+    assert found == {"Who is playing?", "Who is slicing?"}
+    assert _drawn(lessons, 2, 0, generator(1, 0)) is lessons[0]
+
+
+def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(tiny_bert, data, tmp_path):
+    run = Run(tmp_path / "student", Silent())
+    infuse(settings(tiny_bert, data, validation=data, eval_steps=40), run)
+    student = pairsmith.infuse.load(str(run.out), device="cpu")
+    assert answered(student) == [text for *_, text in ASKED]
+    alone = AutoModel.from_pretrained(run.out).state_dict()
+    assert all(torch.equal(alone[name], value) for name, value in student.tokens.model.state_dict().items())
+    assert "pairsmith.infuse.load" in (run.out / "README.md").read_text()
+    found = evaluate_qa(
+        EvaluateQaSettings(model=str(run.out), data=data, device="cpu", bootstrap=0),
+        Run(tmp_path / "results", Silent()),
+    )
+    assert (found["exact"], found["f1"]) == (100.0, 100.0)
+    again = Run(tmp_path / "student", Silent())
+    assert infuse(settings(tiny_bert, data, validation=data, eval_steps=40), again) == run.out
+
+
+def test_without_a_teacher_its_distributions_are_asked_for(tiny_bert, tmp_path):
+    path = tmp_path / "plain.jsonl"
+    row = {"context": CONTEXTS[0], "question": "Who?", "answers": {"text": ["A man"], "answer_start": [0]}}
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(InputError, match="let relabel make them"):
+        infuse(settings(tiny_bert, str(path)), Run(tmp_path / "out", Silent()))
+    path.write_text("")
+    with pytest.raises(InputError, match="no questions to learn from"):
+        infuse(settings(tiny_bert, str(path)), Run(tmp_path / "other", Silent()))
+
+
+def test_a_teacher_learns_the_same_questions(tiny_bert, data, tmp_path):
+    run = Run(tmp_path / "teacher", Silent())
+    train_teacher(
+        TrainTeacherSettings(
+            base=str(tiny_bert),
+            data=[data],
+            epochs=150,
+            batch_size=3,
+            learning_rate=[1e-2],
+            warmup=0,
+            device="cpu",
+        ),
+        run,
+    )
+    teacher = load_reader(str(run.out), device="cpu")
+    found = answer(
+        teacher, [question for _, question, _ in ASKED], [CONTEXTS[number] for number, *_ in ASKED]
+    )
+    assert [each.text for each in found] == [text for *_, text in ASKED]
+    assert (run.out / "heads.safetensors").is_file()
+    AutoModel.from_pretrained(run.out)
