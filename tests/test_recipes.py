@@ -688,6 +688,8 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("filter", "pairsmith.mine.filter.filter_pairs"),
         ("train-reader", "pairsmith.training.reader.train_reader"),
         ("train-summarizer", "pairsmith.training.summarizer.train_summarizer"),
+        ("train-asker", "pairsmith.training.asker.train_asker"),
+        ("ask", "pairsmith.infuse.ask.ask"),
         ("train-teacher", "pairsmith.training.teacher.train_teacher"),
         ("relabel", "pairsmith.infuse.relabel.relabel"),
         ("infuse", "pairsmith.training.student.infuse"),
@@ -706,6 +708,6 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
     assert set(STEPS) == {
         "generate", "postprocess", "train-encoder",
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
-        "train-teacher", "relabel", "infuse",
+        "train-asker", "ask", "train-teacher", "relabel", "infuse",
         "evaluate-sts", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
     }  # fmt: skip

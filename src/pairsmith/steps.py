@@ -16,13 +16,14 @@ from pairsmith.evaluate.settings import (
     EvaluateSummariesSettings,
 )
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.infuse.settings import RelabelSettings
+from pairsmith.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.modelnames import check_name
 from pairsmith.settings import Settings
 from pairsmith.tasks import load_task
 from pairsmith.training.settings import (
     InfuseSettings,
+    TrainAskerSettings,
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
     TrainEncoderSettings,
@@ -119,6 +120,18 @@ def _train_summarizer(settings: TrainSummarizerSettings, run: "Run") -> object:
     from pairsmith.training.summarizer import train_summarizer
 
     return train_summarizer(settings, run)
+
+
+def _train_asker(settings: TrainAskerSettings, run: "Run") -> object:
+    from pairsmith.training.asker import train_asker
+
+    return train_asker(settings, run)
+
+
+def _ask(settings: AskSettings, run: "Run") -> object:
+    from pairsmith.infuse.ask import ask
+
+    return ask(settings, run)
 
 
 def _train_teacher(settings: TrainTeacherSettings, run: "Run") -> object:
@@ -223,6 +236,18 @@ STEPS: Steps = {
         _train_summarizer,
         "Train a summariser on seeds and mined pairs.",
         checks={"base": check_name},
+    ),
+    "train-asker": Step(
+        TrainAskerSettings,
+        _train_asker,
+        "Train a model that asks questions of passages.",
+        checks={"base": check_name},
+    ),
+    "ask": Step(
+        AskSettings,
+        _ask,
+        "Have a model ask questions of passages.",
+        checks={"model": check_name},
     ),
     "train-teacher": Step(
         TrainTeacherSettings,

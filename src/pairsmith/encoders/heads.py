@@ -65,6 +65,26 @@ def load_with_head(
     return network.to(chosen).eval(), tokenizer, _context(network, tokenizer)
 
 
+def load_tokenizer(model: str) -> Any:
+    """The tokenizer of ``model`` alone, which is quicker than all of it.
+
+    Raises:
+        ModelError: the model is missing, or its tokenizer cannot be used.
+    """
+    from transformers import AutoTokenizer
+
+    where = resolve_model(model)
+    local = Path(where).is_dir()
+    if local:
+        check_model_folder(Path(where), model)
+    try:
+        return AutoTokenizer.from_pretrained(where, local_files_only=local)
+    except Exception as error:  # whatever a library raises on a damaged or unknown tokenizer
+        if not local:
+            raise ModelError(not_on_hub(model, error)) from error
+        raise ModelError(f"model {model}: its tokenizer cannot be loaded ({first_line(error)})") from error
+
+
 def _load(
     name: str,
     where: str,

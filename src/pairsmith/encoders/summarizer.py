@@ -103,28 +103,40 @@ def load_summarizer(
     return Summarizer(network, tokenizer, min(max_length or context, context), context)
 
 
-def add_marker(summarizer: Summarizer, marker: str) -> None:
+def add_marker(summarizer: Summarizer, marker: str, *, written: bool = False) -> None:
     """Make ``marker`` a special token of its own, in place (M9).
 
     Its vectors are the mean of all others, so that nothing is drawn and no text becomes more likely by it.
     One that is there already stays as it is.
+
+    Args:
+        summarizer: of one model, or of two, an encoder and a decoder.
+        marker: the token as text.
+        written: whether it is written as well as read; of two models the decoder learns of it too.
     """
-    model, tokenizer = summarizer.model, summarizer.tokenizer
-    if model.config.model_type == "encoder-decoder":  # of two models; the marker is only read
-        model = model.encoder
-    tokenizer.add_tokens([marker], special_tokens=True)
+    model = summarizer.model
+    models = [model]
+    if model.config.model_type == "encoder-decoder":
+        models = [model.encoder, model.decoder] if written else [model.encoder]
+    summarizer.tokenizer.add_tokens([marker], special_tokens=True)
+    for each in models:
+        _grow(each, len(summarizer.tokenizer))
+
+
+def _grow(model: Any, count: int) -> None:
+    """Give a model as many tokens, the new ones with the mean vector of the others."""
     before = [table.weight.detach() for table in _tables(model)]
-    count = len(before[0])
-    if len(tokenizer) <= count:  # it was known, or the table has rows to spare
+    known = len(before[0])
+    if count <= known:  # the token was known, or the table has rows to spare
         return
     shared = len({id(table.weight) for table in _tables(model)}) == 1
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        model.resize_token_embeddings(count, mean_resizing=False)
         if not shared:  # resizing makes one table of the two where most models of the kind have one
             model.get_output_embeddings().weight = nn.Parameter(model.get_input_embeddings().weight.clone())
         for table, rows in zip(_tables(model), before, strict=True):
-            table.weight[:count] = rows
-            table.weight[count:] = rows.mean(dim=0)
+            table.weight[:known] = rows
+            table.weight[known:] = rows.mean(dim=0)
 
 
 def _tables(model: Any) -> list[Any]:
@@ -135,6 +147,8 @@ def _tables(model: Any) -> list[Any]:
 
 def encode_documents(summarizer: Summarizer, documents: Sequence[str]) -> list[list[int]]:
     """The tokens of each document, special ones included; what is beyond ``max_length`` is cut off."""
+    if not documents:
+        return []
     return _encode(summarizer, text=list(documents), max_length=summarizer.max_length)
 
 
@@ -196,7 +210,7 @@ def summarize(
     summarizer.model.eval()
     device = summarizer.model.device
     how = search_settings(summarizer, beams, summary_tokens, shortest)
-    rows = encode_documents(summarizer, documents) if documents else []
+    rows = encode_documents(summarizer, documents)
     found = [""] * len(rows)
 
     def written(features: dict[str, Tensor]) -> Tensor:

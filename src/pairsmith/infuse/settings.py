@@ -8,6 +8,49 @@ from pairsmith.modelnames import DeviceName, DtypeName
 from pairsmith.settings import Listed, Settings
 
 
+class AskSettings(Settings):
+    """Questions asked of passages by a model, each with an answer (Q1, Q2)."""
+
+    inputs: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Texts: plain text (one a line), JSON Lines, CSV, TSV, Parquet, a dataset folder or a "
+        "Hub data set; long ones are cut into passages of whole sentences.",
+    )
+    column: str | None = Field(default=None, description="Column that holds the texts.")
+    model: str = Field(
+        description="Asker: a folder that train-asker wrote, or a Hub id of a model with an encoder and a "
+        "decoder that writes an answer, a separator and a question."
+    )
+    separator: str = Field(default="<sep>", min_length=1, description="Token between answer and question.")
+    questions: int = Field(default=10, ge=1, le=1_000, description="Distinct questions of each passage.")
+    tries: int = Field(
+        default=3, ge=1, description="Times that what is missing is drawn anew, before fewer questions do."
+    )
+    top_p: float = Field(
+        default=0.6,
+        gt=0,
+        le=1,
+        description="Share of the probability that the tokens hold from which is drawn.",
+    )
+    max_length: int | None = Field(default=456, ge=16, description="Longest passage in tokens.")
+    batch_size: int = Field(default=16, ge=1, description="Passages at once, each with all its questions.")
+    seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of what is drawn.")
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
+    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+    executor: Literal["local", "ray"] = Field(
+        default="local", description="Where questions are asked: on this machine, or on a Ray cluster."
+    )
+    workers: int = Field(
+        default=1, ge=1, description="Processes, or actors of Ray, that ask, each with the model loaded."
+    )
+    ray_address: str | None = Field(
+        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
+    )
+    shard_size: int = Field(
+        default=200, ge=1, le=100_000, description="Texts that are asked about and saved together."
+    )
+
+
 class RelabelSettings(Settings):
     """Where a teacher finds the answers to questions: its distributions over starts and ends (Q3)."""
 

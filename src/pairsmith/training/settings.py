@@ -279,6 +279,29 @@ class TrainSummarizerSettings(FitSettings):
     )
 
 
+class TrainAskerSettings(FitSettings):
+    """An asker: a model that reads a passage and writes an answer, a separator and a question (Q2)."""
+
+    data: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Questions with answers: SQuAD files, or rows with the columns question, context and "
+        "answers.",
+    )
+    validation: None = Field(default=None, description="None: the last step is kept.")
+    epochs: float | None = Field(
+        default=3.0, gt=0, allow_inf_nan=False, description="Times through the questions; null: see --steps."
+    )
+    max_length: int | None = Field(
+        default=456, ge=16, description="Longest passage in tokens; longer texts are cut into passages."
+    )
+    label_smoothing: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of each token's probability that is spread over all tokens in the loss.",
+    )
+
+
 class TrainTeacherSettings(FitSettings):
     """A teacher: a reader whose distributions over starts and ends of answers others learn (Q3)."""
 

@@ -164,6 +164,7 @@ def train_summarizer_on(
     settings: TrainSummarizerSettings,
     device: str,
     *,
+    written_marker: str = "",
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Summarizer, float, Training]:
@@ -175,6 +176,7 @@ def train_summarizer_on(
         validation: by whose ROUGE-L the best step and rate are chosen; may be empty.
         settings: paths in it are not looked at here, but for ``base``.
         device: ``cpu``, ``cuda`` or ``mps``.
+        written_marker: a special token that stands in what is written.
         progress: where to show it.
         checkpoints: where they are kept.
 
@@ -199,6 +201,8 @@ def train_summarizer_on(
         )
         if marker:
             add_marker(summarizer, marker)
+        if written_marker:
+            add_marker(summarizer, written_marker, written=True)
         return WithLoss(summarizer, settings.label_smoothing)
 
     def lesson(model: WithLoss) -> Lesson[Row]:

@@ -1,0 +1,108 @@
+"""Sequences drawn from a model with an encoder and a decoder: nucleus sampling, many for each input (Q2).
+
+A sequence's chance comes from a stream of its own, so that it does not depend on what else is in the batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pairsmith.lm.sampling import draw, truncate
+from pairsmith.runs.seeds import uniforms
+
+_LIKELIEST = 256
+"""Tokens that are looked at first; mostly they hold the nucleus, and all need not be sorted."""
+
+
+def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
+    """As ``truncate`` without top-k, but quick where a few tokens hold ``top_p``.
+
+    Args:
+        probabilities: ``(rows, vocab)`` float32, rows summing to 1.
+        top_p: 0 < top_p <= 1.
+
+    Returns:
+        probabilities ``(rows, k)`` float32, zero where cut off, and token numbers ``(rows, k)`` int64.
+    """
+    few = min(_LIKELIEST, probabilities.shape[1] - 1)
+    if few < 1 or top_p >= 1:
+        return truncate(probabilities, 0, top_p)
+    likely, tokens = probabilities.topk(few + 1, dim=1)
+    # Equally likely tokens next to each other may be in any order, and one may be missing at the end.
+    tied = (likely[:, :-1] == likely[:, 1:]) & (likely[:, :-1] > 0)
+    before = likely.cumsum(dim=1) - likely
+    if bool((before[:, -1] < top_p).any()) or bool((tied & (before[:, :-1] < top_p)).any()):
+        return truncate(probabilities, 0, top_p)
+    kept = likely.masked_fill(before >= top_p, 0.0)
+    return kept / kept.sum(dim=1, keepdim=True), tokens
+
+
+def draw_sequences(
+    network: Any,
+    features: Mapping[str, Tensor],
+    streams: Sequence[NDArray[np.uint64]],
+    *,
+    seed: int,
+    top_p: float,
+    max_tokens: int,
+) -> list[list[list[int]]]:
+    """Draw sequences for each of n inputs, which the encoder reads once.
+
+    Args:
+        network: of transformers, with an encoder and a decoder.
+        features: what its encoder takes: ``input_ids`` and ``attention_mask``, ``(n, longest)`` int64.
+        streams: of each input the names of the streams, one for each sequence to be drawn; one or more.
+        seed: of the streams.
+        top_p: share of the probability that the tokens hold from which is drawn.
+        max_tokens: longest sequence; one without an end by then is cut off.
+
+    Returns:
+        of each input its sequences in the order of the streams: tokens without start and padding, the end
+        included where it was written.
+    """
+    from transformers import GenerationConfig, LogitsProcessorList
+
+    config, device = network.generation_config, network.device
+    start = (
+        config.decoder_start_token_id if config.decoder_start_token_id is not None else config.bos_token_id
+    )
+    counts = torch.tensor([len(each) for each in streams], device=device)
+    names = np.concatenate(list(streams))
+
+    def choose(written: Tensor, scores: Tensor) -> Tensor:
+        kept, tokens = nucleus(scores.float().softmax(dim=1), top_p)
+        places = np.full(len(names), written.shape[1], np.int64)
+        drawn = draw(kept, tokens, torch.from_numpy(uniforms(seed, names, places)).to(scores.device))
+        return torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
+
+    with torch.inference_mode():
+        moved = {name: value.to(device) for name, value in features.items()}
+        states = network.get_encoder()(**moved)
+        states.last_hidden_state = states.last_hidden_state.repeat_interleave(counts, dim=0)
+        found = network.generate(
+            encoder_outputs=states,
+            attention_mask=moved["attention_mask"].repeat_interleave(counts, dim=0),
+            decoder_input_ids=torch.full((len(names), 1), start, device=device),
+            logits_processor=LogitsProcessorList([choose]),
+            generation_config=GenerationConfig(
+                do_sample=False,
+                num_beams=1,
+                max_length=2 + max_tokens,  # some models force an end on the last token, which is cut off
+                eos_token_id=config.eos_token_id,
+                pad_token_id=config.pad_token_id,
+                decoder_start_token_id=start,
+            ),
+        )
+    rows = iter([_whole(row, config.eos_token_id) for row in found[:, 1 : 1 + max_tokens].tolist()])
+    return [[next(rows) for _ in each] for each in streams]
+
+
+def _whole(row: list[int], end: int | Sequence[int]) -> list[int]:
+    """The tokens up to the first end."""
+    ends = {end} if isinstance(end, int) else set(end)
+    stop = next((place for place, token in enumerate(row) if token in ends), len(row))
+    return row[: stop + 1]

@@ -1,0 +1,102 @@
+"""The step ``train-asker``: a model that asks questions of passages, their answers first (Q2).
+
+questions with answers -> passage to "answer separator question" -> sequence-to-sequence loss -> asker
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
+
+from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
+from pairsmith.encoders.heads import load_tokenizer
+from pairsmith.errors import InputError
+from pairsmith.modelfiles import pick_device
+from pairsmith.places import Place
+from pairsmith.records import Example, Question, read_questions
+from pairsmith.runs import Run
+from pairsmith.texts import Window
+from pairsmith.texts.passages import passage_limit, passages
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.few_shot import begin, numbered, refuse_sources
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.settings import TrainAskerSettings, TrainSummarizerSettings
+from pairsmith.training.summarizer import train_summarizer_on
+
+_USE = """```
+pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
+```"""
+
+
+def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
+    """Train an asker on questions with answers, and save it in the run's folder.
+
+    The folder opens with ``AutoModelForSeq2SeqLM``.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: questions cannot be read, or no passage holds an answer.
+        ModelError: the base cannot be loaded or is no model with an encoder, or the training diverged.
+        SettingsError: there is no such device.
+        StorageError: the model cannot be written.
+    """
+    device = pick_device(settings.device)
+    sources = numbered("data", settings.data)
+    refuse_sources(run, settings, sources)
+    folder = begin(run, "train-asker", settings, sources=sources)
+    if folder is None:
+        return run.out
+    questions = list(chain.from_iterable(map(read_questions, settings.data)))
+    examples = list(asker_examples(questions, settings))
+    if not examples:
+        raise InputError(
+            f"no passage of {settings.max_length} tokens holds an answer to any of the {len(questions)} "
+            "questions; give a larger --max-length"
+        )
+    asker, rate, training = train_summarizer_on(
+        examples,
+        [],
+        [],
+        as_summarizer(settings),
+        device,
+        written_marker=SEPARATOR,
+        progress=run.progress,
+        checkpoints=folder.checkpoints,
+    )
+    facts = {
+        "questions": len(examples),
+        "left out, as no passage holds the answer": len(questions) - len(examples),
+        "learning rate": rate,
+    }
+    card = few_shot_card("A model that asks questions of passages", _USE, settings, facts, training)
+    folder.finish(partial(save_transformer, asker.model, asker.tokenizer, card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+def as_summarizer(settings: TrainAskerSettings) -> TrainSummarizerSettings:
+    """The settings of the training of a model with an encoder and a decoder."""
+    same = settings.model_dump(exclude={"data", "validation"})
+    return TrainSummarizerSettings(
+        **same, seeds="", kind="reading", summary_tokens=ANSWER_TOKENS + QUESTION_TOKENS + 3
+    )
+
+
+def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) -> Iterator[Example]:
+    """Passages, and what is to be written of each; of a long text the passage that holds the answer (Q1)."""
+    tokenizer = load_tokenizer(settings.base)
+    limit = passage_limit(tokenizer, settings.max_length)
+    cut: dict[str, list[Window]] = {}
+    for question in questions:
+        text = question.context
+        if text not in cut:
+            cut[text] = passages(text, limit, tokenizer)
+        answer = question.answers[0]
+        for window in cut[text]:
+            if window.start <= answer.start and answer.start + len(answer.text) <= window.start + len(
+                window.text
+            ):
+                yield Example(window.text, f"{answer.text.strip()}{SEPARATOR}{question.question}")
+                break

@@ -1,0 +1,248 @@
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pairsmith.encoders.asker import SEPARATOR, parse, separator_of
+from pairsmith.encoders.summarizer import add_marker, document_features, encode_documents, load_summarizer
+from pairsmith.errors import InputError, ModelError
+from pairsmith.infuse.ask import ask
+from pairsmith.infuse.settings import AskSettings
+from pairsmith.lm.nucleus import draw_sequences, nucleus
+from pairsmith.lm.sampling import truncate
+from pairsmith.progress import Silent
+from pairsmith.records.asked import read_asked
+from pairsmith.runs import Run
+from pairsmith.runs.seeds import stream_key
+from pairsmith.texts.passages import passage_limit, passages
+from pairsmith.training.asker import train_asker
+from pairsmith.training.settings import TrainAskerSettings
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tiny_bart import document, make_bart
+
+PLAYERS = ("Ann", "Bob")
+
+
+def squad(path, numbers):
+    """Who was heard in the town, and what of it."""
+    rows = []
+    for number in numbers:
+        text = document(number)
+        for answer, question in ((text.split()[1], "What was heard?"), (text.split()[9], "Who was it?")):
+            start = text.index(answer)
+            rows.append(
+                {
+                    "context": text,
+                    "question": question,
+                    "answers": {"text": [answer], "answer_start": [start]},
+                }
+            )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def asker(tmp_path_factory):
+    """A tiny BART that has learned to ask two questions of four texts."""
+    folder = tmp_path_factory.mktemp("askers")
+    make_bart(folder / "bart")
+    data = squad(folder / "data.jsonl", range(4))
+    settings = TrainAskerSettings(
+        base=str(folder / "bart"),
+        data=[data],
+        epochs=300,
+        batch_size=8,
+        learning_rate=[5e-3],
+        device="cpu",
+        warmup=0,
+    )
+    return str(train_asker(settings, Run(folder / "asker", Silent())))
+
+
+def settings(asker, texts, **rest):
+    return AskSettings(inputs=[str(texts)], model=asker, questions=2, device="cpu", **rest)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(document(number) + "\n" for number in range(4)))
+    return path
+
+
+def test_what_was_learned_by_heart_is_asked(asker, texts, tmp_path):
+    folder = ask(settings(asker, texts, tries=8, top_p=0.95), Run(tmp_path / "out", Silent()))
+    rows = folder.table().to_pylist()
+    assert {row["question"] for row in rows} == {"What was heard?", "Who was it?"}
+    assert len({(row["context"], row["question"]) for row in rows}) == len(rows) >= 6
+    assert all(
+        row["context"].startswith(row["answers"]["text"][0], row["answers"]["answer_start"][0])
+        for row in rows
+    )
+    assert set(folder.rejects()["filter"].to_pylist()) <= {"duplicate", "unfinished", "no separator"}
+    assert len(list(read_asked(str(folder.path)))) == len(rows)
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_workers_and_batches_do_not_change_what_is_asked(asker, texts, tmp_path):
+    one = ask(settings(asker, texts, shard_size=2), Run(tmp_path / "one", Silent()))
+    two = ask(settings(asker, texts, shard_size=2, workers=2), Run(tmp_path / "two", Silent()))
+    files = [[file.read_bytes() for file in sorted((each.path / "data").iterdir())] for each in (one, two)]
+    assert files[0] == files[1]
+    other = ask(settings(asker, texts, shard_size=2, batch_size=1), Run(tmp_path / "other", Silent()))
+    assert other.table().to_pylist() == one.table().to_pylist()
+    again = ask(settings(asker, texts, shard_size=2), Run(tmp_path / "one", Silent()))
+    assert again.manifest == one.manifest
+
+
+def test_a_model_that_knows_no_separator_is_no_asker(texts, tmp_path):
+    make_bart(tmp_path / "bart")
+    with pytest.raises(ModelError, match="knows no token '<sep>'"):
+        ask(settings(str(tmp_path / "bart"), texts), Run(tmp_path / "out", Silent()))
+
+
+def test_a_random_model_writes_what_is_rejected_by_reason(tmp_path, texts):
+    make_bart(tmp_path / "bart")
+    loaded = load_summarizer(str(tmp_path / "bart"), device="cpu")
+    add_marker(loaded, SEPARATOR, written=True)
+    loaded.model.save_pretrained(tmp_path / "random")
+    loaded.tokenizer.save_pretrained(tmp_path / "random")
+    folder = ask(
+        settings(str(tmp_path / "random"), texts, tries=1, top_p=1.0), Run(tmp_path / "out", Silent())
+    )
+    rejects = folder.rejects().to_pylist()
+    assert rejects
+    assert {reject["filter"] for reject in rejects} <= {
+        "unfinished", "no separator", "no answer", "no question", "long question", "duplicate",
+    }  # fmt: skip
+    assert folder.rows + len(rejects) == 8
+
+
+def test_a_long_text_is_cut_into_passages_and_a_word_without_end_is_a_reject(asker, tmp_path):
+    path = tmp_path / "long.jsonl"
+    rows = [" ".join(document(number) for number in range(4)), "x" * 500]
+    path.write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+    folder = ask(settings(asker, path, max_length=32), Run(tmp_path / "out", Silent()))
+    contexts = {row["context"] for row in folder.table().to_pylist()}
+    assert len(contexts) > 1
+    assert all(context in rows[0] for context in contexts)
+    assert "long passage" in folder.rejects()["filter"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "question", "fault"),
+    [
+        (f"Ann{SEPARATOR}Who was it?", "Ann", "Who was it?", None),
+        (f" Ann {SEPARATOR} ", "Ann", "", "no question"),
+        (f"{SEPARATOR}Who?", "", "Who?", "no answer"),
+        ("Who?", "Who?", "", "no separator"),
+        (f"Ann{SEPARATOR}Who?{SEPARATOR}What?", "Ann", "Who?", "no separator"),
+        (f"Ann{SEPARATOR}" + "Who was it? " * 40, "Ann", ("Who was it? " * 40).strip(), "long question"),
+    ],
+)
+def test_sequences_are_taken_apart(asker, text, answer, question, fault):
+    loaded = load_summarizer(asker, device="cpu")
+    end = loaded.tokenizer.eos_token_id
+    tokens = [*loaded.tokenizer(text, add_special_tokens=False)["input_ids"], end]
+    found = parse(loaded, tokens, separator_of(loaded), end)
+    assert (found.answer, found.question, found.fault) == (answer, question, fault)
+
+
+def test_a_sequence_without_an_end_is_unfinished(asker):
+    loaded = load_summarizer(asker, device="cpu")
+    tokens = loaded.tokenizer(f"Ann{SEPARATOR}Who", add_special_tokens=False)["input_ids"]
+    assert parse(loaded, tokens, separator_of(loaded), loaded.tokenizer.eos_token_id).fault == "unfinished"
+    assert parse(loaded, [], separator_of(loaded), loaded.tokenizer.eos_token_id).fault == "no separator"
+
+
+def test_the_quick_nucleus_is_that_of_sorting_all():
+    generator = torch.Generator().manual_seed(0)
+    sharp = (20 * torch.rand(4, 2000, generator=generator)).softmax(dim=1)
+    flat = torch.full((2, 2000), 1 / 2000)
+    for probabilities, top_p in (
+        (sharp, 0.6),
+        (flat, 0.6),
+        (sharp, 1.0),
+        (sharp[:, :3] / sharp[:, :3].sum(1, keepdim=True), 0.5),
+    ):
+        kept, tokens = nucleus(probabilities, top_p)
+        expected, numbers = truncate(probabilities, 0, top_p)
+        some = int((expected > 0).sum(dim=1).max())
+        assert torch.allclose(kept[:, :some], expected[:, :some], atol=1e-6)
+        assert torch.equal(
+            torch.where(kept > 0, tokens, -1)[:, :some], torch.where(expected > 0, numbers, -1)[:, :some]
+        )
+        assert not kept[:, some:].any()
+
+
+def test_draws_follow_the_models_distribution_and_their_streams(asker):
+    loaded = load_summarizer(asker, device="cpu")
+    features = document_features(loaded, encode_documents(loaded, [document(0)]))
+    streams = np.array([stream_key("a", n) for n in range(400)], np.uint64)
+    (drawn,) = draw_sequences(loaded.model, features, [streams], seed=1, top_p=1.0, max_tokens=1)
+    assert {len(row) for row in drawn} == {1}
+    start = torch.tensor([[loaded.model.generation_config.decoder_start_token_id]])
+    with torch.inference_mode():
+        expected = loaded.model(**features, decoder_input_ids=start).logits[0, -1].softmax(dim=0)
+    counts = torch.bincount(torch.tensor([row[0] for row in drawn]), minlength=len(expected)) / 400
+    assert float((counts - expected).abs().max()) < 0.1
+    (some,) = draw_sequences(loaded.model, features, [streams[7:9]], seed=1, top_p=1.0, max_tokens=1)
+    assert some == drawn[7:9]
+
+
+def test_an_encoder_with_a_fresh_decoder_learns_to_ask(tiny_bert, tmp_path):
+    contexts = ["A man is playing.", "Two dogs run on the beach."]
+    rows = [
+        {
+            "context": contexts[0],
+            "question": "Who is playing?",
+            "answers": {"text": ["A man"], "answer_start": [0]},
+        },
+        {
+            "context": contexts[1],
+            "question": "What run?",
+            "answers": {"text": ["Two dogs"], "answer_start": [0]},
+        },
+    ]
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    some = TrainAskerSettings(
+        base=str(tiny_bert),
+        data=[str(path)],
+        epochs=80,
+        batch_size=2,
+        learning_rate=[1e-2],
+        device="cpu",
+        warmup=0,
+    )
+    asker = str(train_asker(some, Run(tmp_path / "asker", Silent())))
+    (tmp_path / "texts.txt").write_text("\n".join(contexts))
+    folder = ask(
+        AskSettings(inputs=[str(tmp_path / "texts.txt")], model=asker, questions=1, device="cpu"),
+        Run(tmp_path / "out", Silent()),
+    )
+    found = {(row["context"], row["written"].casefold()) for row in folder.table().to_pylist()}
+    assert found == {(contexts[0], "a man"), (contexts[1], "two dogs")}
+
+
+def test_answers_outside_every_passage_are_left_out(asker, tmp_path):
+    text = "Ann was here. " * 30 + "It was " + "Bob " * 40
+    row = {"context": text, "question": "Who?", "answers": {"text": [text[300:]], "answer_start": [300]}}
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    some = TrainAskerSettings(base=asker, data=[str(path)], max_length=32, device="cpu")
+    with pytest.raises(InputError, match="no passage of 32 tokens holds"):
+        train_asker(some, Run(tmp_path / "out", Silent()))
+
+
+def test_passages_are_runs_of_sentences_within_the_models_limit(asker):
+    tokenizer = load_summarizer(asker, device="cpu").tokenizer
+    assert passage_limit(tokenizer, None) == passage_limit(tokenizer, 999) == 62  # of 64, with begin and end
+    text = " ".join(document(number) for number in range(4))
+    found = passages(text, 30, tokenizer)
+    assert " ".join(window.text for window in found) == text
+    assert all(len(tokenizer(window.text)["input_ids"]) <= 32 for window in found)
