@@ -219,7 +219,10 @@ def test_an_encoder_with_a_fresh_decoder_learns_to_ask(tiny_bert, tmp_path):
         device="cpu",
         warmup=0,
     )
+    some = some.model_copy(update={"validation": str(path), "eval_steps": 80})
     asker = str(train_asker(some, Run(tmp_path / "asker", Silent())))
+    curve = json.loads((tmp_path / "asker" / "training.json").read_text())["validation"]
+    assert curve[0]["token accuracy"] < curve[-1]["token accuracy"] == 100.0
     (tmp_path / "texts.txt").write_text("\n".join(contexts))
     folder = ask(
         AskSettings(inputs=[str(tmp_path / "texts.txt")], model=asker, questions=1, device="cpu"),

@@ -22,7 +22,11 @@ from pairsmith.runs import DatasetFolder, Run
 from pairsmith.training.biencoder import train_biencoder
 from pairsmith.training.contrast import BiEncoder
 from pairsmith.training.crossencoder import train_crossencoder
-from pairsmith.training.settings import TrainBiencoderSettings, TrainCrossencoderSettings
+from pairsmith.training.settings import (
+    TrainBiencoderSettings,
+    TrainCrossencoderSettings,
+    TrainTeacherSettings,
+)
 from pairsmith.training.watch import Watch
 
 FAST = {
@@ -348,3 +352,13 @@ def test_a_summary_that_is_missing_is_said(corpora, tiny_bert):
 
 def test_the_folder_of_the_outputs_is_what_mine_left(mined):
     assert DatasetFolder.open(mined / "mined" / "outputs").table().num_rows > 12
+
+
+def test_steps_are_given_or_follow_from_the_times_through_the_examples():
+    few = TrainCrossencoderSettings(base="b", seeds="s", steps=7, batch_size=4)
+    assert few.steps_of(100) == 7
+    assert few.cut_to(3).steps_of(100) == 3
+    many = TrainTeacherSettings(base="b", data=["d"], epochs=1.5, batch_size=4)
+    assert [many.steps_of(count) for count in (1, 8, 9, 100)] == [1, 3, 4, 38]
+    assert many.model_copy(update={"max_steps": 10}).steps_of(100) == 10
+    assert [many.cut_to(5).steps_of(count) for count in (1, 1000)] == [5, 5]

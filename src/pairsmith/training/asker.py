@@ -20,7 +20,7 @@ from pairsmith.training.card import few_shot_card
 from pairsmith.training.few_shot import begin, numbered, refuse_sources
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainAskerSettings, TrainSummarizerSettings
-from pairsmith.training.summarizer import train_summarizer_on
+from pairsmith.training.summarizer import Figure, token_accuracy, train_summarizer_on
 
 _USE = """```
 pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
@@ -43,13 +43,14 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
         StorageError: the model cannot be written.
     """
     device = pick_device(settings.device)
-    sources = numbered("data", settings.data)
+    sources = numbered("data", settings.data) | {"validation": settings.validation}
     refuse_sources(run, settings, sources)
     folder = begin(run, "train-asker", settings, sources=sources)
     if folder is None:
         return run.out
     questions = list(chain.from_iterable(map(read_questions, settings.data)))
     examples = list(asker_examples(questions, settings))
+    unseen = read_questions(settings.validation) if settings.validation else ()
     if not examples:
         raise InputError(
             f"no passage of {settings.max_length} tokens holds an answer to any of the {len(questions)} "
@@ -58,10 +59,11 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
     asker, rate, training = train_summarizer_on(
         examples,
         [],
-        [],
-        as_summarizer(settings),
+        list(asker_examples(unseen, settings)),
+        as_summarizer(settings, len(examples)),
         device,
         written_marker=SEPARATOR,
+        figure=Figure("token accuracy", token_accuracy),
         progress=run.progress,
         checkpoints=folder.checkpoints,
     )
@@ -76,11 +78,14 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
     return run.out
 
 
-def as_summarizer(settings: TrainAskerSettings) -> TrainSummarizerSettings:
-    """The settings of the training of a model with an encoder and a decoder."""
-    same = settings.model_dump(exclude={"data", "validation"})
+def as_summarizer(settings: TrainAskerSettings, examples: int) -> TrainSummarizerSettings:
+    """The settings of the training of a model with an encoder and a decoder on so many examples."""
     return TrainSummarizerSettings(
-        **same, seeds="", kind="reading", summary_tokens=ANSWER_TOKENS + QUESTION_TOKENS + 3
+        **settings.model_dump(exclude={"data", "validation", "epochs", "max_steps"}),
+        seeds="",
+        kind="reading",
+        steps=settings.steps_of(examples),
+        summary_tokens=ANSWER_TOKENS + QUESTION_TOKENS + 3,
     )
 
 

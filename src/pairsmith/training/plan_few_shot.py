@@ -115,14 +115,13 @@ def _planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: flo
 
     def timed(steps: int, examples: int, looks: int = 0) -> tuple[float, int]:
         changes = {
-            "steps": steps,
-            "epochs": None,
             "eval_steps": steps,
             "checkpoint_steps": steps,
             "learning_rate": rate,
+            "batch_size": examples,
         }
         begun = time.monotonic()
-        size = train(settings.model_copy(update={**changes, "batch_size": examples}), looks)
+        size = train(settings.model_copy(update=changes).cut_to(steps), looks)
         return time.monotonic() - begun, size
 
     examples, looked, before = min(_SOME, settings.batch_size), min(_SOME, unseen), 1

@@ -1,7 +1,7 @@
 """What can be set when a sentence encoder is trained."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -67,20 +67,13 @@ class TrainEncoderSettings(Settings):
 
 
 class FitSettings(Settings):
-    """What the few-shot trainings have in common."""
+    """What trainings on examples have in common."""
 
     base: str = Field(description="Model to start from: a folder or Hub id, or embedded:all-minilm-l6-v2.")
     validation: str | None = Field(
         default=None,
         description="Examples in the form of the seeds, by which the step and the learning rate are chosen; "
         "without them the last step is kept.",
-    )
-    steps: int = Field(default=200, ge=1, description="Steps of the training.")
-    epochs: float | None = Field(
-        default=None,
-        gt=0,
-        allow_inf_nan=False,
-        description="Times through the examples, in place of --steps.",
     )
     batch_size: int = Field(default=32, ge=1, description="Examples a step.")
     learning_rate: Annotated[list[float], Several] = Field(
@@ -119,12 +112,6 @@ class FitSettings(Settings):
         default="float32", description="Number format of the sums; weights are trained and kept in float32."
     )
 
-    def steps_of(self, examples: int) -> int:
-        """Steps of a training on so many examples."""
-        if self.epochs is None:
-            return self.steps
-        return max(1, math.ceil(self.epochs * examples / self.batch_size))
-
     @field_validator("learning_rate")
     @classmethod
     def _above_0(cls, rates: list[float]) -> list[float]:
@@ -132,8 +119,48 @@ class FitSettings(Settings):
             raise ValueError("learning rates lie between 0 and 1")
         return rates
 
+    def steps_of(self, examples: int) -> int:
+        """Steps of a training on so many examples."""
+        raise NotImplementedError
 
-class TrainBiencoderSettings(FitSettings):
+    def cut_to(self, steps: int) -> Self:
+        """The same for so many steps."""
+        raise NotImplementedError
+
+
+class FewShotSettings(FitSettings):
+    """A training of so many steps, as on a hundred examples."""
+
+    steps: int = Field(default=200, ge=1, description="Steps of the training.")
+
+    def steps_of(self, examples: int) -> int:  # noqa: ARG002 - of every training
+        """Steps of a training on so many examples."""
+        return self.steps
+
+    def cut_to(self, steps: int) -> Self:
+        """The same for so many steps."""
+        return self.model_copy(update={"steps": steps})
+
+
+class EpochSettings(FitSettings):
+    """A training of so many times through its examples."""
+
+    epochs: float = Field(default=2.0, gt=0, allow_inf_nan=False, description="Times through the examples.")
+    max_steps: int | None = Field(
+        default=None, ge=1, description="Stop after so many steps, if that is sooner."
+    )
+
+    def steps_of(self, examples: int) -> int:
+        """Steps of a training on so many examples."""
+        whole = max(1, math.ceil(self.epochs * examples / self.batch_size))
+        return min(whole, self.max_steps or whole)
+
+    def cut_to(self, steps: int) -> Self:
+        """The same for so many steps."""
+        return self.model_copy(update={"epochs": float(steps * self.batch_size), "max_steps": steps})
+
+
+class TrainBiencoderSettings(FewShotSettings):
     """A bi-encoder that puts the inputs and outputs of the seeds close together (M2)."""
 
     seeds: str = Field(
@@ -179,7 +206,7 @@ class TrainBiencoderSettings(FitSettings):
     )
 
 
-class TrainCrossencoderSettings(FitSettings):
+class TrainCrossencoderSettings(FewShotSettings):
     """A cross-encoder that tells the pairs of the seeds from those that a search confuses with them (M6)."""
 
     seeds: str = Field(description="The labelled pairs; as for train-biencoder.")
@@ -209,7 +236,7 @@ class TrainCrossencoderSettings(FitSettings):
     window: int = Field(default=150, ge=1, description="Words of a passage at most; as for mine.")
 
 
-class TrainReaderSettings(FitSettings):
+class TrainReaderSettings(FewShotSettings):
     """A reader that marks the answer to a question in a text, trained on seeds and mined rows (M9)."""
 
     seeds: str = Field(
@@ -233,7 +260,7 @@ class TrainReaderSettings(FitSettings):
     )
 
 
-class TrainSummarizerSettings(FitSettings):
+class TrainSummarizerSettings(FewShotSettings):
     """A model that writes summaries, trained on seeds and on mined pairs marked as such (M9)."""
 
     kind: Literal["summaries", "reading"] = Field(
@@ -279,17 +306,13 @@ class TrainSummarizerSettings(FitSettings):
     )
 
 
-class TrainAskerSettings(FitSettings):
+class TrainAskerSettings(EpochSettings):
     """An asker: a model that reads a passage and writes an answer, a separator and a question (Q2)."""
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
         description="Questions with answers: SQuAD files, or rows with the columns question, context and "
         "answers.",
-    )
-    validation: None = Field(default=None, description="None: the last step is kept.")
-    epochs: float | None = Field(
-        default=3.0, gt=0, allow_inf_nan=False, description="Times through the questions; null: see --steps."
     )
     max_length: int | None = Field(
         default=456, ge=16, description="Longest passage in tokens; longer texts are cut into passages."
@@ -302,16 +325,13 @@ class TrainAskerSettings(FitSettings):
     )
 
 
-class TrainTeacherSettings(FitSettings):
+class TrainTeacherSettings(EpochSettings):
     """A teacher: a reader whose distributions over starts and ends of answers others learn (Q3)."""
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
         description="Questions with answers: SQuAD files, or rows with the columns question, context and "
         "answers.",
-    )
-    epochs: float | None = Field(
-        default=2.0, gt=0, allow_inf_nan=False, description="Times through the questions; null: see --steps."
     )
     max_length: int | None = Field(
         default=456,
@@ -320,7 +340,7 @@ class TrainTeacherSettings(FitSettings):
     )
 
 
-class InfuseSettings(FitSettings):
+class InfuseSettings(EpochSettings):
     """A bi-encoder whose token vectors answer questions, as a teacher would (Q4, Q5)."""
 
     data: Annotated[list[str], Listed] = Field(
@@ -342,9 +362,6 @@ class InfuseSettings(FitSettings):
         default=10,
         ge=1,
         description="Questions of a passage in a step at most; others have their turn later.",
-    )
-    epochs: float | None = Field(
-        default=2.0, gt=0, allow_inf_nan=False, description="Times through the passages; null: see --steps."
     )
     batch_size: int = Field(default=8, ge=1, description="Passages a step, with their questions.")
     learning_rate: Annotated[list[float], Several] = Field(

@@ -3,13 +3,14 @@
 documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from pairsmith.encoders.summarizer import (
@@ -150,6 +151,14 @@ def turned(example: Example, kind: str) -> Example:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """What is measured of a model on a batch of validation examples, ×100, and its name."""
+
+    name: str
+    measure: "Callable[[WithLoss, Mapping[str, Any]], float]"
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """The tokens of a document, and those of its summary."""
 
@@ -165,6 +174,7 @@ def train_summarizer_on(
     device: str,
     *,
     written_marker: str = "",
+    figure: Figure | None = None,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Summarizer, float, Training]:
@@ -177,6 +187,7 @@ def train_summarizer_on(
         settings: paths in it are not looked at here, but for ``base``.
         device: ``cpu``, ``cuda`` or ``mps``.
         written_marker: a special token that stands in what is written.
+        figure: another one to choose by than ROUGE-L of what is written, and what it is called.
         progress: where to show it.
         checkpoints: where they are kept.
 
@@ -212,14 +223,19 @@ def train_summarizer_on(
         def draw(number: int, _: np.random.Generator) -> Row:
             return rows[number]
 
-        measure = partial(rouge_l, summarizer, validation, settings) if validation else None
+        measure = None
+        if validation and figure:
+            unseen = rows_of(summarizer, validation, [], "", settings.summary_tokens)
+            measure = partial(figure.measure, model, _batch(summarizer, unseen))
+        elif validation:
+            measure = partial(rouge_l, summarizer, validation, settings)
         return Lesson(len(rows), draw, partial(_batch, summarizer), measure)
 
     model, rate, training = fit_each_rate(
         make,
         lesson,
         settings,
-        metric="rougeL",
+        metric=figure.name if figure else "rougeL",
         device=device,
         progress=progress,
         checkpoints=checkpoints,
@@ -283,14 +299,17 @@ class WithLoss(nn.Module):
 
     def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """The loss of each summary."""
-        labels = chunk["labels"]
-        output = self.model(
+        return sequence_losses(self.logits(chunk), chunk["labels"], self._label_smoothing)
+
+    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """Of each token of the summaries, given those before it: ``(n, tokens, vocabulary)``."""
+        found: Tensor = self.model(
             input_ids=chunk["input_ids"],
             attention_mask=chunk["attention_mask"],
-            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels),
+            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(chunk["labels"]),
             use_cache=False,
-        )
-        return sequence_losses(output.logits, labels, self._label_smoothing)
+        ).logits
+        return found
 
 
 def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
@@ -312,6 +331,18 @@ def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0
         reduction="none",
     )
     return losses.view_as(labels).sum(dim=1)
+
+
+def token_accuracy(model: WithLoss, batch: Mapping[str, Any]) -> float:
+    """Share, ×100, of the tokens that are the likeliest ones, given those before them."""
+    right = count = 0
+    with torch.inference_mode():
+        for chunk in batch["pairs"]["chunks"]:
+            here = {name: value.to(model.model.device) for name, value in chunk.items()}
+            counted = here["labels"] != _IGNORED
+            right += int(((model.logits(here).argmax(dim=2) == here["labels"]) & counted).sum())
+            count += int(counted.sum())
+    return 100.0 * right / count
 
 
 def rouge_l(summarizer: Summarizer, examples: Sequence[Example], settings: TrainSummarizerSettings) -> float:
