@@ -101,6 +101,8 @@ _MODELS = {
     "mine": "encoder",
     "filter": "model",
     "rewrite": "model",
+    "ask": "model",
+    "relabel": "model",
 }
 """The setting of a step that names a model which an earlier step may train."""
 
@@ -116,6 +118,18 @@ def _planner(kind: str) -> Callable[..., Estimate]:
         from pairsmith.mine.plan import plan_filter, plan_mine, plan_rewrite
 
         found = {"mine": plan_mine, "filter": plan_filter, "rewrite": plan_rewrite}
+    elif kind in ("ask", "relabel"):
+        from pairsmith.infuse.plan import plan_ask, plan_relabel
+
+        found = {"ask": plan_ask, "relabel": plan_relabel}
+    elif kind in ("train-asker", "train-teacher", "infuse"):
+        from pairsmith.training import plan_questions as questions
+
+        found = {
+            "train-asker": questions.plan_train_asker,
+            "train-teacher": questions.plan_train_teacher,
+            "infuse": questions.plan_infuse,
+        }
     elif kind == "train-encoder":
         from pairsmith.training.plan import plan_train_encoder
 

@@ -1,6 +1,6 @@
 """Questions that a model asked of passages (Q2), and where a teacher finds their answers (Q3)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from pairsmith.errors import InputError
 from pairsmith.places import Place, place
+from pairsmith.records.mrqa import one_a_row
 from pairsmith.records.readers import column_text
 from pairsmith.records.schemas import ANSWERS
 from pairsmith.records.sources import Columns, data_suffix, open_source
@@ -74,7 +75,7 @@ def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
     path = place(source)
     if data_suffix(path) == ".json":  # SQuAD's own form
         return (_of_people(question) for question in read_questions(source))
-    return _read(open_source(source).rows())
+    return asked_in(open_source(source).rows())
 
 
 def _of_people(question: Question) -> AskedQuestion:
@@ -83,8 +84,13 @@ def _of_people(question: Question) -> AskedQuestion:
     return AskedQuestion(question.id, question.context, question.question, first.text, span, None, None)
 
 
-def _read(rows: Iterator[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
-    for number, (where, row) in enumerate(rows):
+def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
+    """The questions in rows, each with the place where it stood.
+
+    Raises:
+        InputError: as for ``read_asked``.
+    """
+    for number, (where, row) in enumerate(one_a_row(rows)):
         context, question = str(row.get("context") or ""), column_text(row, "question", where)
         if not column_text(row, "context", where) or not question:
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")

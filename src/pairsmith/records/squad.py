@@ -3,7 +3,8 @@
 - the official files (``.json``, also ``.gz``), versions 1.1 and 2.0: articles of paragraphs of questions;
 - rows, one a question (JSON Lines, Parquet, a dataset folder, a Hub data set), with the columns ``context``,
   ``question`` (mined rows call it ``input``) and ``answers``: lists of ``text`` and ``answer_start``, as the
-  Hub's ``squad`` has it, or a list with both for each answer. ``id`` and ``title`` may be there.
+  Hub's ``squad`` has it, or a list with both for each answer. ``id`` and ``title`` may be there;
+- MRQA's files (JSON Lines, also ``.gz``): a passage a row, with all that is asked of it.
 
 Questions without an answer are left out.
 """
@@ -18,6 +19,7 @@ import pyarrow as pa
 from pairsmith.errors import InputError, redacted
 from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.records.documents import row_id
+from pairsmith.records.mrqa import one_a_row
 from pairsmith.records.readers import column_text, pick_column
 from pairsmith.records.schemas import ANSWERS
 from pairsmith.records.sources import Columns, Source, data_suffix, open_source, read_lines
@@ -89,7 +91,7 @@ def _row(question: Question) -> dict[str, Any]:
 def _questions(source: Source) -> Iterator[Question]:
     names: tuple[str, str, str] | None = None
     count = 0
-    for where, row in source.rows():
+    for where, row in one_a_row(source.rows()):
         if names is None:
             asked = "question" if "question" in row or "input" not in row else "input"
             names = (

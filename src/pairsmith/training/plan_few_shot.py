@@ -55,9 +55,9 @@ def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Es
 
     def train(some: TrainBiencoderSettings, looks: int) -> int:
         model, _, _ = train_biencoder_on(seeds, unseen[:looks], around, some, device)
-        return _size(model)
+        return size_of_weights(model)
 
-    return _planned(settings, train, len(seeds), len(unseen), reading)
+    return planned(settings, train, len(seeds), len(unseen), reading)
 
 
 def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -72,9 +72,9 @@ def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before)
 
     def train(some: TrainCrossencoderSettings, looks: int) -> int:
         cross, _, _ = train_crossencoder_on(seeds, unseen[:looks], None, some, device)
-        return _size(cross.model)
+        return size_of_weights(cross.model)
 
-    return _planned(settings, train, len(seeds), len(unseen))
+    return planned(settings, train, len(seeds), len(unseen))
 
 
 def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -88,9 +88,9 @@ def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate
     unseen = list(read_questions(settings.validation)) if settings.validation else []
 
     def train(some: TrainReaderSettings, looks: int) -> int:
-        return _size(train_reader_on(seeds, unseen[:looks], some, device).reader.model)
+        return size_of_weights(train_reader_on(seeds, unseen[:looks], some, device).reader.model)
 
-    return _planned(settings, train, len(seeds), len(unseen))
+    return planned(settings, train, len(seeds), len(unseen))
 
 
 def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -104,13 +104,21 @@ def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> 
 
     def train(some: TrainSummarizerSettings, looks: int) -> int:
         found = train_summarizer_on(seeds, [], unseen[:looks], some, device)
-        return _size(found[0].model)
+        return size_of_weights(found[0].model)
 
-    return _planned(settings, train, len(seeds), len(unseen))
+    return planned(settings, train, len(seeds), len(unseen))
 
 
-def _planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: float = 0.0) -> Estimate:
-    """Time some steps, and a training with looks at validation data before and after."""
+def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: float = 0.0) -> Estimate:
+    """Time some steps, and a training with looks at validation data before and after.
+
+    Args:
+        settings: of the training.
+        train: trains for ``settings.steps_of`` steps.
+        seeds: examples that are trained on.
+        unseen: validation examples.
+        reading: seconds that reading took.
+    """
     rate, whole = settings.learning_rate[:1], settings.steps_of(seeds)
 
     def timed(steps: int, examples: int, looks: int = 0) -> tuple[float, int]:
@@ -148,5 +156,6 @@ def _planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: flo
     )
 
 
-def _size(model: nn.Module) -> int:
-    return sum(each.numel() * each.element_size() for each in model.state_dict().values())
+def size_of_weights(model: nn.Module) -> int:
+    """Bytes of a model's weights."""
+    return sum(each.numel() * each.elementsize_of_weights() for each in model.state_dict().values())

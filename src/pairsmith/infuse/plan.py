@@ -1,0 +1,114 @@
+"""What asking and answering will cost: some texts and questions, carried over to all."""
+
+import time
+from itertools import islice
+
+import pyarrow as pa
+
+from pairsmith.encoders.reader import load_reader
+from pairsmith.encoders.summarizer import add_marker, load_summarizer
+from pairsmith.encoders.teaching import teach
+from pairsmith.infuse.ask import ask_all, cut, texts
+from pairsmith.infuse.relabel import relabelled
+from pairsmith.infuse.settings import AskSettings, RelabelSettings
+from pairsmith.modelnames import MINILM
+from pairsmith.records.asked import ASKED
+from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
+from pairsmith.training.plan_questions import some_asked
+
+CALIBRATION_TEXTS = 8
+CALIBRATION_QUESTIONS = 64
+
+
+def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Ask about some texts; an asker still to be trained is its ``base``, which writes on to the limit.
+
+    Raises:
+        UserError: as for ``ask``.
+    """
+    started = time.monotonic()
+    every = texts(settings)
+    some = list(islice(every, CALIBRATION_TEXTS))
+    count = len(some) + sum(1 for _ in every)
+    untrained = settings.model in before
+    asker = load_summarizer(
+        base if untrained else settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        max_length=settings.max_length,
+        fresh_decoder=untrained,
+    )
+    if untrained:
+        add_marker(asker, settings.separator, written=True)
+    of_texts, _ = cut(asker, some, settings)
+    passages = [passage for each in of_texts for passage in each]
+    once = settings.model_copy(update={"tries": 1})
+    loading = time.monotonic() - started
+    begun = time.monotonic()
+    ask_all(asker, passages, once)
+    shared = (time.monotonic() - begun) * count / len(some)
+    rows = [row for passage in passages for row in passage.found.values()]
+    if untrained:
+        rows = [
+            _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
+        ]
+    sample = pa.Table.from_pylist(rows, schema=ASKED)
+    pieces = -(-count // settings.shard_size)
+    made = len(rows) * count // len(some)
+    return Estimate(
+        seconds=loading + shared,
+        memory=peak_memory(),
+        disk=sample.nbytes * count // len(some) + FOLDER_BYTES + pieces * SHARD_BYTES,
+        rows={"train": made},
+        tokens=made * 20,
+        shared=shared,
+        pieces=pieces,
+        worker_memory=peak_memory(),
+        sample=sample,
+    )
+
+
+def _stand_in(text: str, number: int) -> dict[str, object]:
+    """A question as long as most."""
+    word = text.split()[number % len(text.split())]
+    answers = {"text": [word], "answer_start": [text.index(word)]}
+    question = "Who was it that did this in the year before?"
+    return {"id": str(number), "context": text, "question": question, "written": word, "answers": answers}
+
+
+def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Answer some questions; a teacher still to be trained is its ``base``.
+
+    Raises:
+        UserError: as for ``relabel``.
+    """
+    asked, count = some_asked(settings.data, before)
+    sample = asked[:: max(1, len(asked) // CALIBRATION_QUESTIONS)]
+    started = time.monotonic()
+    untrained = settings.model in before
+    teacher = load_reader(
+        base if untrained else settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        fresh_head=untrained,
+        perceptrons=True,
+        max_length=settings.max_length,
+    )
+    questions, contexts = [each.question for each in sample], [each.context for each in sample]
+    teach(teacher, questions[:4], contexts[:4])
+    loading = time.monotonic() - started
+    begun = time.monotonic()
+    told = teach(teacher, questions, contexts, top=settings.top, batch_tokens=settings.batch_tokens)
+    shared = (time.monotonic() - begun) * count / len(sample)
+    rows, _ = relabelled(tuple(sample), told)
+    pieces = -(-count // settings.shard_size)
+    return Estimate(
+        seconds=loading + shared,
+        memory=peak_memory(),
+        disk=rows.nbytes * count // len(sample) + FOLDER_BYTES + pieces * SHARD_BYTES,
+        rows={"train": count},
+        shared=shared,
+        pieces=pieces,
+        worker_memory=peak_memory(),
+        sample=rows,
+    )

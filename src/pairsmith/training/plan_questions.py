@@ -1,0 +1,102 @@
+"""What the trainings on questions will cost: some steps on some of them, carried over to all."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from pairsmith.modelfiles import pick_device
+from pairsmith.records import Answer, Question, read_questions
+from pairsmith.records.asked import AskedQuestion, asked_in, read_asked
+from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.training.asker import as_summarizer, asker_examples
+from pairsmith.training.plan_few_shot import planned, size_of_weights
+from pairsmith.training.reader import train_reader_on
+from pairsmith.training.settings import InfuseSettings, TrainAskerSettings, TrainTeacherSettings
+from pairsmith.training.student import infuse_on, passages
+from pairsmith.training.summarizer import train_summarizer_on
+
+SOME = 2_000
+"""Questions that are looked at."""
+
+
+def some_asked(sources: Sequence[str], before: Before) -> tuple[list[AskedQuestion], int]:
+    """Some questions of the sources, or of what earlier steps would make, and how many there are in all.
+
+    Raises:
+        InputError: a source cannot be read.
+    """
+    found: list[AskedQuestion] = []
+    count = 0
+    for source in sources:
+        earlier = before.get(source)
+        if earlier is not None and earlier.sample is not None:
+            rows = ((source, row) for row in earlier.sample.to_pylist())
+            found += islice(asked_in(rows), SOME)
+            count += sum(earlier.rows.values())
+        else:
+            every: Iterator[AskedQuestion] = read_asked(source)
+            some = list(islice(every, SOME))
+            found += some
+            count += len(some) + sum(1 for _ in every)
+    return found, count
+
+
+def plan_train_asker(settings: TrainAskerSettings, before: Before) -> Estimate:
+    """Train an asker for some steps.
+
+    Raises:
+        UserError: as for ``train_asker``.
+    """
+    device = pick_device(settings.device)
+    found, count = some_asked(settings.data, before)
+    examples = list(asker_examples(_with_answers(found), settings))
+
+    def train(some: TrainAskerSettings, looks: int) -> int:  # noqa: ARG001 - every plan's
+        as_one = as_summarizer(some, len(examples))
+        return size_of_weights(train_summarizer_on(examples, [], [], as_one, device)[0].model)
+
+    return planned(settings, train, count, 0)
+
+
+def plan_train_teacher(settings: TrainTeacherSettings, before: Before) -> Estimate:
+    """Train a teacher for some steps.
+
+    Raises:
+        UserError: as for ``train_teacher``.
+    """
+    device = pick_device(settings.device)
+    found, count = some_asked(settings.data, before)
+    questions = _with_answers(found)
+    unseen = list(read_questions(settings.validation)) if settings.validation else []
+
+    def train(some: TrainTeacherSettings, looks: int) -> int:
+        trained = train_reader_on(questions, unseen[:looks], some, device, perceptrons=True)
+        return size_of_weights(trained.reader.model)
+
+    return planned(settings, train, count, len(unseen))
+
+
+def plan_infuse(settings: InfuseSettings, before: Before) -> Estimate:
+    """Train a student for some steps.
+
+    Raises:
+        UserError: as for ``infuse``.
+    """
+    device = pick_device(settings.device)
+    found, count = some_asked(settings.data, before)
+    lessons = passages(found, settings)
+    unseen = list(read_questions(settings.validation)) if settings.validation else []
+
+    def train(some: InfuseSettings, looks: int) -> int:
+        student = infuse_on(lessons, unseen[:looks], some, device)[0]
+        return size_of_weights(student.tokens.model) + size_of_weights(student.heads)
+
+    return planned(settings, train, round(count * len(lessons) / len(found)), len(unseen))
+
+
+def _with_answers(asked: Sequence[AskedQuestion]) -> list[Question]:
+    """Those whose answer stands in the passage."""
+    return [
+        Question(each.id, "", each.context, each.question, (Answer(each.context[slice(*place)], place[0]),))
+        for each in asked
+        if (place := each.answer)
+    ]

@@ -1,0 +1,63 @@
+import gzip
+import json
+
+import pytest
+
+from pairsmith.errors import InputError
+from pairsmith.records import Answer, Question, read_questions
+from pairsmith.records.asked import read_asked
+
+HEADER = {"header": {"dataset": "SQuAD", "split": "train"}}
+ROW = {
+    "id": "p",
+    "context": "A man plays; the man sings.",
+    "qas": [
+        {
+            "qid": "q1",
+            "question": "Who plays?",
+            "answers": ["man"],
+            "detected_answers": [
+                {"text": "man", "char_spans": [[2, 4], [17, 19]], "token_spans": [[1, 1], [5, 5]]}
+            ],
+        },
+        {"qid": "q2", "question": "Who runs?", "answers": [], "detected_answers": []},
+        {"id": "q3", "question": "Who sings?", "detected_answers": [{"text": "x", "char_spans": [[13, 19]]}]},
+    ],
+}
+
+
+def write(path, *rows):
+    path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    return path
+
+
+def test_a_passage_is_as_many_questions_as_have_an_answer(tmp_path):
+    found = list(read_questions(write(tmp_path / "train.jsonl.gz", HEADER, ROW)))
+    text = ROW["context"]
+    assert found == [
+        Question("q1", "", text, "Who plays?", (Answer("man", 2), Answer("man", 17))),
+        Question("q3", "", text, "Who sings?", (Answer("the man", 13),)),
+    ]
+
+
+def test_they_are_read_as_asked_too(tmp_path):
+    found = list(read_asked(write(tmp_path / "train.jsonl.gz", HEADER, ROW)))
+    assert [(each.id, each.answer, each.written) for each in found] == [
+        ("q1", (2, 5), "man"), ("q2", None, ""), ("q3", (13, 20), "the man"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"context": "A man.", "qas": "none"}, r"train.jsonl.gz:2: .*a list called qas"),
+        (
+            {"context": "A man.", "qas": [{"question": "Who?"}]},
+            r"train.jsonl.gz:2.qas\[0\]: .*detected_answers",
+        ),
+        ({"context": "A man.", "qas": ["Who?"]}, r"train.jsonl.gz:2.qas\[0\]"),
+    ],
+)
+def test_faults_are_told_with_their_place(tmp_path, row, message):
+    with pytest.raises(InputError, match=message):
+        list(read_questions(write(tmp_path / "train.jsonl.gz", HEADER, row)))
