@@ -98,6 +98,7 @@ _MODELS = {
     "evaluate-qa": "model",
     "evaluate-summaries": "model",
     "evaluate-paraphrase": "model",
+    "evaluate-sentiment": "model",
     "mine": "encoder",
     "filter": "model",
     "rewrite": "model",
@@ -151,6 +152,7 @@ def _planner(kind: str) -> Callable[..., Estimate]:
             "evaluate-qa": plan.plan_evaluate_qa,
             "evaluate-summaries": plan.plan_evaluate_summaries,
             "evaluate-paraphrase": plan.plan_evaluate_paraphrase,
+            "evaluate-sentiment": plan.plan_evaluate_sentiment,
         }
     return found[kind]
 

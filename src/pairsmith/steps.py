@@ -12,6 +12,7 @@ from pairsmith.evaluate.lead import check_summarizer_name
 from pairsmith.evaluate.settings import (
     EvaluateParaphraseSettings,
     EvaluateQaSettings,
+    EvaluateSentimentSettings,
     EvaluateStsSettings,
     EvaluateSummariesSettings,
 )
@@ -176,6 +177,12 @@ def _evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: "Run") -> ob
     return evaluate_paraphrase(settings, run)
 
 
+def _evaluate_sentiment(settings: EvaluateSentimentSettings, run: "Run") -> object:
+    from pairsmith.evaluate.sentiment import evaluate_sentiment
+
+    return evaluate_sentiment(settings, run)
+
+
 STEPS: Steps = {
     "generate": Step(
         GenerateSettings,
@@ -293,6 +300,13 @@ STEPS: Steps = {
         _evaluate_paraphrase,
         "Measure how token vectors put paraphrases above other pairs.",
         command="evaluate paraphrase",
+        checks={"model": check_name},
+    ),
+    "evaluate-sentiment": Step(
+        EvaluateSentimentSettings,
+        _evaluate_sentiment,
+        "Measure how questions tell positive texts from negative ones.",
+        command="evaluate sentiment",
         checks={"model": check_name},
     ),
 }

@@ -12,7 +12,9 @@ from pairsmith.errors import ModelError, first_line
 from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
 from pairsmith.modelnames import DtypeName, not_on_hub, resolve_model
 
-Task = Literal["question answering", "classification", "summarization", "token vectors"]
+Task = Literal[
+    "question answering", "classification", "summarization", "token vectors", "masked language modelling"
+]
 
 _EXPECTED = ("LOAD REPORT", "we will NOT tie them", "This checkpoint seem corrupted")
 """What transformers says of weights that are lacking or drawn, which is looked at here."""
@@ -114,6 +116,11 @@ def _load(
             transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
             transformers.AutoModelForSeq2SeqLM,
             "BART, T5 or the like",
+        ),
+        "masked language modelling": (
+            transformers.MODEL_FOR_MASKED_LM_MAPPING,
+            transformers.AutoModelForMaskedLM,
+            "BERT, RoBERTa or the like",
         ),
         "token vectors": (transformers.MODEL_MAPPING, transformers.AutoModel, "BERT, RoBERTa or the like"),
     }[task]

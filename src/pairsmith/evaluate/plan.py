@@ -1,17 +1,24 @@
 """What evaluations will cost: some texts encoded, answered or summarised, and carried over to all."""
 
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
+import torch
 
 from pairsmith.encoders.reader import answer, load_reader
+from pairsmith.encoders.span_encoder import load_span_encoder
+from pairsmith.encoders.span_reader import text_vectors
 from pairsmith.encoders.token_vectors import load_token_encoder
 from pairsmith.evaluate.bootstrap import spearman_draws
 from pairsmith.evaluate.few_shot_paraphrase import EPOCHS, drawn, last_layers, scored, tune
 from pairsmith.evaluate.paraphrase import labelled_pairs
+from pairsmith.evaluate.sentiment import judge, labelled_opinions
 from pairsmith.evaluate.settings import (
     EvaluateParaphraseSettings,
     EvaluateQaSettings,
+    EvaluateSentimentSettings,
     EvaluateStsSettings,
     EvaluateSummariesSettings,
 )
@@ -141,3 +148,40 @@ def plan_evaluate_paraphrase(
     seconds += each * (len(pairs) * rounds + judged)
     size = sum(len(pair.sentence1) + len(pair.sentence2) + 80 for pair in pairs)
     return Estimate(seconds=seconds, memory=peak_memory(), disk=4096 + size, rows={})
+
+
+def plan_evaluate_sentiment(
+    settings: EvaluateSentimentSettings, before: Before, base: str = MINILM
+) -> Estimate:
+    """Read some of the texts; an encoder still to be trained is stood for by its ``base``.
+
+    Raises:
+        UserError: as for ``evaluate_sentiment``.
+    """
+    texts = [each.text for each in labelled_opinions(settings.data)]
+    started = time.monotonic()
+    read: Callable[[Sequence[str]], object]
+    if settings.model in before or settings.method == "questions":
+        encoder = load_span_encoder(
+            base if settings.model in before else settings.model,
+            device=settings.device,
+            dtype=settings.dtype,
+            max_length=settings.max_length,
+            fresh_heads=settings.model in before,
+        )
+        read = partial(text_vectors, encoder)
+    else:
+        read = partial(_judged_by_mask, settings)
+    sample = texts[:: max(1, len(texts) // CALIBRATION_PAIRS)]
+    with torch.inference_mode():
+        read(sample[:8])
+        loading = time.monotonic() - started
+        begun = time.monotonic()
+        read(sample)
+    seconds = loading + (time.monotonic() - begun) * len(texts) / len(sample)
+    size = sum(len(text) + 120 for text in texts)
+    return Estimate(seconds=seconds, memory=peak_memory(), disk=4096 + size, rows={})
+
+
+def _judged_by_mask(settings: EvaluateSentimentSettings, texts: Sequence[str]) -> object:
+    return judge(settings, texts, Silent())

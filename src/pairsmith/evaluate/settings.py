@@ -1,5 +1,7 @@
 """What can be set when a model is evaluated."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from pairsmith.modelnames import DeviceName, DtypeName, PoolingName
@@ -141,6 +143,32 @@ class EvaluateParaphraseSettings(Settings):
     )
     seed: int = Field(
         default=0, ge=0, description="Seed of the resamples, and of negatives that are sampled."
+    )
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
+    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+
+
+class EvaluateSentimentSettings(Settings):
+    """How well texts are told apart that like something and that do not, without any label (Q11)."""
+
+    model: str = Field(
+        description="A folder that infuse wrote; with --method mask a masked language model such as RoBERTa."
+    )
+    data: str = Field(
+        description="Texts with the column label (0, 1), such as SST-2's, or a folder with NAME.pos.txt and "
+        "NAME.neg.txt, such as MR's and CR's."
+    )
+    method: Literal["questions", "mask"] = Field(
+        default="questions",
+        description="questions: which of two a text answers; mask: the baseline, whether great or terrible "
+        'stands for the mask in "It was [MASK]."',
+    )
+    item: str = Field(default="movie", min_length=1, description="What the texts are about, e.g. product.")
+    max_length: int | None = Field(
+        default=None, ge=16, description="Longest text in tokens at once. Unset: the model's own."
+    )
+    batch_tokens: int | None = Field(
+        default=None, ge=1, description="Tokens that are read at once. Unset: what suits the device."
     )
     device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
     dtype: DtypeName = Field(default="float32", description="Number format of the weights.")

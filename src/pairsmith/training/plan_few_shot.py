@@ -158,4 +158,4 @@ def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: floa
 
 def size_of_weights(model: nn.Module) -> int:
     """Bytes of a model's weights."""
-    return sum(each.numel() * each.elementsize_of_weights() for each in model.state_dict().values())
+    return sum(each.numel() * each.element_size() for each in model.state_dict().values())

@@ -1,0 +1,82 @@
+"""S(x, y) by a bi-encoder: how well some token of a text starts, and some token ends, an answer (Q11)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from pairsmith.encoders.span_encoder import load_span_encoder, span_logits
+from pairsmith.encoders.span_reader import TextVectors, question_vectors, text_vectors
+from pairsmith.encoders.spans import best_span
+from pairsmith.evaluate.sentiment import RATIONALE_TOKENS, Judged, Scores
+from pairsmith.evaluate.settings import EvaluateSentimentSettings
+from pairsmith.progress import Progress
+
+_AT_ONCE = 256
+"""Texts whose vectors are held in memory at once."""
+
+
+def judge_by_questions(
+    settings: EvaluateSentimentSettings,
+    texts: Sequence[str],
+    prompts: Sequence[Sequence[str]],
+    neutral: Sequence[str],
+    progress: Progress,
+) -> Judged:
+    """The scores of texts by each prompt's two questions.
+
+    Args:
+        settings: which model, and where.
+        texts: n of them.
+        prompts: p pairs of questions, that for negative texts first.
+        neutral: texts that say nothing.
+        progress: where to show it.
+    """
+    encoder = load_span_encoder(
+        settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+    )
+    encoder.tokens.model.eval()
+    with torch.inference_mode():
+        asked = question_vectors(encoder, [question for pair in prompts for question in pair])
+        empty = scores_of(text_vectors(encoder, neutral), *asked).mean(axis=1)  # (p, 2)
+        scores = np.empty((len(prompts), len(texts), 2))
+        rationales: list[str] = []
+        with progress.task("judge", len(texts), "texts") as bar:
+            for first in range(0, len(texts), _AT_ONCE):
+                some = texts[first : first + _AT_ONCE]
+                read = text_vectors(encoder, some)
+                found = scores_of(read, *asked)
+                scores[:, first : first + len(some)] = found
+                sides = (found[0] - empty[0]).argmax(axis=1)
+                rationales += [
+                    _rationale(*each, asked) for each in zip(some, read, sides.tolist(), strict=True)
+                ]
+                bar.advance(len(some))
+    return Judged(scores, empty, rationales)
+
+
+def scores_of(texts: Sequence[TextVectors], starts: torch.Tensor, ends: torch.Tensor) -> Scores:
+    """S(x, y): the largest product with a question's start vector, and with its end vector, added (Q11).
+
+    Args:
+        texts: n of them, each with a token or more.
+        starts: ``(2 · p, d)``, f_start of the questions, two for each prompt.
+        ends: ``(2 · p, d)``, f_end.
+
+    Returns:
+        ``(p, n, 2)`` float64.
+    """
+    found = []
+    for text in texts:
+        start, end = span_logits(text.vectors[None], starts, ends, [len(starts)])
+        found.append((start.amax(dim=1) + end.amax(dim=1)).double().cpu().numpy())
+    return np.stack(found).reshape(len(texts), -1, 2).swapaxes(0, 1)
+
+
+def _rationale(text: str, read: TextVectors, side: int, asked: tuple[torch.Tensor, torch.Tensor]) -> str:
+    """The span that answers the first prompt's question for a side best."""
+    starts, ends = (each[side : side + 1] for each in asked)
+    start, end = span_logits(read.vectors[None], starts, ends, [1])
+    spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), RATIONALE_TOKENS)
+    begin, finish = int(read.offsets[spans.starts[0], 0]), int(read.offsets[spans.ends[0], 1])
+    return text[begin:finish].strip()

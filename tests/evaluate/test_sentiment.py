@@ -1,0 +1,191 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+
+import pairsmith.infuse
+from pairsmith.encoders.span_heads import SpanHeads, save_heads
+from pairsmith.encoders.span_reader import TextVectors
+from pairsmith.errors import InputError, ModelError
+from pairsmith.evaluate.plan import plan_evaluate_sentiment
+from pairsmith.evaluate.sentiment import NEUTRAL, PROMPTS, Judged, accuracies, evaluate_sentiment, judge
+from pairsmith.evaluate.sentiment_questions import scores_of
+from pairsmith.evaluate.settings import EvaluateSentimentSettings
+from pairsmith.progress import Silent
+from pairsmith.records.sentiment import Opinion, read_opinions
+from pairsmith.runs import Run
+
+TEXTS = ["A man is playing.", "The weather was not good, they said.", "Two dogs run on the beach."]
+
+
+@pytest.fixture(scope="module")
+def student(tiny_bert, tmp_path_factory):
+    copy = shutil.copytree(tiny_bert, tmp_path_factory.mktemp("students") / "student")
+    save_heads(SpanHeads(16, "questions", seed=4), copy)
+    return str(copy)
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("sentence\tlabel\n" + "".join(f"{text}\t{n % 2}\n" for n, text in enumerate(TEXTS)))
+    return str(path)
+
+
+def settings(model, data="", **rest):
+    return EvaluateSentimentSettings(model=model, data=data, device="cpu", **rest)
+
+
+def test_the_score_of_a_text_by_hand():
+    text = TextVectors(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[0, 1], [2, 3]]))
+    starts = torch.tensor([[1.0, 1.0], [3.0, 0.0]])  # products 1, 2 and 3, 0
+    ends = torch.tensor([[-1.0, 0.0], [0.0, 1.0]])  # products -1, 0 and 0, 2
+    assert scores_of([text], starts, ends).tolist() == [[[2.0 + 0.0, 3.0 + 2.0]]]
+
+
+def test_calibration_takes_off_what_a_question_gets_for_nothing():
+    scores = np.array([[[1.0, 2.0], [1.5, 1.8]]])
+    judged = Judged(scores, np.array([[0.5, 1.0]]), ["", ""])
+    assert judged.positive(calibrated=False).tolist() == [[True, True]]
+    assert judged.positive(calibrated=True).tolist() == [[True, False]]
+
+
+def test_accuracies_and_their_standard_error_by_hand():
+    found = np.array([[True, True], [True, False]])
+    assert accuracies(found, np.array([True, False])) == {
+        "accuracy": 75.0, "error": 25.0, "prompts": [50.0, 100.0],
+    }  # fmt: skip
+
+
+def test_scores_are_those_of_direct_computation_and_rationales_stand_in_the_texts(student):
+    judged = judge(settings(student), TEXTS, Silent())
+    assert judged.scores.shape == (6, 3, 2)
+    encoder = pairsmith.infuse.load(student, device="cpu")
+
+    def vectors(text):
+        return encoder.token_vectors(encoder.tokens.features([text]))[0]
+
+    def score(text, question):
+        start, end = encoder.heads(vectors(question)[:1])
+        tokens = vectors(text)[1:-1]
+        return float(((tokens @ start[0]).max() + (tokens @ end[0]).max()).detach())
+
+    for prompt in (0, 3):
+        for side in (0, 1):
+            question = PROMPTS[prompt][side].format(item="movie")
+            assert judged.scores[prompt, 1, side] == pytest.approx(score(TEXTS[1], question), rel=1e-4)
+            expected = np.mean([score(word, question) for word in NEUTRAL])
+            assert judged.neutral[prompt, side] == pytest.approx(expected, rel=1e-4)
+    assert all(
+        rationale and rationale in text for rationale, text in zip(judged.rationales, TEXTS, strict=True)
+    )
+
+
+def test_results_and_a_line_for_each_text(student, data, tmp_path, capsys):
+    from pairsmith.progress import Progress
+
+    found = evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Progress()))
+    assert found["count"] == 3
+    assert len(found["calibrated"]["prompts"]) == len(found["plain"]["prompts"]) == 6
+    lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
+    assert [line["positive"] for line in lines] == [False, True, False]
+    assert all(len(line["taken_for_positive"]) == 6 for line in lines)
+    assert "calibrated" in capsys.readouterr().out
+    assert evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Silent())) == found
+
+
+def test_texts_of_one_label_are_refused(student, tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("sentence\tlabel\nA man.\t1\n")
+    with pytest.raises(InputError, match="one label"):
+        evaluate_sentiment(settings(student, str(path)), Run(tmp_path / "out", Silent()))
+
+
+def test_an_encoder_without_heads_cannot_judge_by_questions(tiny_bert):
+    with pytest.raises(ModelError, match="none are there"):
+        judge(settings(str(tiny_bert)), TEXTS, Silent())
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory):
+    """A random BERT with a head for masks, whose vocabulary has both words."""
+    folder = tmp_path_factory.mktemp("masked")
+    words = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "it",
+        "was",
+        ".",
+        "great",
+        "terrible",
+        "a",
+        "man",
+        "the",
+    ]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    from transformers import BertTokenizerFast
+
+    tokenizer = BertTokenizerFast(vocab=dict(zip(words, range(len(words)), strict=True)), model_max_length=32)
+    tokenizer.save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=32,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        BertForMaskedLM(config).save_pretrained(folder)
+    return str(folder)
+
+
+def test_the_baseline_is_the_probability_of_both_words_at_the_mask(masked):
+    texts = ["a man", "the man was great [MASK] " * 20, ""]
+    judged = judge(settings(masked, method="mask"), texts, Silent())
+    assert judged.scores.shape == (1, 3, 2)
+    model, tokenizer = BertForMaskedLM.from_pretrained(masked), AutoTokenizer.from_pretrained(masked)
+    given = tokenizer("a man It was [MASK].", return_tensors="pt")
+    with torch.inference_mode():
+        likely = model.eval()(**given).logits[0, 5].log_softmax(dim=0)
+    words = tokenizer.convert_tokens_to_ids(["terrible", "great"])
+    assert judged.scores[0, 0].tolist() == pytest.approx(likely[words].tolist(), rel=1e-5)
+    assert np.isfinite(judged.scores).all()
+
+
+def test_the_baseline_wants_a_model_with_masks_and_both_words(tiny_bert, student):
+    with pytest.raises(ModelError, match="masked language modelling"):
+        judge(settings(str(tiny_bert), method="mask"), TEXTS, Silent())
+
+
+def test_opinions_in_two_files_or_in_one(tmp_path):
+    (tmp_path / "rt.pos.txt").write_text("good\n\nfine\n")
+    (tmp_path / "rt.neg.txt").write_text("bad\n")
+    assert list(read_opinions(tmp_path)) == [
+        Opinion("good", True),
+        Opinion("fine", True),
+        Opinion("bad", False),
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        '{"text": "good", "label": "positive"}\n{"text": " ", "label": 0}\n{"text": "bad", "label": 0}\n'
+    )
+    assert list(read_opinions(path)) == [Opinion("good", True), Opinion("bad", False)]
+    path.write_text('{"text": "good", "label": 3}\n')
+    with pytest.raises(InputError, match=r"rows.jsonl:1: label is '3'"):
+        list(read_opinions(path))
+    (tmp_path / "none.tsv").write_text("text\tlabel\n")
+    with pytest.raises(InputError, match="no texts"):
+        list(read_opinions(tmp_path / "none.tsv"))
+
+
+def test_a_plan_reads_some_texts(student, masked, data, tiny_bert):
+    for some in (settings(student, data), settings(masked, data, method="mask")):
+        found = plan_evaluate_sentiment(some, {})
+        assert found.seconds > 0
+        assert found.disk > 4096
+    later = plan_evaluate_sentiment(settings("@later", data), {"@later": found}, str(tiny_bert))
+    assert later.disk == found.disk

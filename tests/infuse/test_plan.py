@@ -1,0 +1,58 @@
+"""What a recipe of the route of questions will cost: every step is tried."""
+
+import json
+
+import pytest
+
+from pairsmith import planning
+from pairsmith.planning import plan_recipe
+from pairsmith.progress import Silent
+from pairsmith.recipes import load_recipe
+
+RECIPE = """
+name: small
+steps:
+  - name: asker
+    step: train-asker
+    settings: {data: ./data.jsonl, base: BASE, device: cpu, batch_size: 2}
+  - name: asked
+    step: ask
+    settings: {inputs: ./data.jsonl, column: context, model: "@asker", questions: 2, device: cpu}
+  - name: teacher
+    step: train-teacher
+    settings: {data: ./data.jsonl, base: BASE, device: cpu, batch_size: 2, validation: ./data.jsonl}
+  - name: answered
+    step: relabel
+    settings: {data: "@asked", model: "@teacher", device: cpu}
+  - name: student
+    step: infuse
+    settings: {data: "@answered", base: BASE, device: cpu, batch_size: 2}
+  - name: taught
+    step: train-teacher
+    settings: {data: "@answered", base: BASE, device: cpu, batch_size: 2}
+  - name: after
+    step: evaluate-paraphrase
+    settings: {model: "@student", data: ./pairs.tsv, device: cpu}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path, tiny_bert):
+    rows = [
+        {"context": text, "question": "Who?", "answers": {"text": [text[:5]], "answer_start": [0]}}
+        for text in ("A man is playing.", "Two dogs run on the beach.", "A woman is slicing an onion.")
+    ]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\tlabel\na man\ta man\t1\na man\tdogs\t0\n")
+    path = tmp_path / "small.yaml"
+    path.write_text(RECIPE.replace("BASE", str(tiny_bert)))
+    return load_recipe(path)
+
+
+def test_what_steps_make_is_what_later_ones_read(recipe, monkeypatch):
+    monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
+    found = plan_recipe(recipe, Silent())
+    assert found["asked"].rows == {"train": 6}
+    assert found["answered"].rows == {"train": 6}
+    assert all(each.seconds > 0 for each in found.values())
+    assert found["student"].disk > 10_000
