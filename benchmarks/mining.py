@@ -51,8 +51,7 @@ class Task:
         figures: of mined rows, the best first.
         training: settings of both trainings that differ from the defaults; ``mining``: of ``mine``;
             ``crossencoder``: of the cross-encoder's alone.
-        start: settings of a training on other people's pairs, with which the cross-encoder begins; None: with
-            MiniLM.
+        start: settings of a training on other pairs, with which the cross-encoder begins.
     """
 
     kind: str
@@ -61,7 +60,7 @@ class Task:
     training: Mapping[str, Any]
     mining: Mapping[str, Any]
     crossencoder: Mapping[str, Any]
-    start: Mapping[str, Any] | None = None
+    start: Mapping[str, Any]
 
 
 def squad(data: Path, passages: int) -> Task:
@@ -84,9 +83,10 @@ def news(data: Path, reuters: int) -> Task:
         "summaries",
         lambda seed, work: write_news(corpora, seed, work),
         lambda rows: right_summaries(rows, corpora.mining),
-        {},
+        {"max_length": 160},
         {"k": 16},
-        {"steps": 100, "learning_rate": [1e-4], "batch_size": 8},
+        {"steps": 100, "learning_rate": [5e-5], "batch_size": 8},
+        {"steps": 250, "learning_rate": [1e-4], "batch_size": 8},
     )
 
 
@@ -128,9 +128,7 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
 
     common = {"kind": task.kind, "seeds": files["seeds"], "base": MINILM, "seed": seed}
     common |= {"dtype": "bfloat16", "attention_dropout": 0.0, "batch_size": 16, **task.training}
-    start = crossencoder_start(
-        task, {**common, "seeds": files.get("start"), "seed": 1}, work.parent / "start"
-    )
+    start = crossencoder_start(task, {**common, "seeds": files["start"], "seed": 1}, work.parent)
     corpora = {"inputs": [files["inputs"]], "outputs": [files["outputs"]]}
     train_biencoder(TrainBiencoderSettings(**common, **corpora, steps=100), run("biencoder"))
     encoder, pairs = str(work / "biencoder"), str(work / "mined")
@@ -146,10 +144,18 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
     }
 
 
-def crossencoder_start(task: Task, settings: Mapping[str, Any], out: Path) -> str:
-    """With what all cross-encoders begin: MiniLM alone does not learn to judge answers from 100 seeds."""
-    if task.start is None:
-        return MINILM
+def crossencoder_start(task: Task, settings: dict[str, Any], work: Path) -> str:
+    """With what all cross-encoders begin: MiniLM alone does not learn to judge pairs from 100 seeds.
+
+    For questions other people's, on single sentences; for summaries the first sentences of other news, and
+    what of them is near to each text.
+    """
+    if task.kind == "summaries":
+        pairs: dict[str, Any] = {"inputs": [settings["seeds"]], "outputs": [settings["seeds"]]}
+        pairs |= {"input_column": "document", "output_column": "summary", "encoder": MINILM}
+        mine(MineSettings(**pairs), Run(work / "start-mined", Progress()))
+        settings |= {"mined": str(work / "start-mined"), "encoder": MINILM}
+    out = work / "start"
     train_crossencoder(TrainCrossencoderSettings(**{**settings, **task.start}), Run(out, Progress()))
     return str(out)
 

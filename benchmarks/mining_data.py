@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from pairsmith.records import Answer, Document, Question, read_documents, read_questions, to_question_table
+from pairsmith.texts import split_sentences
 
 MINED_ARTICLES = 32
 UNRELATED = 4
@@ -26,6 +27,10 @@ UNRELATED = 4
 SEEDS = 100
 TESTED = 300
 """Of XSum's documents so many are kept to test on."""
+STARTED = 5_000
+"""News that is not mined, whose first sentences are learned to be told apart."""
+MIN_SENTENCES = 4
+MIN_WORDS = 8
 
 
 @dataclass(frozen=True)
@@ -170,11 +175,13 @@ class NewsCorpora:
     Attributes:
         mining: documents with the summaries that are hidden; ``test`` others.
         other: documents without summaries.
+        start: first sentences of news that is not among these, and the rest of it.
     """
 
     mining: Sequence[Document]
     test: Sequence[Document]
     other: Sequence[str]
+    start: Sequence[Mapping[str, str]]
 
 
 def news_corpora(data: Path, reuters: int = 5_000) -> NewsCorpora:
@@ -190,12 +197,25 @@ def news_corpora(data: Path, reuters: int = 5_000) -> NewsCorpora:
         for document in read_documents(data / "reuters-21578" / "reuters21578.jsonl.gz", column="body")
         if len(document.document) > 400
     ]
-    picked = np.random.default_rng(1).permutation(len(wires))[:reuters]
+    shuffled = np.random.default_rng(1).permutation(len(wires))
+    picked, remaining = shuffled[:reuters], shuffled[reuters:]
     return NewsCorpora(
         [documents[i] for i in order[TESTED:]],
         [documents[i] for i in order[:TESTED]],
         [*other, *(wires[i] for i in sorted(picked.tolist()))],
+        first_sentences(wires[i] for i in remaining[:STARTED]),
     )
+
+
+def first_sentences(texts: Iterable[str]) -> list[dict[str, str]]:
+    """Of each text its first sentence as the summary of the rest, where that has some length."""
+    found = []
+    for number, text in enumerate(texts):
+        sentences = split_sentences(text)
+        if len(sentences) > MIN_SENTENCES and len(sentences[0].text.split()) > MIN_WORDS:
+            rest = text[sentences[1].start :]
+            found.append({"id": str(number), "document": rest, "summary": sentences[0].text})
+    return found
 
 
 def unwrapped(text: str) -> str:
@@ -233,6 +253,7 @@ def write_news(corpora: NewsCorpora, seed: int, out: Path) -> dict[str, str]:
         "seeds": write_lines(out / "seeds.jsonl", map(with_summary, seeds)),
         "gold": write_lines(out / "gold.jsonl", map(with_summary, rest)),
         "test": write_lines(out / "test.jsonl", map(with_summary, corpora.test)),
+        "start": write_lines(out / "start.jsonl", corpora.start),
         "inputs": write_lines(out / "documents.jsonl", ({"document": text} for text in inputs)),
         "outputs": write_lines(out / "sentences.jsonl", ({"document": text} for text in outputs)),
     }
