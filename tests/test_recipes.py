@@ -697,6 +697,7 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("evaluate-qa", "pairsmith.evaluate.qa.evaluate_qa"),
         ("evaluate-summaries", "pairsmith.evaluate.summaries.evaluate_summaries"),
         ("evaluate-paraphrase", "pairsmith.evaluate.paraphrase.evaluate_paraphrase"),
+        ("evaluate-ner", "pairsmith.evaluate.ner.evaluate_ner"),
         ("evaluate-sentiment", "pairsmith.evaluate.sentiment.evaluate_sentiment"),
     ],
 )
@@ -710,5 +711,6 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
         "generate", "postprocess", "train-encoder",
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
         "train-asker", "ask", "train-teacher", "relabel", "infuse",
-        "evaluate-sts", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase", "evaluate-sentiment",
+        "evaluate-sts", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
+        "evaluate-ner", "evaluate-sentiment",
     }  # fmt: skip

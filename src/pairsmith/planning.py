@@ -98,6 +98,7 @@ _MODELS = {
     "evaluate-qa": "model",
     "evaluate-summaries": "model",
     "evaluate-paraphrase": "model",
+    "evaluate-ner": "model",
     "evaluate-sentiment": "model",
     "mine": "encoder",
     "filter": "model",
@@ -152,6 +153,7 @@ def _planner(kind: str) -> Callable[..., Estimate]:
             "evaluate-qa": plan.plan_evaluate_qa,
             "evaluate-summaries": plan.plan_evaluate_summaries,
             "evaluate-paraphrase": plan.plan_evaluate_paraphrase,
+            "evaluate-ner": plan.plan_evaluate_ner,
             "evaluate-sentiment": plan.plan_evaluate_sentiment,
         }
     return found[kind]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pairsmith.evaluate.lead import check_summarizer_name
 from pairsmith.evaluate.settings import (
+    EvaluateNerSettings,
     EvaluateParaphraseSettings,
     EvaluateQaSettings,
     EvaluateSentimentSettings,
@@ -177,6 +178,12 @@ def _evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: "Run") -> ob
     return evaluate_paraphrase(settings, run)
 
 
+def _evaluate_ner(settings: EvaluateNerSettings, run: "Run") -> object:
+    from pairsmith.evaluate.ner import evaluate_ner
+
+    return evaluate_ner(settings, run)
+
+
 def _evaluate_sentiment(settings: EvaluateSentimentSettings, run: "Run") -> object:
     from pairsmith.evaluate.sentiment import evaluate_sentiment
 
@@ -300,6 +307,13 @@ STEPS: Steps = {
         _evaluate_paraphrase,
         "Measure how token vectors put paraphrases above other pairs.",
         command="evaluate paraphrase",
+        checks={"model": check_name},
+    ),
+    "evaluate-ner": Step(
+        EvaluateNerSettings,
+        _evaluate_ner,
+        "Measure how a few tagged sentences teach to find names.",
+        command="evaluate ner",
         checks={"model": check_name},
     ),
     "evaluate-sentiment": Step(

@@ -13,9 +13,11 @@ from pairsmith.encoders.span_reader import text_vectors
 from pairsmith.encoders.token_vectors import load_token_encoder
 from pairsmith.evaluate.bootstrap import spearman_draws
 from pairsmith.evaluate.few_shot_paraphrase import EPOCHS, drawn, last_layers, scored, tune
+from pairsmith.evaluate.ner import split_files
 from pairsmith.evaluate.paraphrase import labelled_pairs
 from pairsmith.evaluate.sentiment import judge, labelled_opinions
 from pairsmith.evaluate.settings import (
+    EvaluateNerSettings,
     EvaluateParaphraseSettings,
     EvaluateQaSettings,
     EvaluateSentimentSettings,
@@ -24,10 +26,12 @@ from pairsmith.evaluate.settings import (
 )
 from pairsmith.evaluate.sts import encoder_of, texts_of
 from pairsmith.evaluate.summaries import labelled_documents, write_summaries
+from pairsmith.evaluate.tagging import tag_after_training
 from pairsmith.modelnames import MINILM
 from pairsmith.progress import Silent
 from pairsmith.records import read_pairs, read_questions
 from pairsmith.records.sts import read_sts
+from pairsmith.records.tagged import TaggedSentence, read_tagged
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 
 CALIBRATION_SENTENCES = 512
@@ -185,3 +189,29 @@ def plan_evaluate_sentiment(
 
 def _judged_by_mask(settings: EvaluateSentimentSettings, texts: Sequence[str]) -> object:
     return judge(settings, texts, Silent())
+
+
+def plan_evaluate_ner(settings: EvaluateNerSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Train on a split for some epochs and tag some sentences, from a random start.
+
+    Raises:
+        UserError: as for ``evaluate_ner``.
+    """
+    *splits, file = split_files(settings)
+    train, test = read_tagged(splits[0]), read_tagged(file)
+    sample = test[:: max(1, len(test) // CALIBRATION_PAIRS)]
+    some = settings.model_copy(update={"model": base if settings.model in before else settings.model})
+
+    def timed(epochs: int, sentences: Sequence[TaggedSentence]) -> float:
+        begun = time.monotonic()
+        tag_after_training(some.model_copy(update={"epochs": epochs}), train, sentences, None)
+        return time.monotonic() - begun
+
+    first = timed(1, sample[:8])
+    short = timed(1, sample[:8])
+    epoch = max(0.0, timed(3, sample[:8]) - short) / 2
+    tagging = max(0.0, timed(1, sample) - short) * len(test) / len(sample)
+    each = short + epoch * settings.epochs + tagging
+    seconds = first - short + each * len(splits) * len(settings.start)
+    size = sum(30 * len(sentence.words) for sentence in test)
+    return Estimate(seconds=seconds, memory=peak_memory(), disk=4096 + size, rows={})

@@ -172,3 +172,35 @@ class EvaluateSentimentSettings(Settings):
     )
     device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
     dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+
+
+class EvaluateNerSettings(Settings):
+    """How well names are found after a few tagged sentences (Q10)."""
+
+    model: str = Field(
+        description="A folder that infuse wrote; without questions in --start any encoder of transformers."
+    )
+    data: str = Field(
+        description="Folder with few_shot_SHOTS_N.words and .ner for each split, and test.words and .ner: a "
+        "sentence a line, words and tags."
+    )
+    shots: int = Field(default=5, ge=1, description="Which files are learned from: sentences for each type.")
+    splits: list[int] = Field(default=[0, 1, 2, 3, 4], min_length=1, description="Numbers of the splits.")
+    start: list[Literal["random", "questions"]] = Field(
+        default=["random", "questions"],
+        min_length=1,
+        description="How the layer that tells tags apart begins: at random, or as the vectors of questions.",
+    )
+    questions: str | None = Field(
+        default=None,
+        description="YAML file with a question for each type that is not known here.",
+    )
+    epochs: int = Field(default=200, ge=1, description="Times through the sentences.")
+    learning_rate: float = Field(default=2e-5, gt=0, lt=1, description="Learning rate, the same throughout.")
+    batch_size: int = Field(default=16, ge=1, description="Sentences a step.")
+    max_length: int | None = Field(
+        default=None, ge=8, description="Longest sentence in tokens; the rest is O. Unset: the model's own."
+    )
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of sentences and of dropout.")
+    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
+    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")

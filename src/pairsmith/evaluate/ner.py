@@ -1,0 +1,185 @@
+"""Names from a few tagged sentences: a linear layer on token vectors, begun by questions or not (Q10)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairsmith.errors import InputError, MissingExtra, SettingsError, choices
+from pairsmith.evaluate.results import Figures, Predictions, evaluate_once
+from pairsmith.evaluate.settings import EvaluateNerSettings
+from pairsmith.modelnames import model_revision
+from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.progress import Progress
+from pairsmith.records.tagged import TaggedSentence, read_tagged
+from pairsmith.runs import Run, hash_source
+from pairsmith.runs.identity import Identity
+from pairsmith.yamlfile import read_yaml
+
+STEP = "evaluate ner"
+_NOT_IN_FIGURES = {"data", "questions", "device"}
+
+QUESTIONS: Mapping[str, str] = {
+    "O": "What is a generic object ?",
+    "person": "Who is a person ?",
+    "location": "What is a location ?",
+    "organization": "What is an organization ?",
+    "miscellaneous": "What is a miscellaneous entity ?",
+    "corporation": "What is a corporation ?",
+    "product": "What is a product ?",
+    "creative_work": "What is a creative work ?",
+    "group": "What is a group ?",
+}
+"""What is asked for words that are no names, and for each type of them."""
+
+_OTHER_NAMES = {"per": "person", "loc": "location", "org": "organization", "misc": "miscellaneous"}
+
+
+def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
+    """Learn to tag from a few sentences, for each split anew, and measure on the test sentences.
+
+    ``predictions.jsonl`` has a line for each test sentence: words, tags, and those that were found after the
+    first split with the last of ``start``. Results of the same settings, model and sentences that lie there
+    are returned; ``run.fresh`` computes again.
+
+    Returns:
+        What ``results.json`` holds: for ``random`` and ``questions`` the mean ``f1`` of entities, ×100, over
+        the splits, its standard ``error``, and the F1 of each of the ``splits``; ``count`` of test sentences;
+        ``about``.
+
+    Raises:
+        InputError: the sentences cannot be read.
+        MissingExtra: the package ``seqeval`` is not installed, or that of an embedded model.
+        ModelError: the model cannot be loaded, or has no heads for questions.
+        SettingsError: there is no such device, or no question for a type.
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    entity_f1([["O"]], [["O"]])  # what it lacks is said before anything is read
+    files = split_files(settings)
+    sources = {f"split {number}": file for number, file in zip(settings.splits, files[:-1], strict=True)}
+    sources["test"] = files[-1]
+    inputs = {name: hash_source(str(file)) for name, file in sources.items()}
+    if settings.questions:
+        inputs["questions"] = hash_source(settings.questions)
+    identity = Identity.of(
+        STEP,
+        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        inputs=inputs,
+        models={"model": model_revision(settings.model)},
+    )
+
+    def compute() -> tuple[Figures, Predictions]:
+        splits = [read_tagged(file) for file in files[:-1]]
+        return _compute(settings, splits, read_tagged(files[-1]), run.progress)
+
+    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+    results = evaluate_once(run, identity, rest, compute)
+    run.progress.result(ner_table(results))
+    return results
+
+
+def split_files(settings: EvaluateNerSettings) -> list[Place]:
+    """The files of the splits, and last that of the test sentences.
+
+    Raises:
+        InputError: one is not there.
+    """
+    folder = place(settings.data)
+    names = [f"few_shot_{settings.shots}_{number}.words" for number in settings.splits]
+    files = [folder / name for name in [*names, "test.words"]]
+    with reaching(folder, InputError):
+        lacking = [file for file in files if not is_folder(folder) or size_of(file) is None]
+    if lacking:
+        raise InputError(
+            f"{lacking[0]} is not there; {display_name(folder)} has to be a folder with "
+            f"few_shot_{settings.shots}_N.words and .ner for each of --splits, and test.words and .ner"
+        )
+    return files
+
+
+def _compute(
+    settings: EvaluateNerSettings,
+    splits: Sequence[Sequence[TaggedSentence]],
+    test: Sequence[TaggedSentence],
+    progress: Progress,
+) -> tuple[Figures, Predictions]:
+    from pairsmith.evaluate.tagging import tag_after_training
+
+    asked = questions_of(settings, [*(each for split in splits for each in split), *test])
+    gold = [list(each.tags) for each in test]
+    figures: dict[str, Any] = {}
+    shown: list[list[str]] = []
+    with progress.task("tag", len(settings.start) * len(splits) * len(test), "sentences") as bar:
+        for start in settings.start:
+            found = {}
+            for number, split in zip(settings.splits, splits, strict=True):
+                tags = tag_after_training(
+                    settings, split, test, asked if start == "questions" else None, advance=bar.advance
+                )
+                found[number] = entity_f1(gold, tags)
+                shown = tags if number == settings.splits[0] else shown
+            values = list(found.values())
+            error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
+            figures[start] = {
+                "f1": round(float(np.mean(values)), 4),
+                "error": round(error, 4),
+                "splits": {str(number): round(value, 4) for number, value in found.items()},
+            }
+    return figures | {"count": len(test)}, [
+        {"words": list(each.words), "tags": list(each.tags), "predicted": tags}
+        for each, tags in zip(test, shown, strict=True)
+    ]
+
+
+def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSentence]) -> dict[str, str]:
+    """The question of each type that occurs, and that of O.
+
+    Raises:
+        SettingsError: a type has no question.
+    """
+    known: dict[str, Any] = {name.casefold(): question for name, question in QUESTIONS.items()}
+    if settings.questions:
+        given = read_yaml(Path(settings.questions), SettingsError).data
+        if not all(isinstance(each, str) for each in given.values()):
+            raise SettingsError(f"{settings.questions}: a question for each type is expected, as a text")
+        known |= {str(name).casefold(): question for name, question in given.items()}
+    types = sorted({tag[2:] for each in sentences for tag in each.tags if tag != "O"})
+    found = {"O": known["o"]}
+    for name in types:
+        folded = name.casefold().replace("-", "_")
+        question = known.get(folded) or known.get(_OTHER_NAMES.get(folded, ""))
+        if question is None and "questions" in settings.start:
+            where = settings.questions or "--questions FILE"
+            raise SettingsError(
+                f"no question for the type {name!r}; write one in {where}; {choices(name, known)}"
+            )
+        found[name] = question or ""
+    return found
+
+
+def entity_f1(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
+    """F1 ×100 of entities, as ``seqeval`` counts them: those of the same words and type are right.
+
+    Raises:
+        MissingExtra: ``seqeval`` is not installed.
+    """
+    try:
+        from seqeval.metrics import f1_score
+    except ImportError:
+        raise MissingExtra("seqeval", "eval") from None
+    lists = ([list(each) for each in tags] for tags in (gold, found))
+    return 100.0 * float(f1_score(*lists, zero_division=0))
+
+
+def ner_table(results: Mapping[str, Any]) -> str:
+    """The figures of ``results.json`` as a plain table."""
+    lines = [f"{results['count']:,} sentences", f"{'start':<12}{'entity F1 ×100':<18}of each split"]
+    for name in ("random", "questions"):
+        if name in results:
+            found = results[name]
+            mean = f"{found['f1']:.2f} ± {found['error']:.2f}"
+            splits = " ".join(f"{each:.1f}" for each in found["splits"].values())
+            lines.append(f"{name:<12}{mean:<18}{splits}")
+    return "\n".join(lines)

@@ -1,0 +1,163 @@
+"""A tagger trained on a few sentences, and what it says of others (Q10)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pairsmith.encoders.alignment import start_tokens
+from pairsmith.encoders.encode import batches_by_length, tokens_at_once
+from pairsmith.encoders.span_encoder import load_span_encoder
+from pairsmith.encoders.span_reader import question_vectors
+from pairsmith.encoders.token_vectors import TokenEncoder, load_token_encoder
+from pairsmith.evaluate.settings import EvaluateNerSettings
+from pairsmith.records.tagged import TaggedSentence, as_bio
+from pairsmith.runs.seeds import generator
+
+
+def tag_after_training(
+    settings: EvaluateNerSettings,
+    train: Sequence[TaggedSentence],
+    test: Sequence[TaggedSentence],
+    questions: Mapping[str, str] | None,
+    *,
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[list[str]]:
+    """Train encoder and linear layer on some sentences, and tag others (Q10).
+
+    Args:
+        settings: of the training.
+        train: some sentences.
+        test: others.
+        questions: by type the one whose start vector the layer's rows begin with, and that of O; None: the
+            layer begins at random.
+        advance: hears of how many are tagged.
+
+    Returns:
+        the tags of each test sentence as BIO; of words that are beyond the encoder's longest input, O.
+    """
+    tags = ["O", *sorted({tag for each in train for tag in each.tags if tag != "O"})]
+    if questions is None:
+        encoder = load_token_encoder(
+            settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+        )
+        rows = _random_rows(len(tags), int(encoder.model.config.hidden_size), settings.seed)
+    else:
+        encoder, rows = _question_rows(settings, tags, questions)
+    tagger = Tagger(encoder, rows)
+    _train(tagger, train, tags, settings)
+    return _tag(tagger, test, tags, advance)
+
+
+def _random_rows(tags: int, width: int, seed: int) -> Tensor:
+    """As a linear layer of torch begins."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Linear(width, tags, bias=False).weight.detach().clone()
+
+
+def _question_rows(
+    settings: EvaluateNerSettings, tags: Sequence[str], questions: Mapping[str, str]
+) -> tuple[TokenEncoder, Tensor]:
+    """The start vectors of the tags' questions, of length 1."""
+    encoder = load_span_encoder(
+        settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+    )
+    with torch.inference_mode():
+        asked = [questions[tag.partition("-")[2] or "O"] for tag in tags]
+        starts, _ = question_vectors(encoder, asked)
+        rows = nn.functional.normalize(starts.float(), dim=1)
+    return encoder.tokens, rows.cpu().clone()
+
+
+class Tagger(nn.Module):
+    """An encoder, and a matrix M with a row for each tag."""
+
+    def __init__(self, encoder: TokenEncoder, rows: Tensor) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.model = encoder.model
+        self.rows = nn.Parameter(rows.to(encoder.model.device, encoder.model.dtype))
+
+    def forward(self, words: "Words") -> Tensor:
+        """How well each tag fits each word: ``(words, tags)``, unnormalised."""
+        device = self.model.device
+        moved = {name: value.to(device) for name, value in words.features.items()}
+        vectors = self.model(**moved).last_hidden_state[words.sentence.to(device), words.token.to(device)]
+        found: Tensor = vectors @ self.rows.T
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """The words of some sentences that an encoder reads, by their first tokens.
+
+    Attributes:
+        features: of the sentences.
+        sentence: ``(words,)`` int64, the number of each word's sentence; ``token`` that of its first token;
+            ``word`` its own number in the sentence.
+    """
+
+    features: Mapping[str, Any]
+    sentence: Tensor
+    token: Tensor
+    word: Tensor
+
+    @classmethod
+    def of(cls, encoder: TokenEncoder, sentences: Sequence[TaggedSentence]) -> "Words":
+        """Those of n sentences, their words joined by spaces."""
+        texts = [" ".join(each.words) for each in sentences]
+        found: list[NDArray[np.int64]] = []
+        for number, (tokens, each) in enumerate(zip(encoder.text_tokens(texts), sentences, strict=True)):
+            begins = np.cumsum([0, *(len(word) + 1 for word in each.words[:-1])]).astype(np.int64)
+            at = start_tokens(tokens.offsets, begins)
+            read = np.flatnonzero(at >= 0)
+            found.append(np.stack([np.full(len(read), number), tokens.numbers[at[read]], read], axis=1))
+        table = torch.from_numpy(np.concatenate(found))
+        return cls(encoder.features(texts), table[:, 0], table[:, 1], table[:, 2])
+
+
+def _train(
+    tagger: Tagger, sentences: Sequence[TaggedSentence], tags: Sequence[str], settings: EvaluateNerSettings
+) -> None:
+    """Cross-entropy of the words' tags, AdamW at a constant rate."""
+    number = {tag: place for place, tag in enumerate(tags)}
+    optimizer = torch.optim.AdamW(tagger.parameters(), lr=settings.learning_rate, weight_decay=0.0)
+    tagger.train()
+    with torch.random.fork_rng():
+        torch.manual_seed(settings.seed)
+        for epoch in range(settings.epochs):
+            order = generator(settings.seed, "order", epoch).permutation(len(sentences))
+            for first in range(0, len(order), settings.batch_size):
+                batch = [sentences[place] for place in order[first : first + settings.batch_size]]
+                words = Words.of(tagger.encoder, batch)
+                places = zip(words.sentence.tolist(), words.word.tolist(), strict=True)
+                gold = torch.tensor([number[batch[sentence].tags[word]] for sentence, word in places])
+                scores = tagger(words)
+                loss = nn.functional.cross_entropy(scores.float(), gold.to(scores.device))
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
+                optimizer.step()
+    tagger.eval()
+
+
+def _tag(
+    tagger: Tagger,
+    sentences: Sequence[TaggedSentence],
+    tags: Sequence[str],
+    advance: Callable[[int], None],
+) -> list[list[str]]:
+    found = [["O"] * len(each.words) for each in sentences]
+    lengths = tagger.encoder.token_counts([" ".join(each.words) for each in sentences])
+    with torch.inference_mode():
+        for rows in batches_by_length(lengths, len(lengths), tokens_at_once(tagger.model.device)):
+            words = Words.of(tagger.encoder, [sentences[row] for row in rows])
+            best = tagger(words).argmax(dim=1).tolist()
+            for sentence, word, tag in zip(words.sentence.tolist(), words.word.tolist(), best, strict=True):
+                found[rows[sentence]][word] = tags[tag]
+            advance(len(rows))
+    return [as_bio(each) for each in found]

@@ -1,0 +1,100 @@
+"""Sentences whose words people tagged: names of persons, places and so on, as BIO (Q10)."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pairsmith.errors import InputError
+from pairsmith.places import Place, display_name, place, reaching, size_of
+from pairsmith.records.sources import missing, read_lines
+
+_TAG = re.compile(r"O|[BI]-.+")
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedSentence:
+    """Words, and the tag of each: O, or B- or I- and a type, B- where an entity begins."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+def read_tagged(source: str | Place) -> list[TaggedSentence]:
+    """Read tagged sentences.
+
+    Args:
+        source: a file of words beside one of tags, a sentence a line, ``NAME.words`` and ``NAME.ner``; or one
+            in the form of CoNLL, a word and its tag a line, with columns between them or none, and blank
+            lines between sentences. Tags may be IOB1, in which an entity begins with I-.
+
+    Raises:
+        InputError: a file is not there or cannot be read, holds no sentence, has another number of words than
+            of tags, or a tag is none of BIO.
+    """
+    path = place(source)
+    with reaching(path, InputError):
+        if size_of(path) is None:
+            raise missing(path)
+    beside = display_name(path).endswith(".words")
+    lines = _beside(path) if beside else _columns(path)
+    found = [_sentence(where, words, tags) for where, words, tags in lines]
+    if not found:
+        raise InputError(f"{path} holds no tagged sentences")
+    return found
+
+
+_Lines = Iterator[tuple[str, Sequence[str], Sequence[str]]]
+
+
+def _beside(path: Place) -> _Lines:
+    name = display_name(path)
+    other = path.parent / f"{name.removesuffix('.words')}.ner"
+    words, tags = ([line.split() for _, line in read_lines(each)] for each in (path, other))
+    if len(words) != len(tags):
+        raise InputError(f"{path} has {len(words)} lines, and {display_name(other)} has {len(tags)}")
+    for number, (some, their) in enumerate(zip(words, tags, strict=True), start=1):
+        if some:
+            yield f"{name}:{number}", some, their
+
+
+def _columns(path: Place) -> _Lines:
+    name = display_name(path)
+    words: list[str] = []
+    tags: list[str] = []
+    first = 0
+    for number, line in _with_end(read_lines(path)):
+        fields = line.split()
+        if fields and fields[0] != "-DOCSTART-":
+            if len(fields) < 2:
+                raise InputError(f"{name}:{number}: a word and its tag are expected, found {line[:40]!r}")
+            first = first or number
+            words.append(fields[0])
+            tags.append(fields[-1])
+        elif words:
+            yield f"{name}:{first}", words, tags
+            words, tags, first = [], [], 0
+
+
+def _with_end(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    yield from lines
+    yield 0, ""
+
+
+def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSentence:
+    if len(words) != len(tags):
+        raise InputError(f"{where}: {len(words)} words and {len(tags)} tags; each word has one")
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise InputError(f"{where}: the tag {tag[:30]!r} is not one of BIO: O, B-PERSON, I-PERSON …")
+    return TaggedSentence(tuple(words), tuple(as_bio(tags)))
+
+
+def as_bio(tags: Sequence[str]) -> list[str]:
+    """Tags in which every entity begins with B-: IOB1 begins one so only behind another of its type."""
+    found = []
+    before = "O"
+    for tag in tags:
+        starts = tag.startswith("I-") and before[2:] != tag[2:]
+        found.append(f"B-{tag[2:]}" if starts else tag)
+        before = tag
+    return found

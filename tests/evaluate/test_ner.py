@@ -1,0 +1,186 @@
+import json
+import shutil
+
+import pytest
+import torch
+
+from pairsmith.encoders.span_encoder import load_span_encoder
+from pairsmith.encoders.span_heads import SpanHeads, save_heads
+from pairsmith.encoders.span_reader import question_vectors
+from pairsmith.encoders.token_vectors import load_token_encoder
+from pairsmith.errors import InputError, ModelError, SettingsError
+from pairsmith.evaluate.ner import QUESTIONS, entity_f1, evaluate_ner, questions_of
+from pairsmith.evaluate.plan import plan_evaluate_ner
+from pairsmith.evaluate.settings import EvaluateNerSettings
+from pairsmith.evaluate.tagging import Tagger, Words, _question_rows, tag_after_training
+from pairsmith.progress import Silent
+from pairsmith.records.tagged import TaggedSentence, as_bio, read_tagged
+from pairsmith.runs import Run
+
+SENTENCES = [
+    TaggedSentence(("A", "man", "is", "playing", "."), ("B-PER", "I-PER", "O", "O", "O")),
+    TaggedSentence(
+        ("Two", "dogs", "run", "on", "the", "beach", "."), ("O", "O", "O", "O", "B-LOC", "I-LOC", "O")
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def student(tiny_bert, tmp_path_factory):
+    copy = shutil.copytree(tiny_bert, tmp_path_factory.mktemp("students") / "student")
+    save_heads(SpanHeads(16, "questions", seed=4), copy)
+    return str(copy)
+
+
+def write(folder, name):
+    (folder / f"{name}.words").write_text("".join(" ".join(each.words) + "\n" for each in SENTENCES))
+    (folder / f"{name}.ner").write_text("".join(" ".join(each.tags) + "\n" for each in SENTENCES))
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "few"
+    folder.mkdir()
+    for name in ("few_shot_5_0", "few_shot_5_1", "test"):
+        write(folder, name)
+    return str(folder)
+
+
+def settings(model, data="", **rest):
+    fast = {"epochs": 120, "learning_rate": 1e-2, "splits": [0, 1], "device": "cpu"}
+    return EvaluateNerSettings(model=model, data=data, **(fast | rest))
+
+
+def test_two_sentences_are_learned_by_heart_from_either_start(student, data, tmp_path):
+    found = evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent()))
+    for start in ("random", "questions"):
+        assert found[start] == {"f1": 100.0, "error": 0.0, "splits": {"0": 100.0, "1": 100.0}}
+    assert found["count"] == 2
+    lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
+    assert [tuple(line["predicted"]) for line in lines] == [each.tags for each in SENTENCES]
+    assert evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent())) == found
+
+
+def test_rows_begin_as_the_start_vectors_of_their_questions(student):
+    tags = ["O", "B-PER", "I-PER", "B-LOC"]
+    some = settings(student)
+    asked = questions_of(some, SENTENCES)
+    assert asked == {"O": QUESTIONS["O"], "PER": "Who is a person ?", "LOC": "What is a location ?"}
+    _, rows = _question_rows(some, tags, asked)
+    encoder = load_span_encoder(student, device="cpu")
+    starts, _ = question_vectors(encoder, ["Who is a person ?"])
+    expected = (starts[0] / starts[0].norm()).detach()
+    assert torch.allclose(rows[1], expected, atol=1e-6)
+    assert torch.equal(rows[1], rows[2])
+    assert rows.norm(dim=1).tolist() == pytest.approx([1.0] * 4)
+
+
+def test_a_word_is_told_by_its_first_token(tiny_bert):
+    encoder = load_token_encoder(tiny_bert.as_posix(), device="cpu")
+    words = Words.of(encoder, SENTENCES)
+    assert len(words.word) == 12
+    tagger = Tagger(encoder, torch.eye(16)[:2])
+    scores = tagger(words)
+    states = encoder.model(**encoder.features(["Two dogs run on the beach ."])).last_hidden_state[0]
+    place = int(((words.sentence == 1) & (words.word == 1)).nonzero())
+    offsets = encoder.text_tokens(["Two dogs run on the beach ."])[0]
+    token = int(offsets.numbers[[begin for begin, _ in offsets.offsets.tolist()].index(4)])
+    assert scores[place].tolist() == pytest.approx(states[token, :2].tolist(), abs=1e-5)
+
+
+def test_words_beyond_the_longest_sentence_are_no_names(tiny_bert):
+    long = TaggedSentence(("man",) * 40, ("B-PER",) * 40)
+    (found,) = tag_after_training(settings(str(tiny_bert), max_length=8, epochs=20), [long], [long], None)
+    assert found[:6] == ["B-PER"] * 6
+    assert found[6:] == ["O"] * 34
+
+
+def test_types_without_a_question_are_told_and_can_get_one(student, data, tmp_path):
+    some = [TaggedSentence(("Jazz",), ("B-genre",))]
+    with pytest.raises(
+        SettingsError, match="no question for the type 'genre'; write one in --questions FILE"
+    ):
+        questions_of(settings(student), some)
+    assert questions_of(settings(student, start=["random"]), some)["genre"] == ""
+    path = tmp_path / "questions.yaml"
+    path.write_text("genre: What is a genre ?\n")
+    assert questions_of(settings(student, questions=str(path)), some)["genre"] == "What is a genre ?"
+    path.write_text("genre: [1]\n")
+    with pytest.raises(SettingsError, match="as a text"):
+        questions_of(settings(student, questions=str(path)), some)
+
+
+def test_a_model_without_heads_begins_at_random_only(tiny_bert, data, tmp_path):
+    with pytest.raises(ModelError, match="none are there"):
+        evaluate_ner(settings(str(tiny_bert), data, epochs=1), Run(tmp_path / "out", Silent()))
+    found = evaluate_ner(
+        settings(str(tiny_bert), data, epochs=1, start=["random"]), Run(tmp_path / "random", Silent())
+    )
+    assert "questions" not in found
+
+
+def test_missing_splits_are_named(student, data, tmp_path):
+    with pytest.raises(InputError, match="few_shot_5_7.words is not there"):
+        evaluate_ner(settings(student, data, splits=[7]), Run(tmp_path / "out", Silent()))
+
+
+def test_f1_counts_whole_entities_of_the_right_type():
+    gold = [["B-PER", "I-PER", "O", "B-LOC"]]
+    assert entity_f1(gold, gold) == 100.0
+    # One of two found, and one found of two: half a name is none.
+    assert entity_f1(gold, [["B-PER", "O", "O", "B-LOC"]]) == 50.0
+    assert entity_f1(gold, [["O", "O", "O", "O"]]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("I-PER I-PER O I-LOC", "B-PER I-PER O B-LOC"),
+        ("I-PER I-LOC", "B-PER B-LOC"),
+        ("I-PER B-PER I-PER", "B-PER B-PER I-PER"),
+        ("O O", "O O"),
+    ],
+)
+def test_entities_of_iob1_begin_with_b(tags, expected):
+    assert as_bio(tags.split()) == expected.split()
+
+
+def test_the_form_of_conll(tmp_path):
+    path = tmp_path / "eng.testa"
+    path.write_text("-DOCSTART- -X- O O\n\nA DT B-NP I-PER\nman NN I-NP I-PER\n\nruns\tO\n")
+    assert read_tagged(path) == [
+        TaggedSentence(("A", "man"), ("B-PER", "I-PER")),
+        TaggedSentence(("runs",), ("O",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("A I-PER\nman person\n", "eng:1: the tag 'person' is not one of BIO"),
+        ("A I-PER\nman\n", "eng:2: a word and its tag"),
+        ("\n", "no tagged sentences"),
+    ],
+)
+def test_faults_are_told_with_their_place(tmp_path, text, message):
+    (tmp_path / "eng").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_tagged(tmp_path / "eng")
+
+
+def test_words_and_tags_have_to_be_as_many(data, tmp_path):
+    words = tmp_path / "few" / "test.words"
+    words.write_text("A man\n")
+    with pytest.raises(InputError, match="1 lines, and test.ner has 2"):
+        read_tagged(words)
+    words.write_text("A man\nTwo dogs\n")
+    with pytest.raises(InputError, match="test.words:1: 2 words and 5 tags"):
+        read_tagged(words)
+    with pytest.raises(InputError, match="not there"):
+        read_tagged(tmp_path / "none.words")
+
+
+def test_a_plan_trains_for_some_epochs(student, data, tiny_bert):
+    found = plan_evaluate_ner(settings(student, data), {})
+    assert found.seconds > 0
+    assert plan_evaluate_ner(settings("@later", data), {"@later": found}, str(tiny_bert)).disk == found.disk
