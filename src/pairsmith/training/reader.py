@@ -172,7 +172,7 @@ def train_reader_on(
             told = True
         measure = partial(validation_f1, marker.reader, validation) if validation else None
         draw = partial(_drawn, marker.examples)
-        return Lesson(len(marker.examples), draw, partial(_batch, marker.reader), measure)
+        return Lesson(len(marker.examples), draw, partial(batch_of_windows, marker.reader), measure)
 
     marker, rate, training = fit_each_rate(
         make, lesson, settings, metric="F1", device=device, progress=shown, checkpoints=checkpoints
@@ -253,7 +253,7 @@ def _drawn(examples: Sequence[Sequence[Target]], number: int, rng: np.random.Gen
     return targets[int(rng.integers(len(targets)))]
 
 
-def _batch(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any]:
+def batch_of_windows(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any]:
     """What ``SpanMarker`` is called with."""
     lengths = [len(row.window.input_ids) for row in rows]
     made = chunked(

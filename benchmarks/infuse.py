@@ -1,0 +1,145 @@
+"""Questions per second in training a student: a passage encoded once, or anew for each of its questions.
+
+python benchmarks/infuse.py --data DATA --json FILE
+
+Three ways, in turns in one run: as `infuse` trains; the same with each (passage, question) pair apart; and a
+cross-encoder as student, which reads both together. Steps of the optimiser are counted.
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+
+from common import write
+from mining_data import squad_corpora
+from pairsmith.encoders.reader import load_reader
+from pairsmith.encoders.span_encoder import load_span_encoder
+from pairsmith.modelnames import MINILM
+from pairsmith.records import Question
+from pairsmith.records.asked import Distribution
+from pairsmith.training.distillation import Asked, PassageLesson
+from pairsmith.training.dropout import set_attention_dropout
+from pairsmith.training.reader import SpanMarker, batch_of_windows, training_windows
+from pairsmith.training.student import Student
+
+QUESTIONS = 10
+"""Of a passage, as in the paper."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--passages", type=int, default=8, help="A step.")
+    parser.add_argument("--steps", type=int, default=4, help="A round.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
+    args = parser.parse_args()
+    questions = by_passage(squad_corpora(args.data).mining)
+    batches = list(islice(batched(questions, args.passages), args.steps))
+    ways = {"together": together(batches), "apart": apart(batches), "cross-encoder": crossed(batches)}
+    rounds = []
+    for number in range(args.rounds + 1):
+        speeds = {name: way.questions / seconds(way, args.dtype) for name, way in ways.items()}
+        if number:  # the first one wakes up
+            rounds.append(speeds)
+            print({name: round(speed, 1) for name, speed in speeds.items()}, flush=True)
+    found = {name: median(each[name] for each in rounds) for name in ways}
+    ratios = {name: median(each["together"] / each[name] for each in rounds) for name in ways}
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print("ratios", {name: round(ratio, 2) for name, ratio in ratios.items()}, "memory", memory, "MB")
+    if args.json:
+        results = {"questions per second": found, "ratios": ratios, "rounds": rounds, "memory_mb": memory}
+        write(args.json, {"settings": vars(args) | {"json": None, "data": None}, "results": results})
+
+
+def by_passage(questions: Sequence[Question]) -> list[list[Question]]:
+    """Ten questions of each passage; of one with fewer some twice."""
+    found: dict[str, list[Question]] = {}
+    for question in questions:
+        found.setdefault(question.context, []).append(question)
+    return [list(islice(cycle(some), QUESTIONS)) for some in found.values()]
+
+
+def batched(passages: Sequence[list[Question]], size: int) -> Iterator[list[list[Question]]]:
+    """Batches of passages, one after the other."""
+    for first in range(0, len(passages), size):
+        yield list(passages[first : first + size])
+
+
+@dataclass(frozen=True)
+class Way:
+    """A model that gives a loss, and the batches that it is called with; ``questions`` in all of them."""
+
+    model: nn.Module
+    batches: Sequence[Callable[[], Any]]
+    questions: int
+
+
+def lesson(questions: Sequence[Question]) -> PassageLesson:
+    """A passage and its questions, the answers with all probability."""
+    asked = []
+    for question in questions:
+        answer = question.answers[0]
+        places = answer.start, answer.start + len(answer.text)
+        asked.append(Asked(question.question, *(Distribution((place,), (1.0,)) for place in places)))
+    return PassageLesson(questions[0].context, asked)
+
+
+def student() -> Student:
+    return Student(load_span_encoder(MINILM, fresh_heads=True), concatenated=False)
+
+
+def together(batches: Sequence[list[list[Question]]]) -> Way:
+    model = student()
+    rows = [[lesson(some) for some in batch] for batch in batches]
+    return Way(model, [partial(model.batch, some) for some in rows], _count(batches))
+
+
+def apart(batches: Sequence[list[list[Question]]]) -> Way:
+    model = student()
+    rows = [[lesson([question]) for some in batch for question in some] for batch in batches]
+    return Way(model, [partial(model.batch, some) for some in rows], _count(batches))
+
+
+def crossed(batches: Sequence[list[list[Question]]]) -> Way:
+    reader = load_reader(MINILM, fresh_head=True, perceptrons=True)
+    model = SpanMarker(reader, [])
+    rows = [
+        [windows[0] for windows in training_windows(reader, [q for some in batch for q in some])]
+        for batch in batches
+    ]
+    return Way(model, [partial(batch_of_windows, reader, some) for some in rows], _count(batches))
+
+
+def _count(batches: Sequence[list[list[Question]]]) -> int:
+    return sum(len(some) for batch in batches for some in batch)
+
+
+def seconds(way: Way, dtype: str) -> float:
+    """Of a step for each batch, tokenizing included."""
+    set_attention_dropout(way.model, 0.0)
+    way.model.train()
+    optimizer = torch.optim.AdamW(way.model.parameters(), lr=1e-5)
+    begun = time.monotonic()
+    for batch in way.batches:
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
+            loss = way.model(**batch())["loss"]
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return time.monotonic() - begun
+
+
+if __name__ == "__main__":
+    main()
