@@ -29,7 +29,7 @@ MINILM = "embedded:all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 _DECIDING = (
-    "config.json", "modules.json", "tokenizer*", "vocab*", "merges.txt", "*.model",
+    "config.json", "generation_config.json", "modules.json", "tokenizer*", "vocab*", "merges.txt", "*.model",
     # Of sentence encoders: prompts, the longest text, and which tower reads what.
     "config_sentence_transformers.json", "sentence_bert_config.json", "router_config.json",
 )  # fmt: skip

@@ -157,3 +157,17 @@ def test_a_plan_scores_some_pairs_and_tunes_for_one_pass(tiny_bert, data):
     assert found.disk > 4096
     trained = settings.model_copy(update={"model": "@later"})
     assert plan_evaluate_paraphrase(trained, {"@later": found}, str(tiny_bert)).disk == found.disk
+
+
+def test_too_few_texts_for_negatives_are_told():
+    for pairs in ([("a", "b")], [("a", "b"), ("c", "b")]):
+        with pytest.raises(InputError, match="too few texts"):
+            with_negatives([Paraphrase(*pair, None) for pair in pairs], seed=1)
+
+
+def test_a_layer_that_judges_all_alike_agrees_with_nobody(tmp_path, tiny_bert, data):
+    path = tmp_path / "judged.tsv"
+    rows = [f"{TEXTS[0]}\t{TEXTS[1]}\t{score}\n" for score in (1, 2)]
+    path.write_text("".join(["sentence1\tsentence2\tscore\n", *rows]))
+    found = run(tmp_path, tiny_bert, data=data, judgements=str(path))
+    assert found["layers"] == {"1": None, "2": None}

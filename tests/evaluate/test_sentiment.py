@@ -189,3 +189,10 @@ def test_a_plan_reads_some_texts(student, masked, data, tiny_bert):
         assert found.disk > 4096
     later = plan_evaluate_sentiment(settings("@later", data), {"@later": found}, str(tiny_bert))
     assert later.disk == found.disk
+
+
+def test_a_text_without_tokens_is_judged_as_one_that_says_nothing(student):
+    judged = judge(settings(student), ["\u200b", TEXTS[0]], Silent())
+    assert not judged.scores[:, 0].any()
+    assert judged.rationales[0] == ""
+    assert judged.rationales[1]

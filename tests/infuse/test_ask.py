@@ -13,12 +13,13 @@ from pairsmith.infuse.ask import ask
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.nucleus import draw_sequences, nucleus
 from pairsmith.lm.sampling import truncate
-from pairsmith.progress import Silent
+from pairsmith.progress import Progress, Silent
+from pairsmith.records import read_questions
 from pairsmith.records.asked import read_asked
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import stream_key
 from pairsmith.texts.passages import passage_limit, passages
-from pairsmith.training.asker import train_asker
+from pairsmith.training.asker import asker_examples, train_asker
 from pairsmith.training.settings import TrainAskerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -249,3 +250,33 @@ def test_passages_are_runs_of_sentences_within_the_models_limit(asker):
     found = passages(text, 30, tokenizer)
     assert " ".join(window.text for window in found) == text
     assert all(len(tokenizer(window.text)["input_ids"]) <= 32 for window in found)
+
+
+def test_a_text_that_stands_there_twice_is_asked_about_once(asker, tmp_path, capsys):
+    path = tmp_path / "texts.txt"
+    path.write_text(f"{document(0)}\n{document(1)}\n{document(0)}\n")
+    folder = ask(settings(asker, path, tries=1), Run(tmp_path / "out", Progress()))
+    rows = folder.table().to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert "1 texts stand there more than once" in capsys.readouterr().err
+
+
+def test_scores_that_are_no_numbers_are_told(asker):
+    loaded = load_summarizer(asker, device="cpu")
+    with torch.no_grad():
+        loaded.model.model.decoder.layers[0].fc1.bias.fill_(float("nan"))
+    features = document_features(loaded, encode_documents(loaded, [document(0)]))
+    with pytest.raises(ModelError, match="not numbers"):
+        draw_sequences(loaded.model, features, [np.array([1], np.uint64)], seed=1, top_p=0.9, max_tokens=4)
+
+
+def test_a_question_that_holds_the_separator_is_left_out(asker, tmp_path):
+    row = {
+        "context": "Ann was here.",
+        "question": f"Who{SEPARATOR}?",
+        "answers": {"text": ["Ann"], "answer_start": [0]},
+    }
+    path = tmp_path / "data.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    some = TrainAskerSettings(base=asker, data=[str(path)], device="cpu")
+    assert list(asker_examples(read_questions(str(path)), some)) == []

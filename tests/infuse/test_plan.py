@@ -1,10 +1,12 @@
 """What a recipe of the route of questions will cost: every step is tried."""
 
 import json
+import shutil
 
 import pytest
 
 from pairsmith import planning
+from pairsmith.encoders.span_heads import SpanHeads, save_heads
 from pairsmith.planning import plan_recipe
 from pairsmith.progress import Silent
 from pairsmith.recipes import load_recipe
@@ -30,6 +32,9 @@ steps:
   - name: taught
     step: train-teacher
     settings: {data: "@answered", base: BASE, device: cpu, batch_size: 2}
+  - name: answers
+    step: evaluate-qa
+    settings: {model: STUDENT, data: ./data.jsonl, device: cpu, bootstrap: 0}
   - name: after
     step: evaluate-paraphrase
     settings: {model: "@student", data: ./pairs.tsv, device: cpu}
@@ -45,7 +50,9 @@ def recipe(tmp_path, tiny_bert):
     (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\tlabel\na man\ta man\t1\na man\tdogs\t0\n")
     path = tmp_path / "small.yaml"
-    path.write_text(RECIPE.replace("BASE", str(tiny_bert)))
+    student = shutil.copytree(tiny_bert, tmp_path / "student")
+    save_heads(SpanHeads(16, "questions"), student)
+    path.write_text(RECIPE.replace("BASE", str(tiny_bert)).replace("STUDENT", str(student)))
     return load_recipe(path)
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from pairsmith.encoders.middles import keep_middles
 from pairsmith.encoders.reader import load_reader
 from pairsmith.encoders.span_heads import SpanHeads, save_heads
 from pairsmith.encoders.teaching import teach
@@ -124,3 +125,22 @@ def test_probabilities_are_float32_and_never_more_than_all(teacher, data, tmp_pa
     folder = relabel(settings(teacher, data, top=10_000), Run(tmp_path / "out", Silent()))
     for row in folder.table().to_pylist():
         assert np.sum(row["starts"]["probability"]) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_no_questions_are_told_before_a_folder_is_made(teacher, tmp_path):
+    path = tmp_path / "asked.jsonl"
+    path.write_text("")
+    with pytest.raises(InputError, match="no questions to answer"):
+        relabel(settings(teacher, str(path)), Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
+
+
+def test_letters_of_several_tokens_count_once_in_windows():
+    offsets = [
+        torch.tensor(each)
+        for each in ([[0, 1], [1, 2], [2, 3], [2, 3], [3, 4]], [[1, 2], [2, 3], [2, 3], [3, 4], [4, 5]])
+    ]
+    kept = [torch.ones(5, dtype=torch.bool) for _ in offsets]
+    keep_middles(offsets, kept)
+    found = [place for each, mask in zip(offsets, kept, strict=True) for place in each[mask].tolist()]
+    assert found == [[0, 1], [1, 2], [2, 3], [2, 3], [3, 4], [4, 5]]

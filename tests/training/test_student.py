@@ -1,4 +1,8 @@
 import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -6,15 +10,21 @@ from transformers import AutoModel
 
 import pairsmith.infuse
 from pairsmith.encoders.reader import answer, load_reader
-from pairsmith.errors import InputError
+from pairsmith.encoders.span_heads import SpanHeads, save_heads
+from pairsmith.errors import InputError, ModelError
 from pairsmith.evaluate.qa import evaluate_qa
 from pairsmith.evaluate.settings import EvaluateQaSettings
 from pairsmith.progress import Silent
-from pairsmith.records.asked import read_asked
+from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
 from pairsmith.runs import Run
-from pairsmith.training.settings import InfuseSettings, TrainTeacherSettings
-from pairsmith.training.student import infuse, infuse_on, passages
+from pairsmith.training.distillation import Asked
+from pairsmith.training.reader import train_reader
+from pairsmith.training.settings import InfuseSettings, TrainReaderSettings, TrainTeacherSettings
+from pairsmith.training.student import _labelled, infuse, infuse_on, passages
 from pairsmith.training.teacher import train_teacher
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tiny_bart import make_bart
 
 CONTEXTS = ["A man is playing. A woman is slicing an onion.", "Two dogs run on the beach."]
 ASKED = [(0, "Who is playing?", "A man"), (0, "Who is slicing?", "A woman"), (1, "What run?", "Two dogs")]
@@ -159,3 +169,52 @@ def test_a_teacher_learns_the_same_questions(tiny_bert, data, tmp_path):
     assert [each.text for each in found] == [text for *_, text in ASKED]
     assert (run.out / "heads.safetensors").is_file()
     AutoModel.from_pretrained(run.out)
+
+
+def test_what_is_learned_of_a_question_with_and_without_a_teacher(tiny_bert):
+    starts, ends = Distribution((2, 0), (0.3, 0.6)), Distribution((5, 17), (0.5, 0.2))
+    taught = AskedQuestion("q", CONTEXTS[0], "Who?", "WOMAN", (0, 5), starts, ends)
+    found = {
+        labels: _labelled(taught, settings(tiny_bert, "", labels=labels))
+        for labels in ("teacher", "hard", "answers")
+    }
+    assert found["teacher"] == Asked("Who?", starts, ends)
+    assert found["hard"] == Asked("Who?", Distribution((0,), (1.0,)), Distribution((5,), (1.0,)))
+    # The teacher's best, at 0, is not what the asker wrote.
+    place = CONTEXTS[0].index("woman")
+    assert found["answers"] == Asked(
+        "Who?", Distribution((place,), (1.0,)), Distribution((place + 5,), (1.0,))
+    )
+    nowhere = replace(taught, written="a horse")
+    assert _labelled(nowhere, settings(tiny_bert, "", labels="answers")) == Asked("Who?", None, None)
+    person = replace(taught, starts=None, ends=None)
+    place = _labelled(person, settings(tiny_bert, "", labels="answers"))
+    assert place == Asked("Who?", Distribution((0,), (1.0,)), Distribution((5,), (1.0,)))
+
+
+@pytest.mark.parametrize(("step", "kind"), [(infuse, InfuseSettings), (train_teacher, TrainTeacherSettings)])
+def test_only_an_encoder_alone_can_be_student_or_teacher(step, kind, data, tmp_path, tiny_gpt2):
+    make_bart(tmp_path / "bart")
+    for number, base in enumerate((tmp_path / "bart", tiny_gpt2)):
+        run = Run(tmp_path / f"out-{number}", Silent())
+        given = {"base": str(base), "data": [data], "device": "cpu"}
+        with pytest.raises(ModelError, match="no encoders alone"):
+            step(kind(**given), run)
+
+
+def test_a_reader_does_not_begin_as_a_teacher(tiny_bert, data, tmp_path):
+    copy = shutil.copytree(tiny_bert, tmp_path / "teacher")
+    save_heads(SpanHeads(16, "tokens"), copy)
+    with pytest.raises(ModelError, match="is a teacher or a student already"):
+        train_reader(TrainReaderSettings(base=str(copy), seeds=data), Run(tmp_path / "out", Silent()))
+
+
+def test_after_a_fault_of_the_data_the_corrected_command_goes_on(tiny_bert, tmp_path):
+    path = tmp_path / "plain.jsonl"
+    row = {"context": CONTEXTS[0], "question": "Who?", "answers": {"text": ["A man"], "answer_start": [0]}}
+    path.write_text(json.dumps(row) + "\n")
+    run = Run(tmp_path / "out", Silent())
+    with pytest.raises(InputError, match="let relabel make them"):
+        infuse(settings(tiny_bert, str(path)), run)
+    infuse(settings(tiny_bert, str(path), labels="answers", epochs=1), run)
+    assert (run.out / "heads.safetensors").is_file()

@@ -43,14 +43,14 @@ def separator_of(asker: Summarizer, separator: str = SEPARATOR) -> int:
     return int(number)
 
 
-def parse(asker: Summarizer, tokens: Sequence[int], separator: int, end: int) -> Written:
+def parse(asker: Summarizer, tokens: Sequence[int], separator: int, end: int | Sequence[int]) -> Written:
     """The answer and the question in a sequence that was written.
 
     Args:
         asker: whose tokens these are.
         tokens: of the sequence.
         separator: the number of the separating token; what comes behind a second one counts for nothing.
-        end: the number of the token with which a whole sequence ends.
+        end: the number of the token with which a whole sequence ends, or those of several.
     """
 
     def text(some: Sequence[int]) -> str:
@@ -63,10 +63,10 @@ def parse(asker: Summarizer, tokens: Sequence[int], separator: int, end: int) ->
             parts.append([])
         else:
             parts[-1].append(token)
+    ends = {end} if isinstance(end, int) else set(end)
+    whole = bool(tokens) and tokens[-1] in ends
     answer, question = text(parts[0]), text(parts[1]) if len(parts) > 1 else ""
-    return Written(
-        answer, question, _fault(answer, question, parts, whole=bool(tokens) and tokens[-1] == end)
-    )
+    return Written(answer, question, _fault(answer, question, parts, whole=whole))
 
 
 def _fault(answer: str, question: str, parts: Sequence[Sequence[int]], *, whole: bool) -> Fault | None:

@@ -19,6 +19,6 @@ def keep_middles(offsets: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
         first = offsets[other][kept[other]][0, 0]
         shared = (kept[one] & (offsets[one][:, 0] >= first)).nonzero().squeeze(1)
         if len(shared):
-            half = shared[len(shared) // 2 :]
-            kept[other][offsets[other][:, 0] < offsets[one][half[0], 0]] = False
-            kept[one][half] = False
+            half = offsets[one][shared[len(shared) // 2], 0]  # a letter of several tokens stays in one piece
+            kept[other][offsets[other][:, 0] < half] = False
+            kept[one][offsets[one][:, 0] >= half] = False

@@ -116,7 +116,9 @@ def load_reader(
         )
     there = heads_kind(resolve_model(model)) == "tokens"
     if there or (fresh_head and perceptrons):
-        encoder = load_token_encoder(model, device=device, dtype=dtype, max_length=max_length)
+        encoder = load_token_encoder(
+            model, device=device, dtype=dtype, max_length=max_length, bidirectional=True
+        )
         width = int(encoder.model.config.hidden_size)
         heads = (
             load_heads(resolve_model(model), width, "tokens") if there else SpanHeads(width, "tokens", seed)

@@ -66,7 +66,7 @@ def load_span_encoder(
         MissingExtra: an embedded model whose package is not installed.
         SettingsError: there is no such device.
     """
-    tokens = load_token_encoder(model, device=device, dtype=dtype, max_length=max_length)
+    tokens = load_token_encoder(model, device=device, dtype=dtype, max_length=max_length, bidirectional=True)
     where, width = resolve_model(model), int(tokens.model.config.hidden_size)
     fresh = fresh_heads and heads_kind(where) != "questions"
     heads = SpanHeads(width, "questions", seed) if fresh else load_heads(where, width, "questions")
@@ -85,8 +85,8 @@ def span_logits(
         counts: questions of each passage, at least 1; their sum is ``questions``.
 
     Returns:
-        two ``(questions, tokens)``, unnormalised, of the vectors' dtype. Each passage's vectors are
-        multiplied once with all its questions.
+        two ``(questions, tokens)`` float32, unnormalised. Each passage's vectors are multiplied once with all
+        its questions, in float32: with eight binary digits many tokens would be equally good.
 
     Raises:
         ValueError: the counts do not fit.
@@ -100,7 +100,8 @@ def span_logits(
     asked = asked.to(vectors.device)
 
     def products(questions: Tensor) -> Tensor:
-        by_passage = pad_sequence(list(torch.split(questions, list(counts))), batch_first=True)
-        return (by_passage @ vectors.transpose(1, 2))[asked]
+        by_passage = pad_sequence(list(torch.split(questions.float(), list(counts))), batch_first=True)
+        return (by_passage @ vectors.float().transpose(1, 2))[asked]
 
-    return products(starts), products(ends)
+    with torch.autocast(vectors.device.type, enabled=False):
+        return products(starts), products(ends)

@@ -112,10 +112,12 @@ def _file(where: str) -> Path | None:
         path = Path(where) / FILE
         return path if path.is_file() else None
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     try:
         return Path(hf_hub_download(where, FILE))
+    except LocalEntryNotFoundError as error:  # there is no connection, so nobody knows
+        raise ModelError(not_on_hub(where, error)) from error
     except EntryNotFoundError:
         return None
     except Exception as error:  # the Hub client raises many kinds, all of which mean "not to be had"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.encoders.heads import load_with_head
+from pairsmith.errors import ModelError
 from pairsmith.modelnames import DtypeName
 
 
@@ -100,7 +101,12 @@ def _text_tokens(text: str, parts: Sequence[int | None], offsets: Sequence[tuple
 
 
 def load_token_encoder(
-    model: str, *, device: str = "auto", dtype: DtypeName = "float32", max_length: int | None = None
+    model: str,
+    *,
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+    max_length: int | None = None,
+    bidirectional: bool = False,
 ) -> TokenEncoder:
     """Load ``model`` as an encoder of tokens.
 
@@ -111,13 +117,27 @@ def load_token_encoder(
         dtype: of the weights.
         max_length: longest text in tokens, special ones included; never more than the model's context, which
             is the default.
+        bidirectional: refuse all but an encoder alone, in which the first token knows of the others.
 
     Raises:
-        ModelError: the model is missing or incomplete, or its tokenizer cannot be used.
+        ModelError: the model is missing or incomplete, its tokenizer cannot be used, or it is another kind of
+            model than is wanted.
         MissingExtra: an embedded model whose package is not installed.
         SettingsError: there is no such device.
     """
     network, tokenizer, context = load_with_head(model, "token vectors", device=device, dtype=dtype)
+    if bidirectional and (network.config.is_encoder_decoder or type(network.config) not in _masked()):
+        raise ModelError(
+            f"model {model}: models of type {network.config.model_type} are no encoders alone, whose first "
+            "token knows of all others; give BERT, RoBERTa or the like"
+        )
     if network.config.is_encoder_decoder:
         network = network.get_encoder()
     return TokenEncoder(network, tokenizer, min(max_length or context, context))
+
+
+def _masked() -> Any:
+    """The kinds of models that fill in masks, and so look at a text from both sides."""
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING
+
+    return MODEL_FOR_MASKED_LM_MAPPING

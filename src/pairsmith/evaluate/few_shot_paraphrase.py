@@ -70,7 +70,7 @@ def few_shot_figures(
         return f1(_regression(learned, [pair.label for pair in some], of_test), positive)
 
     def tuned(some: Sequence[Paraphrase], seed: int) -> float:
-        copy = TokenEncoder(deepcopy(encoder.model), encoder.tokenizer, encoder.max_length)
+        copy = TokenEncoder(deepcopy(encoder.model).float(), encoder.tokenizer, encoder.max_length)
         head = tune(copy, some, layers, settings, seed)
         found = torch.from_numpy(scored(copy, test, layers, settings, progress)).float()
         with torch.inference_mode():

@@ -34,8 +34,8 @@ def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[
     Returns:
         What ``results.json`` holds: ``auroc`` ×100 with its 95 % interval (``auroc_ci``), ``layer``,
         ``count`` of pairs and of ``positives``, whether the ``negatives`` are people's or ``sampled``; with
-        training pairs also ``few_shot``, see ``few_shot_figures``; with human judgements the correlation of
-        each layer (``layers``); and ``about``.
+        training pairs also ``few_shot``, see ``few_shot_figures``, and ``negatives learned from``; with human
+        judgements the correlation of each layer (``layers``); and ``about``.
 
     Raises:
         InputError: the data have a fault, or are all of one label.
@@ -83,7 +83,8 @@ def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> tuple[
         "negatives": negatives,
     }
     if settings.train:
-        train, _ = labelled_pairs(settings.train, settings.seed)
+        train, sampled = labelled_pairs(settings.train, settings.seed)
+        figures["negatives learned from"] = sampled
         figures["few_shot"] = few_shot_figures(encoder, train, pairs, every[:, 1:], settings, progress)
     rows = zip(pairs, scores.tolist(), strict=True)
     return figures, [
@@ -130,7 +131,11 @@ def chosen_layer(
     scores = scored(encoder, judged, range(1, encoder.layers + 1), settings, progress)
     found = {layer: pearson(scores[:, layer - 1], gold) for layer in range(1, encoder.layers + 1)}
     best = max(found, key=lambda layer: (np.nan_to_num(found[layer], nan=-1.0), layer))
-    return best, {"layers": {str(layer): round(100 * value, 2) for layer, value in found.items()}}
+    return best, {"layers": {str(layer): _rounded(value) for layer, value in found.items()}}
+
+
+def _rounded(correlation: float) -> float | None:
+    return None if np.isnan(correlation) else round(100 * correlation, 2)
 
 
 def usual_layer(layers: int) -> int:

@@ -15,6 +15,7 @@ from pairsmith.evaluate.bootstrap import spearman_draws
 from pairsmith.evaluate.few_shot_paraphrase import EPOCHS, drawn, last_layers, scored, tune
 from pairsmith.evaluate.ner import split_files
 from pairsmith.evaluate.paraphrase import labelled_pairs
+from pairsmith.evaluate.qa import answerer
 from pairsmith.evaluate.sentiment import judge, labelled_opinions
 from pairsmith.evaluate.settings import (
     EvaluateNerSettings,
@@ -77,20 +78,24 @@ def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = M
     """
     started = time.monotonic()
     questions = list(read_questions(settings.data))
-    known = settings.model not in before
-    reader = load_reader(
-        settings.model if known else base,
-        device=settings.device,
-        dtype=settings.dtype,
-        fresh_head=not known,
-        max_length=settings.max_length,
-    )
+    answers: Callable[..., object]
+    if settings.model in before:  # a bi-encoder would be quicker than this reader
+        reader = load_reader(
+            base,
+            device=settings.device,
+            dtype=settings.dtype,
+            fresh_head=True,
+            max_length=settings.max_length,
+        )
+        answers = partial(answer, reader, batch_size=settings.batch_size)
+    else:
+        answers = answerer(settings)
     sample = questions[:: max(1, len(questions) // CALIBRATION_QUESTIONS)]
     asked, texts = [each.question for each in sample], [each.context for each in sample]
-    answer(reader, asked[:4], texts[:4])
+    answers(asked[:4], texts[:4])
     loading = time.monotonic() - started
     begun = time.monotonic()
-    answer(reader, asked, texts, max_answer_tokens=settings.max_answer_tokens, batch_size=settings.batch_size)
+    answers(asked, texts, max_answer_tokens=settings.max_answer_tokens)
     seconds = loading + (time.monotonic() - begun) * len(questions) / len(sample)
     size = sum(len(each.question) + len(each.context) // 8 for each in questions)
     return Estimate(seconds=seconds, memory=peak_memory(), disk=4096 + size, rows={})

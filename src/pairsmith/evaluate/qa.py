@@ -1,10 +1,10 @@
 """Question answering: how often, and how far, does a reader mark what people marked (M11, Q7)?"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pairsmith.evaluate.results import (
     Figures,
@@ -21,6 +21,9 @@ from pairsmith.runs import Run
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 from pairsmith.texts.squad_metrics import exact_match, f1
+
+if TYPE_CHECKING:
+    from pairsmith.encoders.reader import Prediction
 
 STEP = "evaluate qa"
 # The data count by their questions. The rest says where and how fast, not what.
@@ -104,6 +107,23 @@ def answer_all(
         MissingExtra: an embedded model whose package is not installed.
         SettingsError: there is no such device.
     """
+    answers = answerer(settings)
+    with progress.task("answer", len(questions), "questions") as bar:
+        found = answers(
+            [question.question for question in questions],
+            [question.context for question in questions],
+            max_answer_tokens=settings.max_answer_tokens,
+            advance=bar.advance,
+        )
+    return [Answered.of(question, each.text) for question, each in zip(questions, found, strict=True)]
+
+
+def answerer(settings: EvaluateQaSettings) -> "Callable[..., list[Prediction]]":
+    """What answers questions, as ``answer`` does: the settings' model, a reader or a bi-encoder.
+
+    Raises:
+        ModelError: the model cannot be loaded, or cannot answer questions.
+    """
     from pairsmith.encoders.reader import answer, load_reader
     from pairsmith.encoders.span_encoder import load_span_encoder
     from pairsmith.encoders.span_heads import heads_kind
@@ -115,17 +135,8 @@ def answer_all(
         "max_length": settings.max_length,
     }
     if heads_kind(resolve_model(settings.model)) == "questions":
-        answers = partial(answer_by_vectors, load_span_encoder(settings.model, **how))
-    else:
-        answers = partial(answer, load_reader(settings.model, **how), batch_size=settings.batch_size)
-    with progress.task("answer", len(questions), "questions") as bar:
-        found = answers(
-            [question.question for question in questions],
-            [question.context for question in questions],
-            max_answer_tokens=settings.max_answer_tokens,
-            advance=bar.advance,
-        )
-    return [Answered.of(question, each.text) for question, each in zip(questions, found, strict=True)]
+        return partial(answer_by_vectors, load_span_encoder(settings.model, **how))
+    return partial(answer, load_reader(settings.model, **how), batch_size=settings.batch_size)
 
 
 def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:

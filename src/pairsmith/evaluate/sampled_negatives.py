@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pairsmith.errors import InputError
 from pairsmith.records.paraphrases import Paraphrase
 
 NEAR = 50
 """Texts with the most words in common from which one is drawn."""
-_AT_ONCE = 1_000
+_AT_ONCE = 100
 
 
 def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
@@ -21,6 +22,9 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
     Args:
         pairs: at least 2, distinct.
         seed: of the draw.
+
+    Raises:
+        InputError: there are too few other texts.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -36,5 +40,10 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
         near = np.argsort(-(a[top : top + _AT_ONCE] @ b.T).toarray(), axis=1, kind="stable")
         for first, order in zip(firsts[top : top + _AT_ONCE], near[:, : 2 * NEAR], strict=True):
             others = [seconds[each] for each in order if seconds[each] not in same[first]][:NEAR]
+            if not others:
+                raise InputError(
+                    f"there are too few texts to find one beside {first[:60]!r} that is no paraphrase of it; "
+                    "give more pairs, or labels"
+                )
             found.append(Paraphrase(first, others[int(rng.integers(len(others)))], label=False))
     return [Paraphrase(pair.sentence1, pair.sentence2, label=True) for pair in pairs] + found

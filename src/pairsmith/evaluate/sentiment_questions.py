@@ -59,7 +59,7 @@ def scores_of(texts: Sequence[TextVectors], starts: torch.Tensor, ends: torch.Te
     """S(x, y): the largest product with a question's start vector, and with its end vector, added (Q11).
 
     Args:
-        texts: n of them, each with a token or more.
+        texts: n of them; one without tokens, such as a zero-width space, has the score 0.
         starts: ``(2 · p, d)``, f_start of the questions, two for each prompt.
         ends: ``(2 · p, d)``, f_end.
 
@@ -68,6 +68,9 @@ def scores_of(texts: Sequence[TextVectors], starts: torch.Tensor, ends: torch.Te
     """
     found = []
     for text in texts:
+        if not len(text.offsets):
+            found.append(np.zeros(len(starts)))
+            continue
         start, end = span_logits(text.vectors[None], starts, ends, [len(starts)])
         found.append((start.amax(dim=1) + end.amax(dim=1)).double().cpu().numpy())
     return np.stack(found).reshape(len(texts), -1, 2).swapaxes(0, 1)
@@ -75,6 +78,8 @@ def scores_of(texts: Sequence[TextVectors], starts: torch.Tensor, ends: torch.Te
 
 def _rationale(text: str, read: TextVectors, side: int, asked: tuple[torch.Tensor, torch.Tensor]) -> str:
     """The span that answers the first prompt's question for a side best."""
+    if not len(read.offsets):
+        return ""
     starts, ends = (each[side : side + 1] for each in asked)
     start, end = span_logits(read.vectors[None], starts, ends, [1])
     spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), RATIONALE_TOKENS)

@@ -1,6 +1,6 @@
 """What can be set when a model is evaluated."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -53,12 +53,14 @@ class EvaluateQaSettings(Settings):
         "answers."
     )
     max_answer_tokens: int = Field(default=17, ge=1, description="Longest answer in tokens.")
-    batch_size: int = Field(default=32, ge=1, description="Windows of texts that are read at once.")
+    batch_size: int = Field(
+        default=32, ge=1, description="Windows of texts that are read at once; of a student no matter."
+    )
     max_length: int | None = Field(
         default=None,
         ge=16,
-        description="Longest input in tokens, question and text together; longer texts are cut into windows. "
-        "Unset: the model's own.",
+        description="Longest input in tokens, question and text together, of a student the text alone; "
+        "longer texts are cut into windows. Unset: the model's own.",
     )
     bootstrap: int = Field(
         default=1000,
@@ -128,7 +130,7 @@ class EvaluateParaphraseSettings(Settings):
         default=None, description="Labelled pairs from which --shots of each class are drawn to learn from."
     )
     shots: int = Field(default=16, ge=2, description="Pairs of each class to learn from.")
-    splits: list[int] = Field(
+    splits: list[Annotated[int, Field(ge=0)]] = Field(
         default=[13, 21, 42, 87, 100], min_length=1, description="Seeds, each of which draws other pairs."
     )
     tune: bool = Field(default=False, description="Train the encoder on these pairs, too.")
@@ -185,7 +187,9 @@ class EvaluateNerSettings(Settings):
         "sentence a line, words and tags."
     )
     shots: int = Field(default=5, ge=1, description="Which files are learned from: sentences for each type.")
-    splits: list[int] = Field(default=[0, 1, 2, 3, 4], min_length=1, description="Numbers of the splits.")
+    splits: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[0, 1, 2, 3, 4], min_length=1, description="Numbers of the splits."
+    )
     start: list[Literal["random", "questions"]] = Field(
         default=["random", "questions"],
         min_length=1,

@@ -4,7 +4,9 @@ texts -> passages of whole sentences -> answers with their questions, drawn -> d
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -19,7 +21,7 @@ from pairsmith.encoders.asker import (
     parse,
     separator_of,
 )
-from pairsmith.encoders.encode import batches_by_length
+from pairsmith.encoders.encode import batches_by_length, one_thread_each
 from pairsmith.encoders.summarizer import Summarizer, document_features, encode_documents, load_summarizer
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.nucleus import draw_sequences
@@ -32,11 +34,13 @@ from pairsmith.runs.mapped import Made
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.streamed import RecordShard, commit_records
 from pairsmith.texts.passages import passage_limit, passages, token_count
+from pairsmith.texts.places import find_answer
 
-_WHERE = {"device", "executor", "workers", "ray_address"}
+_WHERE = {"device", "batch_size", "executor", "workers", "ray_address"}
 """Settings that say where and how fast, not what."""
 
-_MAX_TOKENS = ANSWER_TOKENS + 1 + QUESTION_TOKENS + 1
+_MAX_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
+"""With a begin, the separator and an end."""
 
 
 def ask(settings: AskSettings, run: Run) -> DatasetFolder:
@@ -53,6 +57,9 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         refuse_source(run, inputs=source)
     refuse_source(run, model=settings.model)
     count = sum(1 for _ in texts(settings))
+    twice = sum(1 for _ in _every(settings)) - count
+    if twice:
+        run.progress.say(f"{twice:,} texts stand there more than once; each is asked about once")
     revision = model_revision(settings.model)
     writer = FolderWriter.start(
         run,
@@ -85,11 +92,25 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
 
 
 def texts(settings: AskSettings) -> Iterator[Document]:
-    """All of them, one at a time.
+    """The distinct ones, one at a time.
 
     Raises:
         InputError: a source is not there (at once), or cannot be read.
     """
+    every = _every(settings)
+
+    def distinct() -> Iterator[Document]:
+        seen: set[int] = set()
+        for document in every:
+            key = stream_key(document.document)
+            if key not in seen:
+                seen.add(key)
+                yield document
+
+    return distinct()
+
+
+def _every(settings: AskSettings) -> Iterator[Document]:
     return chain.from_iterable([read_documents(each, column=settings.column) for each in settings.inputs])
 
 
@@ -98,7 +119,7 @@ class Passage:
     """A passage, and what has been asked of it so far.
 
     Attributes:
-        id: of the passage, from that of its text and where it begins there.
+        id: of the passage, from its text and where it begins there.
         text: the passage.
         tokens: as the model reads it.
         found: by question without regard to case, its row.
@@ -133,7 +154,7 @@ class AskerLoader:
         separator_of(asker, settings.separator)
 
         def work(shard: RecordShard[Document], advance: Advance) -> Made:
-            of_texts, lost = cut(asker, shard.records, settings)
+            of_texts, lost = cut(asker, shard.records)
             rejects = [*lost, *ask_all(asker, [each for some in of_texts for each in some], settings)]
             advance(len(shard.records))
             rows = [row for some in of_texts for passage in some for row in passage.found.values()]
@@ -142,18 +163,16 @@ class AskerLoader:
         return work
 
 
-def cut(
-    asker: Summarizer, documents: Sequence[Document], settings: AskSettings
-) -> tuple[list[list[Passage]], list[Reject]]:
+def cut(asker: Summarizer, documents: Sequence[Document]) -> tuple[list[list[Passage]], list[Reject]]:
     """The passages of each text (Q1), and as rejects those that the model cannot read whole."""
-    limit = passage_limit(asker.tokenizer, settings.max_length)
+    limit = passage_limit(asker.tokenizer, asker.max_length)
     found: list[list[Passage]] = []
     rejects = []
     for document in documents:
         windows = passages(document.document, limit, asker.tokenizer)
         some = []
         for window, tokens in zip(windows, encode_documents(asker, [w.text for w in windows]), strict=True):
-            name = text_id(f"{document.id}:{window.start}")
+            name = text_id(f"{window.start}:{document.document}")
             if token_count(window.text, asker.tokenizer) > limit:
                 row = {"context": window.text, "where": document.where}
                 rejects.append(Reject.of(name, "long passage", f"a word of more than {limit} tokens", row))
@@ -164,24 +183,43 @@ def cut(
 
 
 def ask_all(asker: Summarizer, every: Sequence[Passage], settings: AskSettings) -> list[Reject]:
-    """Draw questions until each passage has enough, or has had its tries; returns what was not kept (Q2)."""
+    """Draw questions until each passage has enough, or has had its tries; returns what was not kept (Q2).
+
+    Each batch is drawn by one thread, lest the number of threads move a probability and with it a draw.
+    """
     asker.model.eval()
+    separator, end = separator_of(asker, settings.separator), asker.model.generation_config.eos_token_id
     rejects: list[Reject] = []
-    for _ in range(settings.tries):
-        left = [passage for passage in every if len(passage.found) < settings.questions]
-        lengths = [len(passage.tokens) for passage in left]
-        for rows in batches_by_length(lengths, settings.batch_size, settings.batch_size * asker.max_length):
-            rejects += _ask(asker, [left[row] for row in rows], settings)
+    with one_thread_each(asker.model.device) as pool:
+        for _ in range(settings.tries):
+            left = [passage for passage in every if len(passage.found) < settings.questions]
+            begin = partial(_begin, asker, left, settings)
+            lengths = [len(passage.tokens) for passage in left]
+            most = settings.batch_size * asker.max_length
+            for rows, drawn in pool.each(begin, batches_by_length(lengths, settings.batch_size, most)):
+                for row, sequences in zip(rows, drawn, strict=True):
+                    for tokens in sequences:
+                        reject = keep(left[row], parse(asker, tokens, separator, end))
+                        left[row].drawn += 1
+                        rejects += [reject] if reject else []
     return rejects
 
 
-def _ask(asker: Summarizer, batch: Sequence[Passage], settings: AskSettings) -> list[Reject]:
-    """Draw as many as each passage lacks."""
+def _begin(
+    asker: Summarizer,
+    passages: Sequence[Passage],
+    settings: AskSettings,
+    pool: ThreadPoolExecutor,
+    rows: list[int],
+) -> Future[list[list[list[int]]]]:
+    """Draw for each of some passages as many sequences as it lacks."""
+    batch = [passages[row] for row in rows]
     streams = []
     for passage in batch:
         numbers = range(passage.drawn, passage.drawn + settings.questions - len(passage.found))
         streams.append(np.array([stream_key(passage.id, number) for number in numbers], np.uint64))
-    drawn = draw_sequences(
+    return pool.submit(
+        draw_sequences,
         asker.model,
         document_features(asker, [passage.tokens for passage in batch]),
         streams,
@@ -189,20 +227,11 @@ def _ask(asker: Summarizer, batch: Sequence[Passage], settings: AskSettings) -> 
         top_p=settings.top_p,
         max_tokens=min(_MAX_TOKENS, asker.context - 2),
     )
-    separator, end = separator_of(asker, settings.separator), asker.model.generation_config.eos_token_id
-    rejects = []
-    for passage, sequences in zip(batch, drawn, strict=True):
-        for tokens in sequences:
-            written = parse(asker, tokens, separator, end)
-            reject = keep(passage, written)
-            passage.drawn += 1
-            rejects += [reject] if reject else []
-    return rejects
 
 
 def keep(passage: Passage, written: Written) -> Reject | None:
     """Add what was written to the passage's questions, or say why not."""
-    start = passage.text.find(written.answer) if written.answer else -1
+    place = find_answer(written.answer, passage.text)
     name = f"{passage.id}-{passage.drawn}"
     row = {
         "id": name,
@@ -210,8 +239,8 @@ def keep(passage: Passage, written: Written) -> Reject | None:
         "question": written.question,
         "written": written.answer,
         "answers": {
-            "text": [written.answer] if start >= 0 else [],
-            "answer_start": [start] if start >= 0 else [],
+            "text": [passage.text[slice(*place)]] if place else [],
+            "answer_start": [place[0]] if place else [],
         },
     }
     if written.fault:

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pairsmith.encoders.reader import load_reader
 from pairsmith.encoders.summarizer import add_marker, load_summarizer
 from pairsmith.encoders.teaching import teach
+from pairsmith.errors import InputError
 from pairsmith.infuse.ask import ask_all, cut, texts
 from pairsmith.infuse.relabel import relabelled
 from pairsmith.infuse.settings import AskSettings, RelabelSettings
@@ -40,7 +41,7 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     )
     if untrained:
         add_marker(asker, settings.separator, written=True)
-    of_texts, _ = cut(asker, some, settings)
+    of_texts, _ = cut(asker, some)
     passages = [passage for each in of_texts for passage in each]
     once = settings.model_copy(update={"tries": 1})
     loading = time.monotonic() - started
@@ -48,7 +49,7 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     ask_all(asker, passages, once)
     shared = (time.monotonic() - begun) * count / len(some)
     rows = [row for passage in passages for row in passage.found.values()]
-    if untrained:
+    if untrained or not rows:
         rows = [
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
@@ -83,6 +84,8 @@ def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) 
         UserError: as for ``relabel``.
     """
     asked, count = some_asked(settings.data, before)
+    if not asked:
+        raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
     sample = asked[:: max(1, len(asked) // CALIBRATION_QUESTIONS)]
     started = time.monotonic()
     untrained = settings.model in before

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pairsmith.citations import QUIP
 from pairsmith.encoders.reader import load_reader
 from pairsmith.encoders.teaching import Places, Told, teach
+from pairsmith.errors import InputError
 from pairsmith.infuse.settings import RelabelSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, to_table
@@ -40,6 +41,8 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         refuse_source(run, data=source)
     refuse_source(run, model=settings.model)
     count = sum(1 for _ in questions(settings))
+    if not count:
+        raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
     revision = model_revision(settings.model)
     writer = FolderWriter.start(
         run,

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.errors import ModelError
 from pairsmith.lm.sampling import draw, truncate
 from pairsmith.runs.seeds import uniforms
 
@@ -63,6 +64,9 @@ def draw_sequences(
     Returns:
         of each input its sequences in the order of the streams: tokens without start and padding, the end
         included where it was written.
+
+    Raises:
+        ModelError: the model's scores are not numbers.
     """
     from transformers import GenerationConfig, LogitsProcessorList
 
@@ -74,6 +78,11 @@ def draw_sequences(
     names = np.concatenate(list(streams))
 
     def choose(written: Tensor, scores: Tensor) -> Tensor:
+        if torch.isnan(scores).any():
+            raise ModelError(
+                "the model's scores are not numbers; its weights are damaged, or its number format is too "
+                "short: try float32"
+            )
         kept, tokens = nucleus(scores.float().softmax(dim=1), top_p)
         places = np.full(len(names), written.shape[1], np.int64)
         drawn = draw(kept, tokens, torch.from_numpy(uniforms(seed, names, places)).to(scores.device))

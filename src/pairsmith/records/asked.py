@@ -1,5 +1,6 @@
 """Questions that a model asked of passages (Q2), and where a teacher finds their answers (Q3)."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,8 @@ from pairsmith.places import Place, place
 from pairsmith.records.mrqa import one_a_row
 from pairsmith.records.readers import column_text
 from pairsmith.records.schemas import ANSWERS
-from pairsmith.records.sources import Columns, data_suffix, open_source
-from pairsmith.records.squad import Question, read_questions
+from pairsmith.records.sources import Columns, open_source
+from pairsmith.records.squad import Question, answer_pairs, official, read_questions
 
 DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
 """Places in a passage, in characters, and the probability of each; those left out have none."""
@@ -29,6 +30,7 @@ RELABELLED: pa.Schema = pa.schema([*ASKED, ("starts", DISTRIBUTION), ("ends", DI
 """``answers`` is the teacher's best. ``starts``: where an answer's first token begins; ``ends``: where its
 last token ends, the place behind its last character."""
 
+_KEYS = ("position", "probability")
 _SLACK = 1e-3
 """By which a sum of rounded probabilities may be above 1."""
 
@@ -72,8 +74,7 @@ def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
         InputError: the source is not there (at once), or while reading: a column is missing, a text is blank,
             an answer does not stand where it is said to, or a distribution is none.
     """
-    path = place(source)
-    if data_suffix(path) == ".json":  # SQuAD's own form
+    if official(place(source)):
         return (_of_people(question) for question in read_questions(source))
     return asked_in(open_source(source).rows())
 
@@ -107,27 +108,27 @@ def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
 
 
 def _answer(row: Columns, context: str, where: str) -> tuple[int, int] | None:
-    match row.get("answers"):
-        case {"text": [str(text), *_], "answer_start": [int(start), *_]}:
-            if not text or not context.startswith(text, start):
-                raise InputError(
-                    f"{where}: the answer {text[:40]!r} does not stand at {start} in its context"
-                )
-            return start, start + len(text)
-        case None | {"text": [], "answer_start": []}:
-            return None
-    raise InputError(f"{where}: answers has to be two lists of one length, text and answer_start")
+    for text, start in answer_pairs(row.get("answers"), where):
+        whole = isinstance(text, str) and isinstance(start, int) and bool(text) and start >= 0
+        if not whole or not context.startswith(text, start):
+            raise InputError(
+                f"{where}: the answer {str(text)[:40]!r} does not stand at {start} in its context"
+            )
+        return start, start + len(text)
+    return None
 
 
 def _distribution(row: Columns, name: str, context: str, where: str) -> Distribution | None:
     value: Any = row.get(name)
     if value is None:
         return None
-    if not isinstance(value, Mapping) or not {"position", "probability"} <= value.keys():
+    if not isinstance(value, Mapping) or not value.keys() >= set(_KEYS):
         raise InputError(
             f"{where}: {name} has to be two lists, position and probability, as relabel writes them"
         )
-    positions, probabilities = tuple(value["position"]), tuple(value["probability"])
+    positions, probabilities = (_numbers(value[key], f"{where}: {name}.{key}") for key in _KEYS)
+    if any(position != int(position) for position in positions):
+        raise InputError(f"{where}: positions of {name} are whole numbers of characters")
     if len(positions) != len(probabilities):
         raise InputError(
             f"{where}: {name} has {len(positions)} positions and {len(probabilities)} probabilities"
@@ -141,4 +142,13 @@ def _distribution(row: Columns, name: str, context: str, where: str) -> Distribu
             f"{where}: the probabilities of {name} are {list(probabilities)}; each has to be above 0, and "
             "their sum at most 1"
         )
-    return Distribution(positions, probabilities)
+    return Distribution(tuple(map(int, positions)), probabilities)
+
+
+def _numbers(value: Any, where: str) -> tuple[float, ...]:
+    known = isinstance(value, list) and all(
+        isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in value
+    )
+    if not known:
+        raise InputError(f"{where}: a list of numbers is expected, found {str(value)[:40]}")
+    return tuple(value)

@@ -66,8 +66,16 @@ def read_questions(source: str | Place) -> Iterator[Question]:
             question is blank, an answer does not stand in its passage, or nothing has an answer.
     """
     path = place(source)
-    nested = _nested(path) if data_suffix(path) == ".json" and _is_file(path) else None
-    return _questions(nested or open_source(source))
+    return _questions(official(path) or open_source(source))
+
+
+def official(path: Place) -> Source | None:
+    """The official file at ``path`` as a source of rows; None where it is of another form.
+
+    Raises:
+        InputError: it is JSON, and neither an official file nor a row a line.
+    """
+    return _nested(path) if data_suffix(path) == ".json" and _is_file(path) else None
 
 
 def to_question_table(questions: Iterable[Question]) -> pa.Table:
@@ -133,11 +141,15 @@ def _whole(row: Columns, name: str, where: str) -> str:
 def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer, ...]:
     if name not in row:
         raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {', '.join(row)}")
-    return tuple(_standing(text, start, context, where) for text, start in _pairs(row[name], where))
+    return tuple(_standing(text, start, context, where) for text, start in answer_pairs(row[name], where))
 
 
-def _pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
-    """Text and start of each answer, from either form."""
+def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
+    """Text and start of each answer, from either form.
+
+    Raises:
+        InputError: it is of neither.
+    """
     match answers:
         case None:
             return []

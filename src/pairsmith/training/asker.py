@@ -45,21 +45,23 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
     device = pick_device(settings.device)
     sources = numbered("data", settings.data) | {"validation": settings.validation}
     refuse_sources(run, settings, sources)
+    questions = list(chain.from_iterable(map(read_questions, settings.data)))
+    examples = list(asker_examples(questions, settings))
+    unseen = list(
+        asker_examples(read_questions(settings.validation) if settings.validation else (), settings)
+    )
+    if not examples or (settings.validation and not unseen):
+        raise InputError(
+            f"no passage of {settings.max_length} tokens holds an answer to any of the "
+            f"{'validation ' if examples else ''}questions; give a larger --max-length"
+        )
     folder = begin(run, "train-asker", settings, sources=sources)
     if folder is None:
         return run.out
-    questions = list(chain.from_iterable(map(read_questions, settings.data)))
-    examples = list(asker_examples(questions, settings))
-    unseen = read_questions(settings.validation) if settings.validation else ()
-    if not examples:
-        raise InputError(
-            f"no passage of {settings.max_length} tokens holds an answer to any of the {len(questions)} "
-            "questions; give a larger --max-length"
-        )
     asker, rate, training = train_summarizer_on(
         examples,
         [],
-        list(asker_examples(unseen, settings)),
+        unseen,
         as_summarizer(settings, len(examples)),
         device,
         written_marker=SEPARATOR,
@@ -90,7 +92,10 @@ def as_summarizer(settings: TrainAskerSettings, examples: int) -> TrainSummarize
 
 
 def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) -> Iterator[Example]:
-    """Passages, and what is to be written of each; of a long text the passage that holds the answer (Q1)."""
+    """Passages, and what is to be written of each; of a long text the passage that holds the answer (Q1).
+
+    Left out are questions whose answer no passage holds, and those that hold the separator.
+    """
     tokenizer = load_tokenizer(settings.base)
     limit = passage_limit(tokenizer, settings.max_length)
     cut: dict[str, list[Window]] = {}
@@ -99,6 +104,8 @@ def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) 
         if text not in cut:
             cut[text] = passages(text, limit, tokenizer)
         answer = question.answers[0]
+        if SEPARATOR in answer.text or SEPARATOR in question.question:
+            continue
         for window in cut[text]:
             if window.start <= answer.start and answer.start + len(answer.text) <= window.start + len(
                 window.text

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.encoders.reader import Feature, Reader, answer, collate, encode_questions, load_reader
+from pairsmith.encoders.span_heads import heads_kind
 from pairsmith.errors import InputError, ModelError, SettingsError
 from pairsmith.modelfiles import pick_device
+from pairsmith.modelnames import resolve_model
 from pairsmith.places import Place
 from pairsmith.progress import Progress, Silent
 from pairsmith.records import Answer, Question, read_questions
@@ -59,7 +61,7 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
     Raises:
         FolderError: the run's folder holds something else.
         InputError: questions cannot be read, or none has an answer that a window holds.
-        ModelError: the base cannot be loaded, or the training diverged.
+        ModelError: the base cannot be loaded or is a teacher, or the training diverged.
         SettingsError: there is no such device, or ``extra`` counts rows of nothing.
         StorageError: the model cannot be written.
     """
@@ -72,6 +74,10 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
     seeds = list(read_questions(settings.seeds))
     added = added_questions(settings)
     unseen = list(read_questions(settings.validation)) if settings.validation else []
+    if heads_kind(resolve_model(settings.base)):
+        raise ModelError(
+            f"model {settings.base}: is a teacher or a student already; give its own base as --base"
+        )
     folder = begin(run, "train-reader", settings, sources=sources, elsewhere={"added"})
     if folder is None:
         return run.out

@@ -72,8 +72,8 @@ class FitSettings(Settings):
     base: str = Field(description="Model to start from: a folder or Hub id, or embedded:all-minilm-l6-v2.")
     validation: str | None = Field(
         default=None,
-        description="Examples in the form of the seeds, by which the step and the learning rate are chosen; "
-        "without them the last step is kept.",
+        description="Examples in the form of those to train on, by which the step and the learning rate are "
+        "chosen; without them the last step is kept.",
     )
     batch_size: int = Field(default=32, ge=1, description="Examples a step.")
     learning_rate: Annotated[list[float], Several] = Field(
@@ -334,7 +334,7 @@ class TrainTeacherSettings(EpochSettings):
         "answers.",
     )
     max_length: int | None = Field(
-        default=456,
+        default=512,
         ge=16,
         description="Longest input in tokens, question and text together; longer texts are cut into windows.",
     )

@@ -25,6 +25,7 @@ from pairsmith.progress import Progress
 from pairsmith.records import Question, read_questions
 from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
 from pairsmith.runs import Run
+from pairsmith.texts.places import find_answer
 from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
@@ -63,11 +64,11 @@ def infuse(settings: InfuseSettings, run: Run) -> Place:
     device = pick_device(settings.device)
     sources = numbered("data", settings.data) | {"validation": settings.validation}
     refuse_sources(run, settings, sources)
+    lessons = passages(chain.from_iterable(map(read_asked, settings.data)), settings)
+    unseen = list(read_questions(settings.validation)) if settings.validation else []
     folder = begin(run, "infuse", settings, sources=sources)
     if folder is None:
         return run.out
-    lessons = passages(chain.from_iterable(map(read_asked, settings.data)), settings)
-    unseen = list(read_questions(settings.validation)) if settings.validation else []
     student, rate, training = infuse_on(
         lessons, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
     )
@@ -107,9 +108,11 @@ def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> list[P
 
 def _labelled(asked: AskedQuestion, settings: InfuseSettings) -> Asked:
     if settings.labels == "answers":
-        if asked.answer is None:
+        # A teacher has put its own answer in the place of the one that was written.
+        answer = asked.answer if asked.starts is None else find_answer(asked.written, asked.context)
+        if answer is None:
             return Asked(asked.question, None, None)
-        start, end = (Distribution((place,), (1.0,)) for place in asked.answer)
+        start, end = (Distribution((place,), (1.0,)) for place in answer)
         return Asked(asked.question, start, end)
     if asked.starts is None or asked.ends is None:
         raise InputError(
@@ -225,7 +228,7 @@ class Student(nn.Module):
 
     def _losses(self, chunk: Mapping[str, Any]) -> Tensor:
         """The loss of each question."""
-        counts, first = chunk["counts"], torch.tensor(0)
+        counts, first = chunk["counts"].cpu(), torch.tensor(0)
         vectors = self.encoder.token_vectors(chunk["passages"])
         there = chunk["passages"]["attention_mask"].bool().to(vectors.device)
         if self._concatenated:

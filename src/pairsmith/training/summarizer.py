@@ -44,6 +44,9 @@ from pairsmith.training.watch import Training
 _IGNORED = -100
 """What stands for padding in labels."""
 
+_LOOKED_AT = 32
+"""Validation examples whose scores of all tokens are held in memory at once."""
+
 _WHAT = {
     "summaries": "A model that writes summaries of documents",
     "reading": "A model that writes questions to answers in passages",
@@ -152,10 +155,10 @@ def turned(example: Example, kind: str) -> Example:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What is measured of a model on a batch of validation examples, ×100, and its name."""
+    """What is measured of a model on batches of validation examples, ×100, and its name."""
 
     name: str
-    measure: "Callable[[WithLoss, Mapping[str, Any]], float]"
+    measure: "Callable[[WithLoss, Sequence[Mapping[str, Any]]], float]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +229,8 @@ def train_summarizer_on(
         measure = None
         if validation and figure:
             unseen = rows_of(summarizer, validation, [], "", settings.summary_tokens)
-            measure = partial(figure.measure, model, _batch(summarizer, unseen))
+            some = [unseen[first : first + _LOOKED_AT] for first in range(0, len(unseen), _LOOKED_AT)]
+            measure = partial(figure.measure, model, [_batch(summarizer, each) for each in some])
         elif validation:
             measure = partial(rouge_l, summarizer, validation, settings)
         return Lesson(len(rows), draw, partial(_batch, summarizer), measure)
@@ -333,11 +337,11 @@ def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0
     return losses.view_as(labels).sum(dim=1)
 
 
-def token_accuracy(model: WithLoss, batch: Mapping[str, Any]) -> float:
+def token_accuracy(model: WithLoss, batches: Sequence[Mapping[str, Any]]) -> float:
     """Share, ×100, of the tokens that are the likeliest ones, given those before them."""
     right = count = 0
     with torch.inference_mode():
-        for chunk in batch["pairs"]["chunks"]:
+        for chunk in (chunk for batch in batches for chunk in batch["pairs"]["chunks"]):
             here = {name: value.to(model.model.device) for name, value in chunk.items()}
             counted = here["labels"] != _IGNORED
             right += int(((model.logits(here).argmax(dim=2) == here["labels"]) & counted).sum())

@@ -43,11 +43,11 @@ def train_teacher(settings: TrainTeacherSettings, run: Run) -> Place:
     device = pick_device(settings.device)
     sources = numbered("data", settings.data) | {"validation": settings.validation}
     refuse_sources(run, settings, sources)
+    questions = list(chain.from_iterable(map(read_questions, settings.data)))
+    unseen = list(read_questions(settings.validation)) if settings.validation else []
     folder = begin(run, "train-teacher", settings, sources=sources)
     if folder is None:
         return run.out
-    questions = list(chain.from_iterable(map(read_questions, settings.data)))
-    unseen = list(read_questions(settings.validation)) if settings.validation else []
     trained = train_reader_on(
         questions,
         unseen,
