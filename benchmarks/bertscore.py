@@ -1,0 +1,58 @@
+"""Our BERTScore against that of the package bert_score, without idf and rescaling, on pairs of MRPC.
+
+python benchmarks/bertscore.py --data DATA [--json FILE]
+
+Wants the package bert_score, which is no dependency of the project: pip install bert-score
+"""
+
+import argparse
+import importlib
+from collections import defaultdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from common import write
+from pairsmith.encoders.pair_scores import pair_scores
+from pairsmith.encoders.token_vectors import load_token_encoder
+from pairsmith.modelnames import MINILM
+from pairsmith.records.paraphrases import read_paraphrases
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--layers", type=int, nargs="*", default=[3, 6])
+    parser.add_argument("--pairs", type=int, default=500)
+    args = parser.parse_args()
+    found = read_paraphrases(args.data / "mrpc" / "msr_paraphrase_test.txt")
+    pairs = [(each.sentence1, each.sentence2) for each in islice(found, args.pairs)]
+    differences = {layer: difference(pairs, layer) for layer in args.layers}
+    print(differences)
+    if args.json:
+        settings = {"pairs": len(pairs), "model": MINILM}
+        write(args.json, {"settings": settings, "results": {"largest difference": differences}})
+
+
+def difference(pairs: list[tuple[str, str]], layer: int) -> float:
+    """The largest one between F of the two, by the vectors of a layer."""
+    package: Any = importlib.import_module("bert_score.utils")
+    encoder = load_token_encoder(MINILM, device="cpu")
+    ours = pair_scores(encoder, pairs, [layer], special_tokens=False)[:, 0]
+    network, tokenizer = encoder.model.eval(), encoder.tokenizer
+    network.encoder.layer = torch.nn.ModuleList(list(network.encoder.layer)[:layer])
+    weights: dict[int, float] = defaultdict(lambda: 1.0)
+    weights |= {tokenizer.sep_token_id: 0.0, tokenizer.cls_token_id: 0.0}
+    second, first = [other for _, other in pairs], [one for one, _ in pairs]
+    theirs = package.bert_cos_score_idf(
+        network, second, first, tokenizer, weights, device="cpu", verbose=False
+    )[..., 2]
+    return float(np.abs(theirs.numpy() - ours).max())
+
+
+if __name__ == "__main__":
+    main()
