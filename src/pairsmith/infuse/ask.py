@@ -28,9 +28,9 @@ from pairsmith.lm.nucleus import draw_sequences
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Document, Reject, read_documents, text_id, to_table
 from pairsmith.records.asked import ASKED
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source
 from pairsmith.runs.executors import Advance, Where, Work
-from pairsmith.runs.mapped import Made
+from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.streamed import RecordShard, commit_records
 from pairsmith.texts.passages import passage_limit, passages, token_count
@@ -72,13 +72,11 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         models={"model": revision},
         planned=-(-count // settings.shard_size),
     )
-    if writer.finished:
-        run.progress.say(f"{run.out} is finished already; nothing to do")
-        return writer.folder()
-    commit_records(
+    commit = partial(
+        commit_records,
         writer,
         AskerLoader(settings, revision),
-        lambda: texts(settings),
+        partial(texts, settings),
         count,
         settings.shard_size,
         Where(settings.executor, settings.workers, settings.ray_address),
@@ -86,9 +84,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         title="ask",
         unit="texts",
     )
-    folder = writer.finish(_card(settings))
-    run.progress.say(summary(folder))
-    return folder
+    return completed(writer, run, commit, _card(settings))
 
 
 def texts(settings: AskSettings) -> Iterator[Document]:

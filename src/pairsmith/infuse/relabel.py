@@ -5,6 +5,7 @@ questions on passages -> the teacher's distributions over starts and ends, the l
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,9 +19,9 @@ from pairsmith.infuse.settings import RelabelSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.records.asked import RELABELLED, AskedQuestion, read_asked
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source
 from pairsmith.runs.executors import Advance, Where, Work
-from pairsmith.runs.mapped import Made
+from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.streamed import RecordShard, commit_records
 
 _WHERE = {"device", "batch_tokens", "executor", "workers", "ray_address"}
@@ -55,13 +56,11 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         models={"model": revision},
         planned=-(-count // settings.shard_size),
     )
-    if writer.finished:
-        run.progress.say(f"{run.out} is finished already; nothing to do")
-        return writer.folder()
-    commit_records(
+    commit = partial(
+        commit_records,
         writer,
         TeacherLoader(settings, revision),
-        lambda: questions(settings),
+        partial(questions, settings),
         count,
         settings.shard_size,
         Where(settings.executor, settings.workers, settings.ray_address),
@@ -69,9 +68,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         title="answer",
         unit="questions",
     )
-    folder = writer.finish(_card(settings))
-    run.progress.say(summary(folder))
-    return folder
+    return completed(writer, run, commit, _card(settings))
 
 
 def questions(settings: RelabelSettings) -> Iterator[AskedQuestion]:

@@ -5,6 +5,7 @@ pairs -> their answers in passages, or documents -> a question, or a summary, by
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,9 +16,9 @@ from pairsmith.errors import InputError
 from pairsmith.mine.settings import RewriteSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, answer_in_passage, text_id, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source
 from pairsmith.runs.executors import Advance, Where, Work
-from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count
+from pairsmith.runs.mapped import Made, RowShard, commit_rows, completed, shard_count
 
 _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
 _SCORES = ("margin", "score")
@@ -50,11 +51,9 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         models={"model": revision},
         planned=shard_count(pairs, settings.shard_size),
     )
-    if writer.finished:
-        run.progress.say(f"{run.out} is finished already; nothing to do")
-        return writer.folder()
     again = pa.array(_again(read_texts(pairs, settings.kind)), pa.bool_())
-    commit_rows(
+    commit = partial(
+        commit_rows,
         writer,
         WriterLoader(settings, revision),
         pairs.append_column("again", again),
@@ -64,9 +63,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         title="write",
         unit="texts",
     )
-    folder = writer.finish(_card(settings, source))
-    run.progress.say(summary(folder))
-    return folder
+    return completed(writer, run, commit, _card(settings, source))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Work that is a map over numbered items, each committed as a shard of a dataset folder when it is done."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, overload
 
@@ -8,8 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from pairsmith.errors import OtherWorkError, WorkerError
+from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run
 from pairsmith.runs.executors import Load, Lost, Where, execute
+from pairsmith.runs.folder import DatasetFolder, summary
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.writer import FolderWriter
 
@@ -144,8 +146,7 @@ def commit_rows(
     Raises:
         StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
     """
-    numbers = [number for number in range(shard_count(table, size)) if not writer.is_done(number)]
-    left = sum(max(0, min(size, table.num_rows - number * size)) for number in numbers)
+    numbers = undone(writer, shard_count(table, size))
     commit_each(
         writer,
         load,
@@ -154,9 +155,34 @@ def commit_rows(
         run,
         title=title,
         unit=unit,
-        done=table.num_rows - left,
+        done=items_done(numbers, table.num_rows, size),
         total=table.num_rows,
     )
+
+
+def undone(writer: FolderWriter, shards: int) -> list[int]:
+    """The numbers of the first ``shards`` shards that are not committed."""
+    return [number for number in range(shards) if not writer.is_done(number)]
+
+
+def items_done(left: Sequence[int], count: int, size: int) -> int:
+    """How many of ``count`` items, ``size`` a shard, are not in the shards that are left."""
+    return count - sum(max(0, min(size, count - number * size)) for number in left)
+
+
+def completed(writer: FolderWriter, run: Run, commit: Callable[[], None], card: Card) -> DatasetFolder:
+    """The folder that ``commit`` fills, shard by shard, with its card; one that is finished is left alone.
+
+    Raises:
+        StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
+    """
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+    commit()
+    folder = writer.finish(card)
+    run.progress.say(summary(folder))
+    return folder
 
 
 def shard_count(table: pa.Table, size: int) -> int:

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar, overload
 
 from pairsmith.runs.claim import Run
 from pairsmith.runs.executors import Load, Where
-from pairsmith.runs.mapped import Made, commit_each
+from pairsmith.runs.mapped import Made, commit_each, items_done, undone
 from pairsmith.runs.writer import FolderWriter
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ def commit_records(
     Raises:
         StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
     """
-    left = [number for number in range(-(-count // size)) if not writer.is_done(number)]
+    left = undone(writer, -(-count // size))
     commit_each(
         writer,
         load,
@@ -76,6 +76,6 @@ def commit_records(
         run,
         title=title,
         unit=unit,
-        done=count - sum(min(size, count - number * size) for number in left),
+        done=items_done(left, count, size),
         total=count,
     )
