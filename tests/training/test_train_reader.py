@@ -253,11 +253,11 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_windows_in_whatever_chunks(tin
     reader = load_reader(str(tiny_bert), device="cpu", fresh_head=True)
     rows = [targets[0] for targets in training_windows(reader, QUESTIONS)]
     marker = SpanMarker(reader, [])
-    alone = [marker(**module._batch(reader, [row]))["loss"] for row in rows]
+    alone = [marker(**module.batch_of_windows(reader, [row]))["loss"] for row in rows]
     losses = {}
     for most in (32, 10_000):
         monkeypatch.setattr("pairsmith.training.chunks.tokens_at_once", lambda device, most=most: most)
-        batch = module._batch(reader, rows)
+        batch = module.batch_of_windows(reader, rows)
         losses[len(batch["windows"]["chunks"])] = marker(**batch)["loss"]
     assert len(losses) == 2
     assert [loss.item() for loss in losses.values()] == pytest.approx([sum(alone).item() / 8] * 2, rel=1e-5)
