@@ -7,6 +7,7 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -102,19 +103,32 @@ def make_gpt2(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
-def make_bert(folder: Path, seed: int = 0) -> Path:
-    """Save a random BERT (2 layers of 16, word pieces, context 64) in ``folder``."""
+def word_pieces(words: Iterable[str]) -> list[str]:
+    """Letters, and the first and the further five letters of words: longer words are of several pieces.
+
+    Not a trained vocabulary, as that of tokenizers' trainer differs from process to process.
+    """
+    found = set()
+    for word in words:
+        found |= {word[:5], word[0]} | {f"##{letter}" for letter in word[1:]}
+        found |= {f"##{word[start : start + 5]}" for start in range(5, len(word), 5)}
+    return sorted(found)
+
+
+def make_bert(folder: Path, seed: int = 0, **config: float) -> Path:
+    """Save a random BERT (2 layers of 16, word pieces, context 64) in ``folder``; ``config`` goes to BertConfig."""
     import torch
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    pieces = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    pieces.normalizer = normalizers.BertNormalizer()
-    pieces.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    pieces.train_from_iterator(
-        _TEXTS, trainers.WordPieceTrainer(vocab_size=160, special_tokens=special, show_progress=False)
+    normalizer, splitter = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    words = [word for text in _TEXTS for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))]
+    vocabulary = dict.fromkeys([*special, *word_pieces(words)])
+    pieces = Tokenizer(
+        models.WordPiece({piece: place for place, piece in enumerate(vocabulary)}, unk_token="[UNK]")
     )
+    pieces.normalizer, pieces.pre_tokenizer = normalizer, splitter
     pieces.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
@@ -131,7 +145,7 @@ def make_bert(folder: Path, seed: int = 0) -> Path:
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        config = BertConfig(
+        settings = BertConfig(
             vocab_size=len(tokenizer),
             hidden_size=16,
             num_hidden_layers=2,
@@ -139,8 +153,9 @@ def make_bert(folder: Path, seed: int = 0) -> Path:
             intermediate_size=32,
             max_position_embeddings=64,
             pad_token_id=tokenizer.pad_token_id,
+            **config,
         )
-        model = BertModel(config)
+        model = BertModel(settings)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -156,6 +171,16 @@ def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a random BERT with a word-piece tokenizer."""
     return make_bert(tmp_path_factory.mktemp("tiny") / "bert")
+
+
+@pytest.fixture(scope="session")
+def quick_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a random BERT that learns a few rows by heart in a hundred steps.
+
+    The usual one does not: its first weights are so small that it takes long to attend to anything.
+    """
+    folder = tmp_path_factory.mktemp("tiny") / "quick"
+    return make_bert(folder, initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import word_pieces
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from pairsmith.encoders.alignment import end_tokens, start_tokens
@@ -31,24 +32,28 @@ def test_no_tokens_have_no_positions():
     assert end_tokens(nothing, np.array([0, 4])).tolist() == [-1, -1]
 
 
-def trained(kind):
-    """Two tokenizers that cut words otherwise: bytes with the space before a word, and pieces without."""
-    texts = ["the man plays the violin", "people of the town came", "a violin was found in the town"] * 3
-    if kind == "bytes":
-        found = Tokenizer(models.BPE())
-        found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        trainer = trainers.BpeTrainer(
-            vocab_size=290, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-        )
-    else:
-        found = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-        found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        trainer = trainers.WordPieceTrainer(vocab_size=60, special_tokens=["[UNK]"], show_progress=False)
-    found.train_from_iterator(texts, trainer)
+TEXTS = ["the man plays the violin", "people of the town came", "a violin was found in the town"]
+
+
+def bytes_tokenizer():
+    """Its tokens have the space before a word in them."""
+    found = Tokenizer(models.BPE())
+    found.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=290, initial_alphabet=alphabet, show_progress=False)
+    found.train_from_iterator(TEXTS * 3, trainer)
     return found
 
 
-TEACHER, STUDENT = trained("bytes"), trained("pieces")
+def pieces_tokenizer():
+    """It cuts words otherwise, and leaves spaces out."""
+    vocabulary = ["[UNK]", *word_pieces(" ".join(TEXTS).split()), *".,-"]
+    found = Tokenizer(models.WordPiece({piece: n for n, piece in enumerate(vocabulary)}, unk_token="[UNK]"))
+    found.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return found
+
+
+TEACHER, STUDENT = bytes_tokenizer(), pieces_tokenizer()
 
 
 def offsets_of(tokenizer, text):

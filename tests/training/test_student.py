@@ -15,7 +15,6 @@ from pairsmith.errors import InputError, ModelError
 from pairsmith.evaluate.qa import evaluate_qa
 from pairsmith.evaluate.settings import EvaluateQaSettings
 from pairsmith.progress import Silent
-from pairsmith.records import read_questions
 from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
 from pairsmith.runs import Run
 from pairsmith.training.distillation import Asked
@@ -55,22 +54,14 @@ def data(tmp_path):
     return str(path)
 
 
-def settings(tiny_bert, data, **rest):
-    fast = {
-        "batch_size": 2,
-        "epochs": 400,
-        "eval_steps": 20,
-        "learning_rate": [5e-3],
-        "device": "cpu",
-        "warmup": 0,
-    }
-    return InfuseSettings(base=str(tiny_bert), data=[data], **(fast | rest))
+def settings(quick_bert, data, **rest):
+    fast = {"batch_size": 2, "epochs": 120, "learning_rate": [5e-3], "device": "cpu", "warmup": 0}
+    return InfuseSettings(base=str(quick_bert), data=[data], **(fast | rest))
 
 
 def trained(some, data):
     lessons = passages(read_asked(data), some)
-    # The best step is kept: the last of a training as short and steep as this one may be off by chance.
-    return infuse_on(lessons, list(read_questions(data)), some, "cpu")[0]
+    return infuse_on(lessons, (), some, "cpu")[0]
 
 
 def answered(student):
@@ -81,22 +72,22 @@ def answered(student):
 
 
 @pytest.mark.parametrize("labels", ["teacher", "hard", "answers"])
-def test_three_questions_are_learned_by_heart(tiny_bert, data, labels):
-    assert answered(trained(settings(tiny_bert, data, labels=labels), data)) == [text for *_, text in ASKED]
+def test_three_questions_are_learned_by_heart(quick_bert, data, labels):
+    assert answered(trained(settings(quick_bert, data, labels=labels), data)) == [text for *_, text in ASKED]
 
 
-def test_among_the_tokens_of_all_passages_too(tiny_bert, data):
-    student = trained(settings(tiny_bert, data, negatives="batch"), data)
+def test_among_the_tokens_of_all_passages_too(quick_bert, data):
+    student = trained(settings(quick_bert, data, negatives="batch"), data)
     assert answered(student) == [text for *_, text in ASKED]
 
 
-def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(tiny_bert, data, monkeypatch):
+def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(quick_bert, data, monkeypatch):
     from pairsmith.training import chunks
     from pairsmith.training.student import Student
 
-    some = settings(tiny_bert, data)
+    some = settings(quick_bert, data)
     lessons = passages(read_asked(data), some)
-    encoder = pairsmith.infuse.load(str(tiny_bert), device="cpu", fresh_heads=True)
+    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
     student = Student(encoder, concatenated=False).eval()
     whole = student(**student.batch(lessons))["loss"]
     monkeypatch.setattr(chunks, "tokens_at_once", lambda _: 1)
@@ -107,11 +98,11 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(t
     assert float(whole.detach()) == pytest.approx(float(2 * each[0] + each[1]) / 3, rel=1e-5)
 
 
-def test_negatives_of_the_batch_make_it_harder(tiny_bert, data):
+def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
     from pairsmith.training.student import Student
 
-    lessons = passages(read_asked(data), settings(tiny_bert, data))
-    encoder = pairsmith.infuse.load(str(tiny_bert), device="cpu", fresh_heads=True)
+    lessons = passages(read_asked(data), settings(quick_bert, data))
+    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
     alone, among = (
         float(student(**student.batch(lessons))["loss"].detach())
         for student in (Student(encoder, concatenated=share).eval() for share in (False, True))
@@ -119,19 +110,19 @@ def test_negatives_of_the_batch_make_it_harder(tiny_bert, data):
     assert among > alone
 
 
-def test_some_questions_of_a_passage_have_their_turn_in_a_step(tiny_bert, data):
+def test_some_questions_of_a_passage_have_their_turn_in_a_step(quick_bert, data):
     from pairsmith.runs.seeds import generator
     from pairsmith.training.student import _drawn
 
-    lessons = passages(read_asked(data), settings(tiny_bert, data))
+    lessons = passages(read_asked(data), settings(quick_bert, data))
     found = {_drawn(lessons, 1, 0, generator(1, n)).questions[0].question for n in range(20)}
     assert found == {"Who is playing?", "Who is slicing?"}
     assert _drawn(lessons, 2, 0, generator(1, 0)) is lessons[0]
 
 
-def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(tiny_bert, data, tmp_path):
+def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(quick_bert, data, tmp_path):
     run = Run(tmp_path / "student", Silent())
-    infuse(settings(tiny_bert, data, validation=data, eval_steps=40), run)
+    infuse(settings(quick_bert, data, validation=data, eval_steps=40), run)
     student = pairsmith.infuse.load(str(run.out), device="cpu")
     assert answered(student) == [text for *_, text in ASKED]
     alone = AutoModel.from_pretrained(run.out).state_dict()
@@ -143,31 +134,31 @@ def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(tiny_bert,
     )
     assert (found["exact"], found["f1"]) == (100.0, 100.0)
     again = Run(tmp_path / "student", Silent())
-    assert infuse(settings(tiny_bert, data, validation=data, eval_steps=40), again) == run.out
+    assert infuse(settings(quick_bert, data, validation=data, eval_steps=40), again) == run.out
 
 
-def test_without_a_teacher_its_distributions_are_asked_for(tiny_bert, tmp_path):
+def test_without_a_teacher_its_distributions_are_asked_for(quick_bert, tmp_path):
     path = tmp_path / "plain.jsonl"
     row = {"context": CONTEXTS[0], "question": "Who?", "answers": {"text": ["A man"], "answer_start": [0]}}
     path.write_text(json.dumps(row) + "\n")
     with pytest.raises(InputError, match="let relabel make them"):
-        infuse(settings(tiny_bert, str(path)), Run(tmp_path / "out", Silent()))
+        infuse(settings(quick_bert, str(path)), Run(tmp_path / "out", Silent()))
     path.write_text("")
     with pytest.raises(InputError, match="no questions to learn from"):
-        infuse(settings(tiny_bert, str(path)), Run(tmp_path / "other", Silent()))
+        infuse(settings(quick_bert, str(path)), Run(tmp_path / "other", Silent()))
 
 
-def test_a_teacher_learns_the_same_questions(tiny_bert, data, tmp_path):
+def test_a_teacher_learns_the_same_questions(quick_bert, data, tmp_path):
     run = Run(tmp_path / "teacher", Silent())
     train_teacher(
         TrainTeacherSettings(
-            base=str(tiny_bert),
+            base=str(quick_bert),
             data=[data],
-            epochs=300,
+            epochs=150,
             batch_size=3,
             learning_rate=[5e-3],
             validation=data,
-            eval_steps=20,
+            eval_steps=50,
             warmup=0,
             device="cpu",
         ),
@@ -177,20 +168,19 @@ def test_a_teacher_learns_the_same_questions(tiny_bert, data, tmp_path):
     found = answer(
         teacher, [question for _, question, _ in ASKED], [CONTEXTS[number] for number, *_ in ASKED]
     )
-    # Two questions on one passage differ by a word: a few steps on random weights do not always tell them apart.
-    assert found[2].text == "Two dogs"
+    assert [each.text for each in found] == [text for *_, text in ASKED]
     record = json.loads((run.out / "training.json").read_text())
     curve = [look["F1"] for look in record["validation"]]
-    assert max(curve[1:]) > curve[0]
+    assert curve[0] < curve[-1] == 100.0
     assert (run.out / "heads.safetensors").is_file()
     AutoModel.from_pretrained(run.out)
 
 
-def test_what_is_learned_of_a_question_with_and_without_a_teacher(tiny_bert):
+def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
     starts, ends = Distribution((2, 0), (0.3, 0.6)), Distribution((5, 17), (0.5, 0.2))
     taught = AskedQuestion("q", CONTEXTS[0], "Who?", "WOMAN", (0, 5), starts, ends)
     found = {
-        labels: _labelled(taught, settings(tiny_bert, "", labels=labels))
+        labels: _labelled(taught, settings(quick_bert, "", labels=labels))
         for labels in ("teacher", "hard", "answers")
     }
     assert found["teacher"] == Asked("Who?", starts, ends)
@@ -201,9 +191,9 @@ def test_what_is_learned_of_a_question_with_and_without_a_teacher(tiny_bert):
         "Who?", Distribution((place,), (1.0,)), Distribution((place + 5,), (1.0,))
     )
     nowhere = replace(taught, written="a horse")
-    assert _labelled(nowhere, settings(tiny_bert, "", labels="answers")) == Asked("Who?", None, None)
+    assert _labelled(nowhere, settings(quick_bert, "", labels="answers")) == Asked("Who?", None, None)
     person = replace(taught, starts=None, ends=None)
-    place = _labelled(person, settings(tiny_bert, "", labels="answers"))
+    place = _labelled(person, settings(quick_bert, "", labels="answers"))
     assert place == Asked("Who?", Distribution((0,), (1.0,)), Distribution((5,), (1.0,)))
 
 
@@ -217,19 +207,19 @@ def test_only_an_encoder_alone_can_be_student_or_teacher(step, kind, data, tmp_p
             step(kind(**given), run)
 
 
-def test_a_reader_does_not_begin_as_a_teacher(tiny_bert, data, tmp_path):
-    copy = shutil.copytree(tiny_bert, tmp_path / "teacher")
+def test_a_reader_does_not_begin_as_a_teacher(quick_bert, data, tmp_path):
+    copy = shutil.copytree(quick_bert, tmp_path / "teacher")
     save_heads(SpanHeads(16, "tokens"), copy)
     with pytest.raises(ModelError, match="is a teacher or a student already"):
         train_reader(TrainReaderSettings(base=str(copy), seeds=data), Run(tmp_path / "out", Silent()))
 
 
-def test_after_a_fault_of_the_data_the_corrected_command_goes_on(tiny_bert, tmp_path):
+def test_after_a_fault_of_the_data_the_corrected_command_goes_on(quick_bert, tmp_path):
     path = tmp_path / "plain.jsonl"
     row = {"context": CONTEXTS[0], "question": "Who?", "answers": {"text": ["A man"], "answer_start": [0]}}
     path.write_text(json.dumps(row) + "\n")
     run = Run(tmp_path / "out", Silent())
     with pytest.raises(InputError, match="let relabel make them"):
-        infuse(settings(tiny_bert, str(path)), run)
-    infuse(settings(tiny_bert, str(path), labels="answers", epochs=1), run)
+        infuse(settings(quick_bert, str(path)), run)
+    infuse(settings(quick_bert, str(path), labels="answers", epochs=1), run)
     assert (run.out / "heads.safetensors").is_file()

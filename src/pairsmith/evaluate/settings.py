@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pairsmith.modelnames import DeviceName, DtypeName, PoolingName
+from pairsmith.fields import BatchTokens, Device, Dtype
+from pairsmith.modelnames import PoolingName
 from pairsmith.settings import Settings
 
 
@@ -37,8 +38,8 @@ class EvaluateStsSettings(Settings):
         default=1000, ge=0, le=1_000_000, description="Resamples behind the 95 % interval; 0 for no interval."
     )
     seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
 
 
 class EvaluateQaSettings(Settings):
@@ -69,8 +70,8 @@ class EvaluateQaSettings(Settings):
         description="Resamples behind the 95 % intervals; 0 for no intervals.",
     )
     seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
 
 
 class EvaluateSummariesSettings(Settings):
@@ -97,8 +98,8 @@ class EvaluateSummariesSettings(Settings):
         description="Resamples behind the 95 % intervals; 0 for no intervals.",
     )
     seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
 
 
 class EvaluateParaphraseSettings(Settings):
@@ -137,17 +138,15 @@ class EvaluateParaphraseSettings(Settings):
     max_length: int | None = Field(
         default=None, ge=3, description="Longest text in tokens; the rest is cut off. Unset: the model's own."
     )
-    batch_tokens: int | None = Field(
-        default=None, ge=1, description="Tokens that are read at once. Unset: what suits the device."
-    )
+    batch_tokens: BatchTokens = None
     bootstrap: int = Field(
         default=1000, ge=0, le=1_000_000, description="Resamples behind the 95 % interval; 0 for no interval."
     )
     seed: int = Field(
         default=0, ge=0, description="Seed of the resamples, and of negatives that are sampled."
     )
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
 
 
 class EvaluateSentimentSettings(Settings):
@@ -169,11 +168,9 @@ class EvaluateSentimentSettings(Settings):
     max_length: int | None = Field(
         default=None, ge=16, description="Longest text in tokens at once. Unset: the model's own."
     )
-    batch_tokens: int | None = Field(
-        default=None, ge=1, description="Tokens that are read at once. Unset: what suits the device."
-    )
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+    batch_tokens: BatchTokens = None
+    device: Device = "auto"
+    dtype: Dtype = "float32"
 
 
 class EvaluateNerSettings(Settings):
@@ -206,5 +203,5 @@ class EvaluateNerSettings(Settings):
         default=None, ge=8, description="Longest sentence in tokens; the rest is O. Unset: the model's own."
     )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of sentences and of dropout.")
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pairsmith.bundled import TINY
-from pairsmith.modelnames import DeviceName, DtypeName
+from pairsmith.fields import Device, Dtype, Executor, RayAddress
 from pairsmith.settings import Listed, Settings
 from pairsmith.tasks import Decoding
 
@@ -57,8 +57,8 @@ class GenerateSettings(Settings):
         ge=0,
         description="Show so many examples, and what self-debiasing changed token by token; write nothing.",
     )
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1 or mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the model's weights.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
     rows: int | None = Field(
         default=None,
         ge=1,
@@ -76,18 +76,14 @@ class GenerateSettings(Settings):
     concurrency: int = Field(
         default=16, ge=1, le=64, description="With a server: texts that are asked for at the same time."
     )
-    executor: Literal["local", "ray"] = Field(
-        default="local", description="Where shards are made: on this machine, or on a Ray cluster."
-    )
+    executor: Executor = "local"
     workers: int = Field(
         default=1,
         ge=1,
         description="Processes, or actors of Ray, that make shards, each with the model loaded; the rows "
         "are the same.",
     )
-    ray_address: str | None = Field(
-        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
-    )
+    ray_address: RayAddress = None
     shard_size: int = Field(
         default=200, ge=1, description="Inputs (in a text task, texts) that are made and saved together."
     )

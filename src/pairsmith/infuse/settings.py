@@ -1,10 +1,10 @@
 """What can be set when questions are asked of passages, and answered by a teacher."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from pairsmith.modelnames import DeviceName, DtypeName
+from pairsmith.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
 from pairsmith.settings import Listed, Settings
 
 
@@ -35,17 +35,11 @@ class AskSettings(Settings):
     max_length: int | None = Field(default=456, ge=16, description="Longest passage in tokens.")
     batch_size: int = Field(default=16, ge=1, description="Passages at once, each with all its questions.")
     seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of what is drawn.")
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
-    executor: Literal["local", "ray"] = Field(
-        default="local", description="Where questions are asked: on this machine, or on a Ray cluster."
-    )
-    workers: int = Field(
-        default=1, ge=1, description="Processes, or actors of Ray, that ask, each with the model loaded."
-    )
-    ray_address: str | None = Field(
-        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
-    )
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Texts that are asked about and saved together."
     )
@@ -73,20 +67,12 @@ class RelabelSettings(Settings):
         description="Longest input in tokens, question and text together; longer texts are read in windows. "
         "Unset: the model's own.",
     )
-    batch_tokens: int | None = Field(
-        default=None, ge=1, description="Tokens that are read at once. Unset: what suits the device."
-    )
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1, mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the weights.")
-    executor: Literal["local", "ray"] = Field(
-        default="local", description="Where questions are answered: on this machine, or on a Ray cluster."
-    )
-    workers: int = Field(
-        default=1, ge=1, description="Processes, or actors of Ray, that answer, each with the model loaded."
-    )
-    ray_address: str | None = Field(
-        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
-    )
+    batch_tokens: BatchTokens = None
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Questions that are answered and saved together."
     )

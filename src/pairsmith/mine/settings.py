@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pairsmith.modelnames import DeviceName, DtypeName
+from pairsmith.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
+from pairsmith.modelnames import DtypeName
 from pairsmith.settings import Listed, Settings
 
 KindName = Literal["pairs", "reading", "summaries"]
@@ -79,7 +80,7 @@ class MineSettings(Settings):
         description="Pairs whose output stands word for word in the input, or the input in the output; of "
         "kind reading those whose answer stands in the question.",
     )
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1 or mps.")
+    device: Device = "auto"
     dtype: DtypeName = Field(
         default="bfloat16",
         description="Number format of the encoder's weights; bfloat16 is the faster one on most machines of "
@@ -101,15 +102,9 @@ class MineSettings(Settings):
         allow_inf_nan=False,
         description="Gigabytes that the search may use beside the vectors.",
     )
-    executor: Literal["local", "ray"] = Field(
-        default="local", description="Where texts are encoded: on this machine, or on a Ray cluster."
-    )
-    workers: int = Field(
-        default=1, ge=1, description="Processes, or actors of Ray, that encode, each with the encoder loaded."
-    )
-    ray_address: str | None = Field(
-        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
-    )
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
     shard_size: int = Field(
         default=500, ge=1, le=100_000, description="Texts that are encoded and saved together."
     )
@@ -143,23 +138,15 @@ class FilterSettings(Settings):
     threshold: float | None = Field(
         default=None, allow_inf_nan=False, description="Keep pairs whose unnormalised score is at least this."
     )
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1 or mps.")
-    dtype: DtypeName = Field(default="bfloat16", description="Number format of the model's weights.")
+    device: Device = "auto"
+    dtype: Dtype = "bfloat16"
     max_length: int | None = Field(
         default=None, ge=8, description="Longest pair in tokens; the rest is cut off. Unset: the model's own."
     )
-    batch_tokens: int | None = Field(
-        default=None, ge=1, description="Tokens that are read at once; unset: what suits the device."
-    )
-    executor: Literal["local", "ray"] = Field(
-        default="local", description="Where pairs are scored: on this machine, or on a Ray cluster."
-    )
-    workers: int = Field(
-        default=1, ge=1, description="Processes, or actors of Ray, that score, each with the model loaded."
-    )
-    ray_address: str | None = Field(
-        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
-    )
+    batch_tokens: BatchTokens = None
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Pairs that are scored and saved together."
     )
@@ -180,21 +167,15 @@ class RewriteSettings(Settings):
     best: int | None = Field(default=None, ge=1, description="Only of so many pairs, the first.")
     beams: int = Field(default=6, ge=1, description="Texts that are followed at once.")
     tokens: int = Field(default=62, ge=4, description="Longest text in tokens.")
-    device: DeviceName = Field(default="auto", description="auto, cpu, cuda, cuda:1 or mps.")
-    dtype: DtypeName = Field(default="float32", description="Number format of the model's weights.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
     max_length: int | None = Field(
         default=512, ge=8, description="Longest text that is read, in tokens; the rest is cut off."
     )
     batch_size: int = Field(default=8, ge=1, description="Texts that are written at once.")
-    executor: Literal["local", "ray"] = Field(
-        default="local", description="Where texts are written: on this machine, or on a Ray cluster."
-    )
-    workers: int = Field(
-        default=1, ge=1, description="Processes, or actors of Ray, that write, each with the model loaded."
-    )
-    ray_address: str | None = Field(
-        default=None, description="Address of the Ray cluster; unset: one is started on this machine."
-    )
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Texts that are written and saved together."
     )

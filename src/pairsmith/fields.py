@@ -1,0 +1,22 @@
+"""Settings that many steps share: bounds and help texts, written once; each step has its own defaults."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pairsmith.modelnames import DeviceName, DtypeName
+
+Device = Annotated[DeviceName, Field(description="auto, cpu, cuda, cuda:1 or mps.")]
+Dtype = Annotated[DtypeName, Field(description="Number format of the model's weights.")]
+BatchTokens = Annotated[
+    int | None, Field(ge=1, description="Tokens that are read at once; unset: what suits the device.")
+]
+
+Executor = Annotated[
+    Literal["local", "ray"],
+    Field(description="Where the work is done: on this machine, or on a Ray cluster."),
+]
+Workers = Annotated[int, Field(ge=1, description="Processes, or actors of Ray, each with the model loaded.")]
+RayAddress = Annotated[
+    str | None, Field(description="Address of the Ray cluster; unset: one is started on this machine.")
+]
