@@ -84,7 +84,7 @@ def section(name: str, step: Step[Any]) -> str:
         flag = f"`{option_name(setting)}`" + (f", `--no-{option_name(setting)[2:]}`" if kind is bool else "")
         default = default_text(field).removeprefix("default: ")
         cells = [flag, values, default, field.description or ""]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines.append("| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |")
     return "\n".join([*lines, ""])
 
 

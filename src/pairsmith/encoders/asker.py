@@ -16,7 +16,16 @@ QUESTION_TOKENS = 50
 ANSWER_TOKENS = 30
 """Longest answer in tokens."""
 
-Fault = Literal["unfinished", "no separator", "no answer", "no question", "long question"]
+Fault = Literal[
+    "unfinished",
+    "no separator",
+    "no answer",
+    "no question",
+    "long question",
+    "several lines",
+    "unreadable",
+    "long answer",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,16 +75,31 @@ def load_tokenizer(model: str) -> Any:
     """
     from transformers import AutoTokenizer
 
+    return _part(model, AutoTokenizer, "tokenizer")
+
+
+def is_encoder_decoder(model: str) -> bool:
+    """Whether ``model`` has an encoder and a decoder, as its config says.
+
+    Raises:
+        ModelError: the model is missing, or its config cannot be used.
+    """
+    from transformers import AutoConfig
+
+    return bool(_part(model, AutoConfig, "config").is_encoder_decoder)
+
+
+def _part(model: str, loader: Any, what: str) -> Any:
     where = resolve_model(model)
     local = Path(where).is_dir()
     if local:
         check_model_folder(Path(where), model)
     try:
-        return AutoTokenizer.from_pretrained(where, local_files_only=local)
-    except Exception as error:  # whatever a library raises on a damaged or unknown tokenizer
+        return loader.from_pretrained(where, local_files_only=local)
+    except Exception as error:  # whatever a library raises on what is damaged or unknown
         if not local:
             raise ModelError(not_on_hub(model, error)) from error
-        raise ModelError(f"model {model}: its tokenizer cannot be loaded ({first_line(error)})") from error
+        raise ModelError(f"model {model}: its {what} cannot be loaded ({first_line(error)})") from error
 
 
 def _load(

@@ -9,8 +9,10 @@ from pairsmith.encoders.reader import load_reader
 from pairsmith.encoders.summarizer import add_marker, load_summarizer
 from pairsmith.encoders.teaching import teach
 from pairsmith.errors import InputError
-from pairsmith.infuse.ask import ask_all, cut, texts
+from pairsmith.infuse.ask import load_asker, texts
+from pairsmith.infuse.asking import Asker, cut
 from pairsmith.infuse.relabel import relabelled
+from pairsmith.infuse.sequence_asker import SequenceAsker
 from pairsmith.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.modelnames import MINILM
 from pairsmith.records.asked import ASKED
@@ -32,21 +34,13 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     some = list(islice(every, CALIBRATION_TEXTS))
     count = len(some) + sum(1 for _ in every)
     untrained = settings.model in before
-    asker = load_summarizer(
-        base if untrained else settings.model,
-        device=settings.device,
-        dtype=settings.dtype,
-        max_length=settings.max_length,
-        fresh_decoder=untrained,
-    )
-    if untrained:
-        add_marker(asker, settings.separator, written=True)
+    once = settings.model_copy(update={"tries": 1})
+    asker = _untrained(once, base) if untrained else load_asker(once)
     of_texts, _ = cut(asker, some)
     passages = [passage for each in of_texts for passage in each]
-    once = settings.model_copy(update={"tries": 1})
     loading = time.monotonic() - started
     begun = time.monotonic()
-    ask_all(asker, passages, once)
+    asker.ask(passages)
     shared = (time.monotonic() - begun) * count / len(some)
     rows = [row for passage in passages for row in passage.found.values()]
     if untrained or not rows:
@@ -67,6 +61,18 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
         worker_memory=peak_memory(),
         sample=sample,
     )
+
+
+def _untrained(settings: AskSettings, base: str) -> Asker:
+    model = load_summarizer(
+        base,
+        device=settings.device,
+        dtype=settings.dtype,
+        max_length=settings.max_length,
+        fresh_decoder=True,
+    )
+    add_marker(model, settings.separator, written=True)
+    return SequenceAsker(model, settings)
 
 
 def _stand_in(text: str, number: int) -> dict[str, object]:

@@ -1,11 +1,15 @@
 """What can be set when questions are asked of passages, and answered by a teacher."""
 
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from pairsmith.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
 from pairsmith.settings import Listed, Settings
+
+INSTRUCTION = (
+    "Text: {passage}\nTask: Take an answer from the text, and write the question to which it is the answer."
+)
 
 
 class AskSettings(Settings):
@@ -18,13 +22,27 @@ class AskSettings(Settings):
     )
     column: str | None = Field(default=None, description="Column that holds the texts.")
     model: str = Field(
-        description="Asker: a folder that train-asker wrote, or a Hub id of a model with an encoder and a "
-        "decoder that writes an answer, a separator and a question."
+        description="Asker: a folder that train-asker wrote, a Hub id of a model with an encoder and a "
+        "decoder that writes an answer, a separator and a question, or a causal language model, which is "
+        "told what to do."
+    )
+    instruction: str = Field(
+        default=INSTRUCTION,
+        description="What a causal language model is told; {passage} stands for the passage. It goes on with "
+        "an answer and a question, each in quotation marks.",
+    )
+    chat: bool = Field(
+        default=False, description="Tell it as a user's message, as models made for chats are told things."
     )
     separator: str = Field(default="<sep>", min_length=1, description="Token between answer and question.")
     questions: int = Field(default=10, ge=1, le=1_000, description="Distinct questions of each passage.")
     tries: int = Field(
         default=3, ge=1, description="Times that what is missing is drawn anew, before fewer questions do."
+    )
+    decoding: Literal["nucleus", "beams"] = Field(
+        default="nucleus",
+        description="nucleus: answers and questions are drawn. beams: the likeliest answers are searched, "
+        "those that differ most are kept, and the likeliest question is searched for each.",
     )
     top_p: float = Field(
         default=0.6,
@@ -32,6 +50,7 @@ class AskSettings(Settings):
         le=1,
         description="Share of the probability that the tokens hold from which is drawn.",
     )
+    beams: int = Field(default=20, ge=1, description="Answers that are searched, with --decoding beams.")
     max_length: int | None = Field(default=456, ge=16, description="Longest passage in tokens.")
     batch_size: int = Field(default=16, ge=1, description="Passages at once, each with all its questions.")
     seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of what is drawn.")
@@ -43,6 +62,19 @@ class AskSettings(Settings):
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Texts that are asked about and saved together."
     )
+
+    @field_validator("instruction")
+    @classmethod
+    def _with_passage(cls, instruction: str) -> str:
+        if "{passage}" not in instruction:
+            raise ValueError("has no {passage}, which stands for the passage")
+        return instruction
+
+    @model_validator(mode="after")
+    def _beams_for_all(self) -> Self:
+        if self.decoding == "beams" and self.beams < self.questions:
+            raise ValueError(f"{self.beams} beams find no {self.questions} answers; give more beams")
+        return self
 
 
 class RelabelSettings(Settings):

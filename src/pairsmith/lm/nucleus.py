@@ -70,10 +70,7 @@ def draw_sequences(
     """
     from transformers import GenerationConfig, LogitsProcessorList
 
-    config, device = network.generation_config, network.device
-    start = (
-        config.decoder_start_token_id if config.decoder_start_token_id is not None else config.bos_token_id
-    )
+    config, device, start = network.generation_config, network.device, first_token(network)
     counts = torch.tensor([len(each) for each in streams], device=device)
     names = np.concatenate(list(streams))
 
@@ -106,11 +103,18 @@ def draw_sequences(
                 decoder_start_token_id=start,
             ),
         )
-    rows = iter([_whole(row, config.eos_token_id) for row in found[:, 1 : 1 + max_tokens].tolist()])
+    rows = iter([upto(row, config.eos_token_id) for row in found[:, 1 : 1 + max_tokens].tolist()])
     return [[next(rows) for _ in each] for each in streams]
 
 
-def _whole(row: list[int], end: int | Sequence[int]) -> list[int]:
+def first_token(network: Any) -> int:
+    """The token that a model's decoder starts from."""
+    config = network.generation_config
+    start = config.decoder_start_token_id
+    return int(config.bos_token_id if start is None else start)
+
+
+def upto(row: list[int], end: int | Sequence[int]) -> list[int]:
     """The tokens up to the first end."""
     ends = {end} if isinstance(end, int) else set(end)
     stop = next((place for place, token in enumerate(row) if token in ends), len(row))

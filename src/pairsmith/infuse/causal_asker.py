@@ -1,0 +1,121 @@
+"""An asker that follows an instruction: a causal language model, with the decoder of the generate route.
+
+passage and instruction -> answers, drawn -> each with its question, drawn
+"""
+
+from collections.abc import Sequence
+
+from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, Fault, Written
+from pairsmith.errors import ModelError
+from pairsmith.infuse.asking import Passage, keep_all
+from pairsmith.infuse.settings import AskSettings
+from pairsmith.lm.combine import self_debias
+from pairsmith.lm.decoder import Continuation, Group, MultiPromptDecoder
+from pairsmith.lm.protocols import Prompt, SteerableModel
+from pairsmith.lm.sampling import Sampling
+from pairsmith.records import Reject
+from pairsmith.runs.seeds import stream_key
+
+ANSWER = 'Answer: "'
+QUESTION = '"\nQuestion: "'
+_STOP = '"'
+
+
+class CausalAsker:
+    """Asks with a causal language model that is told what to do.
+
+    What is drawn for a passage hangs on the passage alone: its stream has its name.
+    """
+
+    def __init__(self, model: SteerableModel, settings: AskSettings) -> None:
+        """Raises: ModelError: the instruction leaves no room for a passage."""
+        self.model = model
+        self._settings = settings
+        around = len(self._prompt("", ANSWER + QUESTION))
+        room = model.context - around - ANSWER_TOKENS - QUESTION_TOKENS
+        self.limit = min(settings.max_length or room, room)
+        if room < 1:
+            raise ModelError(
+                f"model {settings.model}: reads {model.context} tokens, of which the instruction takes "
+                f"{around} and what is written {ANSWER_TOKENS + QUESTION_TOKENS}; shorten --instruction"
+            )
+        self._special = len(model.encode(""))
+
+    def length(self, text: str) -> int:
+        """Tokens of a text, special ones not counted."""
+        return len(self.model.encode(text)) - self._special
+
+    def ask(self, passages: Sequence[Passage]) -> list[Reject]:
+        """Add questions to each passage; returns what was written and not kept."""
+        rejects: list[Reject] = []
+        for _ in range(self._settings.tries):
+            left = [passage for passage in passages if len(passage.found) < self._settings.questions]
+            rejects += keep_all(left, self._draw(left))
+        return rejects
+
+    def _draw(self, passages: Sequence[Passage]) -> list[list[Written]]:
+        """Draw for each passage as many answers as it lacks questions, and a question for each."""
+        texts: list[str] = []
+        streams: list[tuple[str, int]] = []
+        for passage in passages:
+            last = passage.drawn + self._settings.questions - len(passage.found)
+            streams += [(passage.id, number) for number in range(passage.drawn, last)]
+            texts += [passage.text] * (last - passage.drawn)
+        answers = self._continue(
+            [self._prompt(text, ANSWER) for text in texts],
+            [stream_key(*stream, "answer") for stream in streams],
+            ANSWER_TOKENS,
+        )
+        whole = [row for row, answer in enumerate(answers) if not _fault(answer, "no answer")]
+        prompts = {row: self._prompt(texts[row], ANSWER + answers[row].text + QUESTION) for row in whole}
+        # Written out, an answer may be of more tokens than it was drawn of.
+        most = self.model.context - QUESTION_TOKENS
+        fitting = [row for row in whole if len(prompts[row]) <= most]
+        questions = self._continue(
+            [prompts[row] for row in fitting],
+            [stream_key(*streams[row], "question") for row in fitting],
+            QUESTION_TOKENS,
+        )
+        asked = dict(zip(fitting, questions, strict=True))
+        found: dict[str, list[Written]] = {passage.id: [] for passage in passages}
+        for row, (name, _) in enumerate(streams):
+            found[name].append(_written(answers[row], asked.get(row)))
+        return list(found.values())
+
+    def _prompt(self, passage: str, begun: str) -> Prompt:
+        """The instruction with the passage, and what the model's text begins with."""
+        message = self._settings.instruction.replace("{passage}", passage)
+        if self._settings.chat:
+            return tuple(self.model.encode_chat(message, begun))
+        return tuple(self.model.encode(f"{message}\n{begun}"))
+
+    def _continue(
+        self, prompts: Sequence[Prompt], streams: Sequence[int], max_tokens: int
+    ) -> list[Continuation]:
+        """What is drawn behind each prompt, up to a quotation mark."""
+        sampling = Sampling(top_k=0, top_p=self._settings.top_p, max_tokens=max_tokens, stop=_STOP)
+        decoder = MultiPromptDecoder(self.model, self_debias, sampling, self._settings.seed, prompts)
+        for prompt, stream in zip(prompts, streams, strict=True):
+            decoder.add(Group(prompt, (), stream))
+        found = {each.group.stream: each for each in decoder.finished()}
+        return [found[stream] for stream in streams]
+
+
+def _written(answer: Continuation, question: Continuation | None) -> Written:
+    if question is None:
+        return Written(answer.text.strip(), "", _fault(answer, "no answer") or "long answer")
+    fault = _fault(question, "no question")
+    return Written(
+        answer.text.strip(), question.text.strip(), "long question" if question.ending == "length" else fault
+    )
+
+
+def _fault(drawn: Continuation, nothing: Fault) -> Fault | None:
+    text = drawn.text.strip()
+    if drawn.ending != "stop":
+        return "unfinished"
+    if not text:
+        return nothing
+    if "\n" in text:
+        return "several lines"
+    return None if text.isprintable() and "\ufffd" not in text else "unreadable"

@@ -1,0 +1,167 @@
+"""An asker with an encoder and a decoder: answer, separator and question in one sequence (Q2).
+
+drawn from the nucleus, many for each passage; or two searches, one for answers and one for their questions
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+
+from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, Written, parse, separator_of
+from pairsmith.encoders.encode import batches_by_length, one_thread_each
+from pairsmith.encoders.summarizer import Summarizer, document_features, encode_documents
+from pairsmith.infuse.asking import Passage, keep_all
+from pairsmith.infuse.settings import AskSettings
+from pairsmith.lm.beams import search_sequences
+from pairsmith.lm.nucleus import draw_sequences
+from pairsmith.records import Reject
+from pairsmith.runs.seeds import stream_key
+from pairsmith.texts.passages import passage_limit, token_count
+from pairsmith.texts.squad_metrics import f1
+
+QUESTION_BEAMS = 5
+"""Beams of the search for the question that an answer answers; the paper does not say how many."""
+
+_MAX_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
+"""With a begin, the separator and an end."""
+
+
+class SequenceAsker:
+    """Asks with a model that has an encoder and a decoder, such as BART.
+
+    Each batch is computed by one thread, lest the number of threads move a probability and with it a text.
+    """
+
+    def __init__(self, model: Summarizer, settings: AskSettings) -> None:
+        """Raises: ModelError: the model knows no separator."""
+        self.model = model
+        self.limit = passage_limit(model.tokenizer, model.max_length)
+        self._settings = settings
+        self._separator = separator_of(model, settings.separator)
+        self._end: int | list[int] = model.model.generation_config.eos_token_id
+        model.model.eval()
+
+    def length(self, text: str) -> int:
+        """Tokens of a text, special ones not counted."""
+        return token_count(text, self.model.tokenizer)
+
+    def ask(self, passages: Sequence[Passage]) -> list[Reject]:
+        """Add questions to each passage; returns what was written and not kept."""
+        if self._settings.decoding == "beams":
+            return keep_all(passages, self._each_batch(passages, self._search))
+        rejects: list[Reject] = []
+        for _ in range(self._settings.tries):
+            left = [passage for passage in passages if len(passage.found) < self._settings.questions]
+            rejects += keep_all(left, self._each_batch(left, self._draw))
+        return rejects
+
+    def _each_batch(
+        self,
+        passages: Sequence[Passage],
+        work: Callable[[Sequence[Passage], dict[str, Any]], list[list[Written]]],
+    ) -> list[list[Written]]:
+        """What ``work`` gives for each passage, which gets batches of them of about one length."""
+        tokens = encode_documents(self.model, [passage.text for passage in passages])
+        most = self._settings.batch_size * self.model.max_length
+        batches = batches_by_length(list(map(len, tokens)), self._settings.batch_size, most)
+
+        def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[list[list[Written]]]:
+            features = document_features(self.model, [tokens[row] for row in rows])
+            return pool.submit(work, [passages[row] for row in rows], features)
+
+        found: dict[int, list[Written]] = {}
+        with one_thread_each(self.model.model.device) as pool:
+            for rows, results in pool.each(begin, batches):
+                found.update(zip(rows, results, strict=True))
+        return [found[row] for row in range(len(passages))]
+
+    def _draw(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[Written]]:
+        """Draw for each passage as many sequences as it lacks."""
+        streams = []
+        for passage in passages:
+            last = passage.drawn + self._settings.questions - len(passage.found)
+            numbers = range(passage.drawn, last)
+            streams.append(np.array([stream_key(passage.id, number) for number in numbers], np.uint64))
+        drawn = draw_sequences(
+            self.model.model,
+            features,
+            streams,
+            seed=self._settings.seed,
+            top_p=self._settings.top_p,
+            max_tokens=min(_MAX_TOKENS, self.model.context - 2),
+        )
+        return [[self._parse(tokens) for tokens in sequences] for sequences in drawn]
+
+    def _search(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[Written]]:
+        """Search the likeliest answers, keep those that differ most, and search a question for each."""
+        network = self.model.model
+        moved = {name: value.to(network.device) for name, value in features.items()}
+        with torch.inference_mode():
+            states = network.get_encoder()(**moved).last_hidden_state
+        mask = moved["attention_mask"]
+        beams = self._settings.beams
+        answers = search_sequences(
+            network,
+            states,
+            mask,
+            [()] * len(passages),
+            beams=beams,
+            count=beams,
+            max_tokens=ANSWER_TOKENS + 2,
+            end=self._separator,
+        )
+        written: list[list[Written]] = [[] for _ in passages]
+        begins: list[tuple[int, list[int]]] = []
+        for row, sequences in enumerate(answers):
+            whole = [tokens for tokens in sequences if tokens[-1] == self._separator]
+            written[row] += [self._parse(tokens) for tokens in sequences if tokens not in whole]
+            texts = [self._parse(tokens).answer for tokens in whole]
+            begins += [(row, whole[place]) for place in diverse(texts, self._settings.questions)]
+        # A decoder counts places from its first token, so that those of a batch must be of one length.
+        begins.sort(key=lambda begin: len(begin[1]))
+        for _, alike in groupby(begins, key=lambda begin: len(begin[1])):
+            rows, some = zip(*alike, strict=True)
+            questions = search_sequences(
+                network,
+                states[list(rows)],
+                mask[list(rows)],
+                some,
+                beams=QUESTION_BEAMS,
+                count=1,
+                max_tokens=QUESTION_TOKENS + 1,
+                end=self._end,
+            )
+            for row, answer, (question,) in zip(rows, some, questions, strict=True):
+                written[row].append(self._parse([*answer, *question]))
+        return written
+
+    def _parse(self, tokens: Sequence[int]) -> Written:
+        return parse(self.model, tokens, self._separator, self._end)
+
+
+def diverse(answers: Sequence[str], count: int) -> list[int]:
+    """The places of ``count`` answers that are as different as can be, or of fewer if there are no more.
+
+    The first is taken, and then again and again the one whose F1 with any that was taken is least; of
+    equals the first. Empty answers and those that stand there before count for nothing.
+    """
+    known: set[str] = set()
+    left: list[int] = []
+    for place, answer in enumerate(answers):
+        if answer and answer.casefold() not in known:
+            known.add(answer.casefold())
+            left.append(place)
+    taken: list[int] = []
+
+    def likeness(place: int) -> float:
+        return f1(answers[place], [answers[other] for other in taken]) if taken else 0.0
+
+    while left and len(taken) < count:
+        best = min(left, key=likeness)
+        left.remove(best)
+        taken.append(best)
+    return taken

@@ -1,0 +1,246 @@
+"""Two searches in place of draws, and askers that are told what to do (Q2)."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pairsmith.encoders.asker import SEPARATOR
+from pairsmith.encoders.summarizer import document_features, encode_documents, load_summarizer
+from pairsmith.errors import ModelError, SettingsError
+from pairsmith.infuse.ask import ask
+from pairsmith.infuse.asking import Passage
+from pairsmith.infuse.causal_asker import ANSWER, QUESTION, CausalAsker
+from pairsmith.infuse.sequence_asker import diverse
+from pairsmith.infuse.settings import INSTRUCTION, AskSettings
+from pairsmith.lm.beams import search_sequences
+from pairsmith.lm.scripted import ScriptedModel
+from pairsmith.progress import Silent
+from pairsmith.runs import Run
+from pairsmith.training.asker import train_asker
+from pairsmith.training.settings import TrainAskerSettings
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tiny_bart import document, make_bart
+
+
+@pytest.fixture(scope="module")
+def asker(tmp_path_factory):
+    """A tiny BART that has learned to ask who it was and what was heard of four texts."""
+    folder = tmp_path_factory.mktemp("searching")
+    make_bart(folder / "bart")
+    rows = []
+    for text in map(document, range(4)):
+        for place, question in ((1, "What was heard?"), (9, "Who was it?")):
+            answer = text.split()[place]
+            answers = {"text": [answer], "answer_start": [text.index(answer)]}
+            rows.append({"context": text, "question": question, "answers": answers})
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = TrainAskerSettings(
+        base=str(folder / "bart"),
+        data=[str(folder / "data.jsonl")],
+        epochs=300,
+        batch_size=8,
+        learning_rate=[5e-3],
+        device="cpu",
+        warmup=0,
+    )
+    return str(train_asker(settings, Run(folder / "asker", Silent())))
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(document(number) + "\n" for number in range(4)))
+    return str(path)
+
+
+def test_answers_as_different_as_can_be_are_kept():
+    answers = ["the old town", "the town", "", "Ann", "old town hall", "THE OLD TOWN", "Bob and Ann"]
+    # Ann has no word of the first; then Bob and Ann (2/4 with Ann), the town and old town hall tie behind it.
+    assert diverse(answers, 3)[:2] == [0, 3]
+    assert diverse(answers, 99)[0] == 0
+    assert sorted(diverse(answers, 99)) == [0, 1, 3, 4, 6]
+    assert diverse([], 3) == []
+
+
+def test_the_likeliest_sequences_are_found(asker):
+    loaded = load_summarizer(asker, device="cpu")
+    network, end = loaded.model, loaded.tokenizer.eos_token_id
+    features = document_features(loaded, encode_documents(loaded, [document(0)]))
+    answer = loaded.tokenizer(f"{document(0).split()[1]}{SEPARATOR}", add_special_tokens=False)["input_ids"]
+    begin = [loaded.tokenizer.bos_token_id, *answer]
+    with torch.inference_mode():
+        states = network.get_encoder()(**features).last_hidden_state
+
+        def search(beams, count):
+            return search_sequences(
+                network, states, features["attention_mask"], [begin], beams=beams, count=count, max_tokens=30,
+                end=end,
+            )[0]  # fmt: skip
+
+        def likelihood(tokens):
+            """The mean log-probability, by which beams that have ended are compared."""
+            whole = torch.tensor([[network.generation_config.decoder_start_token_id, *begin, *tokens]])
+            scores = network(**features, decoder_input_ids=whole[:, :-1]).logits[0].log_softmax(dim=1)
+            written = scores.gather(1, whole[0, 1:, None])[len(begin) :]
+            return float(written.sum()) / len(tokens)
+
+        (greedy,), found = search(1, 1), search(4, 3)
+        assert [row[-1] for row in found] == [end] * 3
+        likely = [likelihood(row) for row in found]
+        assert likely == sorted(likely, reverse=True)
+        assert likely[0] >= likelihood(greedy) - 1e-6
+        step = network(
+            **features,
+            decoder_input_ids=torch.tensor([[network.generation_config.decoder_start_token_id, *begin]]),
+        )
+        assert greedy[0] == int(step.logits[0, -1].argmax())
+
+
+def test_a_search_goes_on_from_what_is_given(asker):
+    loaded = load_summarizer(asker, device="cpu")
+    text = document(0)
+    features = document_features(loaded, encode_documents(loaded, [text, text]))
+    with torch.inference_mode():
+        states = loaded.model.get_encoder()(**features).last_hidden_state
+    begins = [
+        loaded.tokenizer(f"{text.split()[place]}{SEPARATOR}", add_special_tokens=False)["input_ids"]
+        for place in (1, 9)
+    ]
+    longest = max(map(len, begins))
+    asked = []
+    for row, begin in enumerate(begins):
+        assert len(begin) <= longest
+        ((found,),) = search_sequences(
+            loaded.model,
+            states[[row]],
+            features["attention_mask"][[row]],
+            [[loaded.tokenizer.bos_token_id, *begin]],
+            beams=3,
+            count=1,
+            max_tokens=20,
+            end=loaded.tokenizer.eos_token_id,
+        )
+        asked.append(loaded.tokenizer.decode(found, skip_special_tokens=True).strip())
+    assert asked == ["What was heard?", "Who was it?"]
+
+
+def test_two_searches_ask_what_was_learned_each_answer_once(asker, texts, tmp_path):
+    some = AskSettings(inputs=[texts], model=asker, questions=2, decoding="beams", beams=4, device="cpu")
+    folder = ask(some, Run(tmp_path / "out", Silent()))
+    rows = folder.table().to_pylist()
+    expected = {(document(n), document(n).split()[1], "What was heard?") for n in range(4)}
+    assert len({row["context"] for row in rows} & {text for text, *_ in expected}) == 4
+    found = {(row["context"], row["written"], row["question"]) for row in rows}
+    assert len(found & expected) >= 3
+    answers = [(row["context"], row["written"].casefold()) for row in rows]
+    assert len(set(answers)) == len(answers)
+    small = some.model_copy(update={"batch_size": 1})
+    assert ask(small, Run(tmp_path / "small", Silent())).table().to_pylist() == rows
+
+
+def test_beams_are_for_models_that_have_them_and_as_many_as_answers(tiny_gpt2, texts, tmp_path):
+    with pytest.raises(ValueError, match="4 beams find no 10 answers"):
+        AskSettings(inputs=[texts], model="x", decoding="beams", beams=4)
+    some = AskSettings(inputs=[texts], model=str(tiny_gpt2), decoding="beams", device="cpu")
+    with pytest.raises(SettingsError, match="--decoding beams is for models with an encoder and a decoder"):
+        ask(some, Run(tmp_path / "out", Silent()))
+
+
+def told(script, **rest):
+    """An asker whose model goes on as the script says for the end of its prompt; and the prompts it saw."""
+    prompts = []
+
+    def following(prompt, begun):
+        if not begun:
+            prompts.append(prompt)
+        said = next(said for end, said in script if prompt.endswith(end))
+        return {said[len(begun)]: 1.0}
+
+    model = ScriptedModel(following, "".join(map(chr, [*range(1, 127), 0xFFFD])))
+    settings = AskSettings(inputs=["x"], model="told", questions=1, tries=1, **rest)
+    return CausalAsker(model, settings), prompts
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ([('Answer: "', 'Ann"'), (f"Ann{QUESTION}", 'Who was it?"')], ("Ann", "Who was it?", None)),
+        ([('Answer: "', ' Ann "'), (f" Ann {QUESTION}", ' Who? "')], ("Ann", "Who?", None)),
+        ([('Answer: "', '"')], ("", "", "no answer")),
+        ([('Answer: "', "Ann" + chr(0))], ("Ann", "", "unfinished")),
+        ([('Answer: "', 'Ann\ufffd"')], ("Ann\ufffd", "", "unreadable")),
+        ([('Answer: "', 'Ann\nBob"')], ("Ann\nBob", "", "several lines")),
+        ([('Answer: "', 'Ann"'), (QUESTION, '"')], ("Ann", "", "no question")),
+        (
+            [('Answer: "', 'Ann"'), (QUESTION, "Who " * 20)],
+            ("Ann", ("Who " * 13)[:50].strip(), "long question"),
+        ),
+    ],
+)
+def test_a_model_that_is_told_what_to_do_answers_and_asks(script, expected):
+    asker, prompts = told(script)
+    passage = Passage("p", "Ann was here.")
+    rejects = asker.ask([passage])
+    answer, question, fault = expected
+    if fault is None:
+        assert rejects == []
+        (row,) = passage.found.values()
+        assert (row["written"], row["question"]) == (answer, question)
+        assert row["answers"] == {"text": ["Ann"], "answer_start": [0]}
+    else:
+        (reject,) = rejects
+        row = json.loads(reject.row)
+        assert (reject.filter, row["written"], row["question"]) == (fault, answer, question)
+    assert prompts[0] == (
+        "Text: Ann was here.\nTask: Take an answer from the text, and write the question to which it is the "
+        f"answer.\n{ANSWER}"
+    )
+
+
+def test_a_chat_is_told_as_a_user_tells():
+    asker, prompts = told(
+        [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')], chat=True, instruction="Ask of {passage}!"
+    )
+    asker.ask([Passage("p", "Ann was here.")])
+    assert prompts == [
+        'Ask of Ann was here.!\nAnswer: "',
+        'Ask of Ann was here.!\nAnswer: "Ann"\nQuestion: "',
+    ]
+
+
+def test_a_text_is_cut_to_what_the_instruction_leaves():
+    asker, _ = told([])
+    assert asker.limit == 456
+    asker, _ = told([], max_length=None)
+    around = len(INSTRUCTION) - len("{passage}") + len(f"\n{ANSWER}{QUESTION}")
+    assert asker.limit == 4096 - around - 30 - 50
+    with pytest.raises(ModelError, match=r"reads 4096 tokens, .* shorten --instruction"):
+        told([], instruction="{passage}" + "x" * 4096)
+    with pytest.raises(ValueError, match="has no {passage}"):
+        told([], instruction="Ask!")
+
+
+def test_what_a_causal_model_draws_hangs_on_the_passage_alone(tiny_gpt2, texts, tmp_path):
+    def asked(out, inputs, **rest):
+        some = AskSettings(
+            inputs=[str(inputs)], model=str(tiny_gpt2), questions=2, tries=1, device="cpu", top_p=1.0,
+            instruction="{passage}", **rest,
+        )  # fmt: skip
+        folder = ask(some, Run(tmp_path / out, Silent()))
+        rows = [*folder.table().to_pylist(), *folder.rejects().to_pylist()]
+        return {row["id"]: row for row in rows}
+
+    # The tiny model's context is short: pieces of texts.
+    every = asked("every", texts)
+    assert every
+    one = tmp_path / "one.txt"
+    one.write_text(document(2) + "\n")
+    alone = asked("alone", one)
+    assert alone
+    assert all(every[name] == row for name, row in alone.items() if "where" not in row.get("row", ""))
+    assert asked("other", texts, seed=2) != every
+    assert asked("shards", texts, shard_size=1) == every
