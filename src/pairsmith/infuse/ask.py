@@ -3,7 +3,7 @@
 texts -> passages of whole sentences -> answers with their questions, drawn -> distinct ones -> rows
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -13,13 +13,14 @@ import pyarrow as pa
 from pairsmith.citations import QUIP
 from pairsmith.encoders.heads import is_encoder_decoder
 from pairsmith.encoders.summarizer import load_summarizer
-from pairsmith.errors import SettingsError
+from pairsmith.errors import ModelError, SettingsError
 from pairsmith.infuse.asking import Asker, cut
 from pairsmith.infuse.causal_asker import CausalAsker
+from pairsmith.infuse.cloze_asker import ClozeAsker
 from pairsmith.infuse.sequence_asker import SequenceAsker
-from pairsmith.infuse.settings import AskSettings
+from pairsmith.infuse.settings import CLOZE, AskSettings
 from pairsmith.lm.loading import load_model
-from pairsmith.modelnames import check_revision, model_revision
+from pairsmith.modelnames import model_revision
 from pairsmith.records import REJECT, Document, read_documents, to_table
 from pairsmith.records.asked import ASKED
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source
@@ -27,6 +28,7 @@ from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.streamed import RecordShard, commit_records
+from pairsmith.texts import finder_revision
 
 _WHERE = {"device", "batch_size", "executor", "workers", "ray_address"}
 """Settings that say where and how fast, not what."""
@@ -44,12 +46,13 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     """
     for source in settings.inputs:
         refuse_source(run, inputs=source)
-    refuse_source(run, model=settings.model)
+    if settings.model != CLOZE:
+        refuse_source(run, model=settings.model)
     count = sum(1 for _ in texts(settings))
     twice = sum(1 for _ in _every(settings)) - count
     if twice:
         run.progress.say(f"{twice:,} texts stand there more than once; each is asked about once")
-    revision = model_revision(settings.model)
+    models = _models(settings)
     writer = FolderWriter.start(
         run,
         step="ask",
@@ -58,13 +61,13 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         inputs={
             f"inputs {number}": hash_source(text) for number, text in enumerate(settings.inputs, start=1)
         },
-        models={"model": revision},
+        models=models,
         planned=-(-count // settings.shard_size),
     )
     commit = partial(
         commit_records,
         writer,
-        AskerLoader(settings, revision),
+        AskerLoader(settings, models),
         partial(texts, settings),
         count,
         settings.shard_size,
@@ -104,7 +107,7 @@ class AskerLoader:
     """Makes a worker ready: loads the model once, then asks about one shard after the other."""
 
     settings: AskSettings
-    revision: str
+    models: Mapping[str, str]
 
     def __call__(self, worker: int) -> Work[RecordShard[Document], Made]:
         """The work of a worker: a shard's rows and rejects.
@@ -113,7 +116,8 @@ class AskerLoader:
             ModelError: the model cannot be loaded, or is not the one of the process that started this.
         """
         settings = self.settings
-        check_revision(settings.model, self.revision, worker)
+        if _models(settings) != self.models:
+            raise ModelError(f"model {settings.model}: worker {worker} finds other weights under this name")
         asker = load_asker(settings)
 
         def work(shard: RecordShard[Document], advance: Advance) -> Made:
@@ -126,6 +130,13 @@ class AskerLoader:
         return work
 
 
+def _models(settings: AskSettings) -> dict[str, str]:
+    """What tells the asker from any other."""
+    if settings.model == CLOZE:
+        return {"model": CLOZE, **finder_revision(settings.answers)}
+    return {"model": model_revision(settings.model)}
+
+
 def load_asker(settings: AskSettings) -> Asker:
     """The model that asks: one with an encoder and a decoder, or a causal one.
 
@@ -133,6 +144,8 @@ def load_asker(settings: AskSettings) -> Asker:
         ModelError: it is not there, of another kind, or knows no separator.
         SettingsError: there is no such device.
     """
+    if settings.model == CLOZE:
+        return ClozeAsker(settings)
     if is_encoder_decoder(settings.model):
         model = load_summarizer(
             settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
@@ -149,14 +162,19 @@ def load_asker(settings: AskSettings) -> Asker:
 
 def _card(settings: AskSettings) -> Card:
     return Card(
-        title="Questions that a model asked of passages",
-        description=f"Passages of whole sentences, and questions that {settings.model} asked of them.",
+        title="Questions asked of passages",
+        description="Passages of whole sentences, and "
+        + (
+            "their sentences as questions for a name or number that was taken out, with noise."
+            if settings.model == CLOZE
+            else f"questions that {settings.model} asked of them."
+        ),
         columns={
             "context": "the passage",
-            "written": "the answer that the model wrote before the question",
+            "written": "the answer, as it was written before the question",
             "answers": "where it stands in the passage; empty where it does not",
         },
-        made="The questions and answers were written by a program; no person has checked them.",
+        made="The questions and answers were made by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the passages apply.",
     )

@@ -7,6 +7,9 @@ from pydantic import Field, field_validator, model_validator
 from pairsmith.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
 from pairsmith.settings import Listed, Settings
 
+CLOZE = "cloze"
+"""The asker without a model."""
+
 INSTRUCTION = (
     "Text: {passage}\nTask: Take an answer from the text, and write the question to which it is the answer."
 )
@@ -24,7 +27,7 @@ class AskSettings(Settings):
     model: str = Field(
         description="Asker: a folder that train-asker wrote, a Hub id of a model with an encoder and a "
         "decoder that writes an answer, a separator and a question, or a causal language model, which is "
-        "told what to do."
+        "told what to do. cloze: no model, but sentences from which names and numbers are taken out."
     )
     instruction: str = Field(
         default=INSTRUCTION,
@@ -33,6 +36,10 @@ class AskSettings(Settings):
     )
     chat: bool = Field(
         default=False, description="Tell it as a user's message, as models made for chats are told things."
+    )
+    answers: str = Field(
+        default="rule",
+        description="With --model cloze: what finds names and numbers in passages: rule, or spacy:MODEL.",
     )
     separator: str = Field(default="<sep>", min_length=1, description="Token between answer and question.")
     questions: int = Field(default=10, ge=1, le=1_000, description="Distinct questions of each passage.")

@@ -1,0 +1,96 @@
+"""An asker without a model: sentences whose answer is taken out, with noise (Q6).
+
+names and numbers of a passage -> their sentences without them -> words dropped, moved, blanked -> questions
+
+This is the noisy cloze of Lewis, Denoyer and Riedel, *Unsupervised Question Answering by Cloze Translation*
+(2019), with which QUIP was trained where no questions of people were to be used.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from pairsmith.encoders.asker import Written
+from pairsmith.infuse.asking import Passage, keep_all
+from pairsmith.infuse.settings import AskSettings
+from pairsmith.records import Reject
+from pairsmith.runs.seeds import generator
+from pairsmith.texts import Entity, entity_finder, split_sentences
+from pairsmith.texts.passages import PASSAGE_TOKENS
+
+QUESTION_WORDS = ("Who", "What", "When", "Where", "Which", "How")
+
+DROPPED = 0.1
+"""Share of the words that are left out,"""
+
+BLANKED = 0.1
+"""and of those for which a blank stands;"""
+
+MOVED = 3
+"""a word moves by no more than so many places."""
+
+_BLANK = "_"
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+class ClozeAsker:
+    """Asks of a passage's names and numbers; drawn from streams that hang on the passage alone."""
+
+    def __init__(self, settings: AskSettings) -> None:
+        """Raises: SettingsError, MissingExtra, ModelError: see ``entity_finder``."""
+        self.limit = settings.max_length or PASSAGE_TOKENS
+        self._settings = settings
+        self._find = entity_finder(settings.answers)
+
+    def length(self, text: str) -> int:
+        """Words and marks of a text."""
+        return sum(1 for _ in _TOKEN.finditer(text))
+
+    def ask(self, passages: Sequence[Passage]) -> list[Reject]:
+        """Add questions to each passage; returns those that stood there before."""
+        rejects: list[Reject] = []
+        answers = {passage.id: self._find(passage.text) for passage in passages}
+        for _ in range(self._settings.tries):
+            left = [passage for passage in passages if len(passage.found) < self._settings.questions]
+            rejects += keep_all(left, [self._write(passage, answers[passage.id]) for passage in left])
+        return rejects
+
+    def _write(self, passage: Passage, answers: Sequence[Entity]) -> list[Written]:
+        """As many questions as a passage lacks, of its answers in an order by chance, again and again."""
+        if not answers:
+            return []
+        order = generator(self._settings.seed, passage.id, "answers").permutation(len(answers))
+        last = passage.drawn + self._settings.questions - len(passage.found)
+        written = []
+        for number in range(passage.drawn, last):
+            answer = answers[order[number % len(order)]]
+            rng = generator(self._settings.seed, passage.id, number)
+            question = noisy_cloze(passage.text, answer, rng)
+            written.append(Written(answer.text, question, None if question else "no question"))
+        return written
+
+
+def noisy_cloze(passage: str, answer: Entity, rng: np.random.Generator) -> str:
+    """The sentence in which an answer stands, as a question for it; empty where nothing else stands in it.
+
+    Args:
+        passage: any text.
+        answer: where it stands in it.
+        rng: of the question word, and of what becomes of the other words.
+    """
+    end = answer.start + len(answer.text)
+    around = [
+        passage[place.start : answer.start] + " " + passage[end : place.start + len(place.text)]
+        for place in split_sentences(passage)
+        if place.start <= answer.start and end <= place.start + len(place.text)
+    ]
+    words = (around[0] if around else "").rstrip(" .!?…").split()
+    kept = [word for word, chance in zip(words, rng.random(len(words)), strict=True) if chance >= DROPPED]
+    if not kept:
+        return ""
+    # Sorted by its place and a chance of up to MOVED + 1, no word overtakes one more than MOVED places ahead.
+    order = np.argsort(np.arange(len(kept)) + rng.random(len(kept)) * (MOVED + 1), kind="stable")
+    blank = rng.random(len(kept)) < BLANKED
+    noised = [_BLANK if blank[place] else kept[place] for place in order]
+    return f"{rng.choice(QUESTION_WORDS)} {' '.join(noised)}?"

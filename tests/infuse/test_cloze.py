@@ -1,0 +1,99 @@
+"""Questions without a model: sentences with a name or number taken out (Q6)."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.errors import SettingsError
+from pairsmith.infuse.ask import ask
+from pairsmith.infuse.cloze_asker import MOVED, QUESTION_WORDS, ClozeAsker, noisy_cloze
+from pairsmith.infuse.settings import AskSettings
+from pairsmith.progress import Silent
+from pairsmith.records.asked import read_asked
+from pairsmith.runs import Run
+from pairsmith.texts import Entity
+
+PASSAGE = (
+    "The bridge over the river was built in 1894 by Anna Berg. It was closed for two years. "
+    "People of Stockholm still speak of the flood that took it."
+)
+
+
+class Calm:
+    """Chances of a half: nothing is dropped, moved or blanked."""
+
+    def random(self, count):
+        return np.full(count, 0.5)
+
+    def choice(self, words):
+        return words[0]
+
+
+def test_an_answer_is_taken_out_of_its_sentence():
+    answer = Entity("Anna Berg", PASSAGE.index("Anna Berg"))
+    assert noisy_cloze(PASSAGE, answer, Calm()) == "Who The bridge over the river was built in 1894 by?"
+    year = Entity("1894", PASSAGE.index("1894"))
+    assert noisy_cloze(PASSAGE, year, Calm()) == "Who The bridge over the river was built in by Anna Berg?"
+
+
+def test_an_answer_that_is_all_of_its_sentence_gives_no_question():
+    assert noisy_cloze("Stop! Anna Berg.", Entity("Anna Berg", 6), Calm()) == ""
+    assert noisy_cloze("Anna Berg. Bob", Entity("Berg. Bob", 5), Calm()) == ""  # of two sentences
+
+
+WORDS = [f"w{number}" for number in range(40)]
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_words_are_dropped_moved_a_little_and_blanked(seed):
+    text = " ".join([*WORDS, "Anna"]) + "."
+    question = noisy_cloze(text, Entity("Anna", text.index("Anna")), np.random.default_rng(seed))
+    first, *rest = question.removesuffix("?").split()
+    assert first in QUESTION_WORDS
+    left = [int(word[1:]) for word in rest if word != "_"]
+    assert len(set(left)) == len(left) <= len(rest) <= len(WORDS)
+    # Behind a word there is none that stood more than MOVED kept words before it, and kept ones are not fewer.
+    kept = sorted(left)
+    for place, number in enumerate(left):
+        earlier = [other for other in left[place + 1 :] if other < number]
+        assert len(earlier) <= MOVED
+        assert all(kept.index(number) - kept.index(other) <= MOVED for other in earlier)
+
+
+def test_words_are_dropped_and_blanked_as_often_as_said():
+    text = " ".join([*WORDS, "Anna"]) + "."
+    answer = Entity("Anna", text.index("Anna"))
+    found = [noisy_cloze(text, answer, np.random.default_rng(seed)).split()[1:] for seed in range(500)]
+    assert np.mean([len(words) for words in found]) == pytest.approx(36, abs=0.3)
+    assert np.mean([word in ("_", "_?") for words in found for word in words]) == pytest.approx(0.1, abs=0.01)
+
+
+def test_questions_without_a_model_have_places_and_do_not_change(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text(f"{PASSAGE}\nall of this was long ago.\n")
+    settings = AskSettings(inputs=[str(path)], model="cloze", questions=4)
+    folder = ask(settings, Run(tmp_path / "out", Silent()))
+    rows = folder.table().to_pylist()
+    assert len(rows) == 4
+    for row in rows:
+        start = row["answers"]["answer_start"][0]
+        assert row["context"][start:].startswith(row["written"])
+        assert re.fullmatch(rf"({'|'.join(QUESTION_WORDS)}) .*\?", row["question"])
+        assert row["written"] not in row["question"]
+    assert {"1894", "Anna Berg"} <= {row["written"] for row in rows}
+    assert len(list(read_asked(str(folder.path)))) == 4
+    assert "taken out, with noise" in (folder.path / "README.md").read_text()
+    small = settings.model_copy(update={"shard_size": 1, "workers": 2})
+    assert ask(small, Run(tmp_path / "small", Silent())).table().to_pylist() == rows
+    assert ask(settings, Run(tmp_path / "out", Silent())).manifest == folder.manifest
+
+
+def test_passages_are_counted_in_words_and_marks_and_finders_are_known():
+    asker = ClozeAsker(AskSettings(inputs=["x"], model="cloze", max_length=20))
+    assert asker.limit == 20
+    assert asker.length("Don't go, Anna!") == 7
+    with pytest.raises(SettingsError, match="no finder of answers is called 'rules'"):
+        ClozeAsker(AskSettings(inputs=["x"], model="cloze", answers="rules"))
