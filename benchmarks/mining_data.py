@@ -95,8 +95,11 @@ def unrelated_passages(data: Path) -> Iterable[str]:
             yield " ".join(words[start : start + 120])
 
 
-def sentence_questions(data: Path) -> list[Question]:
-    """QAMR's questions about single sentences, each sentence among three others."""
+def sentence_questions(data: Path, *, one_passage: bool = False) -> list[Question]:
+    """QAMR's questions about single sentences, each sentence among three others.
+
+    With ``one_passage`` a sentence stands among the same others for all its questions.
+    """
     folder = data / "qamr"
     lines = (folder / "wiki-sentences.tsv").read_text(encoding="utf-8").splitlines()
     sentences = {name: tokens.split(" ") for name, tokens in (line.split("\t") for line in lines)}
@@ -110,12 +113,13 @@ def sentence_questions(data: Path) -> list[Question]:
                     asked.setdefault((name, question.strip()), (tokens[0], tokens[-1]))
     names = sorted({name for name, _ in asked})
     rng = np.random.default_rng(0)
-    return [
-        _in_passage(
-            sentences, name, [names[i] for i in rng.integers(len(names), size=3)], question, answer, rng
-        )
-        for (name, question), answer in asked.items()
-    ]
+    found = []
+    for (name, question), answer in asked.items():
+        if one_passage:
+            rng = np.random.default_rng(names.index(name))
+        others = [names[i] for i in rng.integers(len(names), size=3)]
+        found.append(_in_passage(sentences, name, others, question, answer, rng))
+    return found
 
 
 def _in_passage(

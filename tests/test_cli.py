@@ -343,7 +343,7 @@ def test_run_reports_a_recipe_that_is_not_there(pairsmith):
     assert result.stderr == (
         "pairsmith: error: no shipped recipe is called 'quikstart'; "
         "did you mean 'quickstart'? known: dino, mining-ablation-small, mining-news-small, mining-squad, "
-        "mining-squad-small, mining-xsum, quickstart\n"
+        "mining-squad-small, mining-xsum, quickstart, quip, quip-small\n"
     )
 
 

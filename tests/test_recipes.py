@@ -598,26 +598,28 @@ def test_the_dino_recipe_says_how_to_give_its_data():
 
 MINING = {"mining-squad": "mining-squad", "mining-squad-small": "mining-squad",
           "mining-ablation-small": "mining-squad", "mining-xsum": "mining-xsum", "mining-news-small": "mining-news"}  # fmt: skip
+QUIP = {"quip": "quip", "quip-small": "quip"}
 
 
 @pytest.fixture
-def mining(tmp_path):
-    """Reads a recipe of mining from a folder that has its files."""
+def beside(tmp_path):
+    """Reads a recipe from a folder that has its files."""
 
     def read(name):
         path = tmp_path / f"{name}.yaml"
         path.write_text(recipe_path(name).read_text(encoding="utf-8"))
-        (tmp_path / MINING[name]).mkdir(exist_ok=True)
-        for file in re.findall(rf"\./{MINING[name]}/([\w.]+)", path.read_text()):
-            (tmp_path / MINING[name] / file).touch()
+        folder = (MINING | QUIP)[name]
+        (tmp_path / folder).mkdir(exist_ok=True)
+        for file in re.findall(rf"\./{folder}/([\w.-]+)", path.read_text()):
+            (tmp_path / folder / file).touch()
         return load_recipe(path)
 
     return read
 
 
 @pytest.mark.parametrize("name", MINING)
-def test_the_mining_recipes_are_sound_and_name_files_beside_them(name, mining, tmp_path):
-    plan = mining(name)
+def test_the_mining_recipes_are_sound_and_name_files_beside_them(name, beside, tmp_path):
+    plan = beside(name)
     kinds = {planned.name: planned.kind for planned in plan.steps if not planned.name.endswith("-start")}
     assert list(kinds.values())[:4] == ["train-biencoder", "mine", "train-crossencoder", "filter"]
     for planned in plan.steps:
@@ -631,8 +633,8 @@ def test_the_mining_recipes_are_sound_and_name_files_beside_them(name, mining, t
 RATES = [5e-6, 1e-5, 2e-5, 3e-5, 4e-5, 5e-5]
 
 
-def test_the_recipe_of_reading_is_the_papers(mining, tmp_path):
-    plan = mining("mining-squad")
+def test_the_recipe_of_reading_is_the_papers(beside, tmp_path):
+    plan = beside("mining-squad")
     biencoder, mined, cross, kept, alone, reader, *_ = (each.settings(tmp_path) for each in plan.steps)
     assert (biencoder.steps, cross.steps, alone.steps, reader.steps, reader.extra) == (
         200,
@@ -647,8 +649,8 @@ def test_the_recipe_of_reading_is_the_papers(mining, tmp_path):
     assert {biencoder.base, cross.base, reader.base} == {"facebook/bart-large"}
 
 
-def test_the_recipe_of_summaries_is_the_papers(mining, tmp_path):
-    plan = mining("mining-xsum")
+def test_the_recipe_of_summaries_is_the_papers(beside, tmp_path):
+    plan = beside("mining-xsum")
     biencoder, mined, cross, kept, alone, writer, *_ = (each.settings(tmp_path) for each in plan.steps)
     assert (biencoder.steps, cross.steps, alone.steps, writer.steps, writer.extra) == (
         100,
@@ -663,9 +665,56 @@ def test_the_recipe_of_summaries_is_the_papers(mining, tmp_path):
     assert writer.marker
 
 
+@pytest.mark.parametrize("name", QUIP)
+def test_the_recipes_of_questions_are_sound_and_name_files_beside_them(name, beside, tmp_path):
+    plan = beside(name)
+    for planned in plan.steps:
+        for value in planned.settings(tmp_path / "run").model_dump().values():
+            assert not any(text.startswith("./") for text in texts_in(value))
+    with pytest.raises(SettingsError, match=r"give its place with --set \w+\.data=PATH"):
+        load_recipe(recipe_path(name))
+
+
+def test_the_recipe_of_questions_is_the_papers(beside, tmp_path):
+    plan = beside("quip")
+    asker, teacher, asked, answered, student, *_ = (each.settings(tmp_path) for each in plan.steps)
+    assert (asker.base, teacher.base, student.base) == (
+        "facebook/bart-large",
+        "FacebookAI/roberta-large",
+        "FacebookAI/roberta-large",
+    )
+    assert (asked.questions, asked.top_p, asked.max_length, asked.decoding) == (10, 0.6, 456, "nucleus")
+    assert (answered.top, answered.max_answer_tokens) == (8, 17)
+    assert (student.labels, student.negatives, student.epochs, student.learning_rate) == (
+        "teacher",
+        "passage",
+        2,
+        [1e-5],
+    )
+    assert set(plan.results) >= {"squad-f1", "mrpc-auroc", "conll-f1", "wnut-f1", "sst2-accuracy"}
+
+
+def test_the_small_recipe_of_questions_compares_students_that_differ_in_their_lessons_alone(beside, tmp_path):
+    plan = beside("quip-small")
+    steps = {each.name: each.settings(tmp_path) for each in plan.steps}
+    students = {name: steps[name] for name in ("student", "hard", "untaught", "clozed", "direct")}
+    rest = {
+        name: {k: v for k, v in each.model_dump().items() if k not in {"data", "labels", "epochs"}}
+        for name, each in students.items()
+    }
+    assert all(each == rest["student"] for each in rest.values())
+    assert {name: each.labels for name, each in students.items()} == {
+        "student": "teacher",
+        "hard": "hard",
+        "untaught": "answers",
+        "clozed": "answers",
+        "direct": "answers",
+    }
+
+
 def test_every_recipe_that_ships_is_tested_here():
     shipped = {path.stem for path in recipe_path("quickstart").parent.glob("*.yaml")}
-    assert shipped == {"quickstart", "dino", *MINING}
+    assert shipped == {"quickstart", "dino", *MINING, *QUIP}
 
 
 def test_the_example_on_the_page_is_sound(tmp_path):

@@ -153,7 +153,7 @@ def _run(
         str,
         typer.Argument(
             help="A YAML file, or the name of one that ships: quickstart, dino, mining-squad, "
-            "mining-squad-small, mining-ablation-small, mining-xsum, mining-news-small.",
+            "mining-squad-small, mining-ablation-small, mining-xsum, mining-news-small, quip, quip-small.",
             show_default=False,
         ),
     ],

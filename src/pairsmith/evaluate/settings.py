@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pairsmith.fields import BatchTokens, Device, Dtype
 from pairsmith.modelnames import PoolingName
-from pairsmith.settings import Settings
+from pairsmith.settings import Listed, Settings
 
 
 class EvaluateStsSettings(Settings):
@@ -187,7 +187,7 @@ class EvaluateNerSettings(Settings):
     splits: list[Annotated[int, Field(ge=0)]] = Field(
         default=[0, 1, 2, 3, 4], min_length=1, description="Numbers of the splits."
     )
-    start: list[Literal["random", "questions"]] = Field(
+    start: Annotated[list[Literal["random", "questions"]], Listed] = Field(
         default=["random", "questions"],
         min_length=1,
         description="How the layer that tells tags apart begins: at random, or as the vectors of questions.",

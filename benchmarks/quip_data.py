@@ -1,0 +1,80 @@
+"""The files of the recipe quip-small, from public data sets.
+
+python benchmarks/quip_data.py --data DATA --out FOLDER/quip
+
+SQuAD's development set stands in for its training set: 30 of its 48 articles are learned from, 2 are for
+validation and 16 are for testing, as for mining; with them go QAMR's questions on single sentences. Passages
+are those 30 articles' and news of the BBC.
+"""
+
+import argparse
+import gzip
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from mining_data import sentence_questions, squad_corpora, write_lines
+from pairsmith.records import Question, read_documents, to_question_table
+
+VALIDATED_ARTICLES = 2
+
+COPIED = {
+    "mrpc/msr_paraphrase_train.txt": "mrpc-train.txt",
+    "mrpc/msr_paraphrase_test.txt": "mrpc-test.txt",
+    "paws-wiki/dev.tsv.gz": "paws-train.tsv",
+    "paws-wiki/test.tsv.gz": "paws-test.tsv",
+    "qqp-duplicates/test.tsv": "qqp-test.tsv",
+    "sst2/dev.tsv": "sst2-test.tsv",
+    "fewshot-ner-huang2020/conll2003": "conll2003",
+    "fewshot-ner-huang2020/WNUT17": "wnut17",
+    "mr": "mr",
+    "cr": "cr",
+}
+
+
+def write_quip(data: Path, out: Path, news: int | None = None) -> None:
+    """Write the files; of the BBC's texts the first ``news``, or all."""
+    squad = squad_corpora(data)
+    titles = sorted({question.title for question in squad.mining})
+    validated = set(titles[:VALIDATED_ARTICLES])
+    learned = [question for question in squad.mining if question.title not in validated]
+    files = {
+        "squad-train": learned,
+        "squad-validation": [question for question in squad.mining if question.title in validated],
+        "squad-test": squad.test,
+        "qamr": sentence_questions(data, one_passage=True),
+    }
+    for name, questions in files.items():
+        write_questions(out / f"{name}.jsonl", questions)
+    texts = list(dict.fromkeys(question.context for question in learned))
+    texts += [each.document for each in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz")][:news]
+    write_lines(out / "texts.jsonl", ({"text": text} for text in texts))
+    for source, target in COPIED.items():
+        copy(data / source, out / target)
+
+
+def write_questions(path: Path, questions: Iterable[Question]) -> None:
+    write_lines(path, to_question_table(list(questions)).to_pylist())
+
+
+def copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True, copy_function=shutil.copyfile)
+    elif source.suffix == ".gz":
+        target.write_bytes(gzip.decompress(source.read_bytes()))
+    else:
+        shutil.copyfile(source, target)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--news", type=int, help="Only the first so many of the BBC's texts.")
+    args = parser.parse_args()
+    write_quip(args.data, args.out, args.news)
+    print(args.out)
+
+
+if __name__ == "__main__":
+    main()
