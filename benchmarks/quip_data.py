@@ -19,8 +19,8 @@ from pairsmith.records import Question, read_documents, to_question_table
 VALIDATED_ARTICLES = 2
 
 COPIED = {
-    "mrpc/msr_paraphrase_train.txt": "mrpc-train.txt",
-    "mrpc/msr_paraphrase_test.txt": "mrpc-test.txt",
+    "mrpc/msr_paraphrase_train.txt": "msr_paraphrase_train.txt",
+    "mrpc/msr_paraphrase_test.txt": "msr_paraphrase_test.txt",
     "paws-wiki/dev.tsv.gz": "paws-train.tsv",
     "paws-wiki/test.tsv.gz": "paws-test.tsv",
     "qqp-duplicates/test.tsv": "qqp-test.tsv",
