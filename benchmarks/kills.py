@@ -1,18 +1,22 @@
 """Kill runs at random instants and compare what comes out with a run that was left alone.
 
-    python benchmarks/kills.py --kills 200 --recipe-kills 20 --mining-kills 20 --work DIR --json FILE
+    python benchmarks/kills.py --kills 200 --recipe-kills 20 --mining-kills 20 --asking-kills 20 \
+        --work DIR --json FILE
 
-``generate`` and ``postprocess`` first, then a whole recipe with a training, then one of mining. Each killed
-run is started again until it ends; its files must be those of the uninterrupted run, byte for byte.
+``generate`` and ``postprocess`` first, then a whole recipe with a training, then one of mining, then one that
+asks, answers and infuses with the tests' tiny model. Each killed run is started again until it ends; its
+files must be those of the uninterrupted run, byte for byte.
 """
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import os
 import random
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +30,9 @@ from pairsmith.progress import Silent
 from pairsmith.recipes import load_recipe
 from pairsmith.running import run_recipe
 from pairsmith.runs import Run
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+make_bert = importlib.import_module("tests.conftest").make_bert
 
 RECIPE = """
 name: kills
@@ -59,6 +66,28 @@ steps:
     settings: {seeds: ./seeds.jsonl, added: "@kept", base: "pairsmith:tiny", steps: 20, batch_size: 4,
                checkpoint_steps: 5}
 """
+ASKING = """
+name: asking
+steps:
+  - name: asker
+    step: train-asker
+    settings: &trained {data: ./seeds.jsonl, base: ./bert, epochs: 4, batch_size: 4, checkpoint_steps: 5}
+  - name: asked
+    step: ask
+    settings: &asking {inputs: ./passages.jsonl, model: "@asker", questions: 2, tries: 1, shard_size: 10}
+  - name: clozes
+    step: ask
+    settings: {<<: *asking, model: cloze}
+  - name: teacher
+    step: train-teacher
+    settings: *trained
+  - name: answered
+    step: relabel
+    settings: {data: "@clozes", model: "@teacher", shard_size: 20}
+  - name: student
+    step: infuse
+    settings: {<<: *trained, data: "@answered", epochs: 2, batch_size: 10}
+"""
 COMPARED = (".parquet", ".safetensors")
 
 
@@ -67,6 +96,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--recipe-kills", type=int, default=20)
     parser.add_argument("--mining-kills", type=int, default=20)
+    parser.add_argument("--asking-kills", type=int, default=20)
     parser.add_argument("--inputs", type=int, default=80)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
@@ -77,11 +107,14 @@ def main() -> None:
     (args.work / "in.txt").write_text("".join(lines), encoding="utf-8")
     (args.work / "recipe.yaml").write_text(RECIPE, encoding="utf-8")
     write_mining(args.work)
+    (args.work / "asking.yaml").write_text(ASKING, encoding="utf-8")
+    make_bert(args.work / "bert")
     results = {}
     for name, work_on, kills in (
         ("generate and postprocess", two_steps, args.kills),
         ("recipe with training", recipe, args.recipe_kills),
         ("recipe of mining", mining, args.mining_kills),
+        ("recipe of questions", asking, args.asking_kills),
     ):
         if not kills:
             continue
@@ -102,6 +135,10 @@ def recipe(work: Path, out: Path) -> None:
 
 def mining(work: Path, out: Path) -> None:
     run_recipe(load_recipe(work / "mining.yaml"), out, Silent())
+
+
+def asking(work: Path, out: Path) -> None:
+    run_recipe(load_recipe(work / "asking.yaml"), out, Silent())
 
 
 def write_mining(work: Path) -> None:

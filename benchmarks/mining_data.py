@@ -114,11 +114,11 @@ def sentence_questions(data: Path, *, one_passage: bool = False) -> list[Questio
     names = sorted({name for name, _ in asked})
     rng = np.random.default_rng(0)
     found = []
-    for (name, question), answer in asked.items():
+    for (name, question), places in asked.items():
         if one_passage:
             rng = np.random.default_rng(names.index(name))
         others = [names[i] for i in rng.integers(len(names), size=3)]
-        found.append(_in_passage(sentences, name, others, question, answer, rng))
+        found.append(_in_passage(sentences, name, others, question, places, rng))
     return found
 
 

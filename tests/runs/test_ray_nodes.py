@@ -10,13 +10,18 @@ import textwrap
 import pytest
 from tests.training.few import PLAYS, passage, write
 
+from pairsmith.encoders.reader import load_reader
 from pairsmith.generate.route import generate
 from pairsmith.generate.settings import GenerateSettings
+from pairsmith.infuse.ask import ask
+from pairsmith.infuse.relabel import relabel
+from pairsmith.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.mine.route import mine
 from pairsmith.mine.settings import MineSettings
 from pairsmith.progress import Silent
 from pairsmith.runs import Run
 from pairsmith.runs.executors import Done, Where, execute
+from pairsmith.training.teacher import save_teacher
 
 pytest.importorskip("ray")
 
@@ -94,6 +99,28 @@ def test_mining_on_one_node_or_two_gives_the_bytes_of_one_process(cluster, node,
         there = given.model_copy(update={"executor": "ray", "workers": count, "ray_address": cluster.address})
         mine(there, Run(tmp_path / f"ray-{count}", Silent()))
         assert files(tmp_path / f"ray-{count}") == files(tmp_path / "here")
+
+
+def test_questions_on_one_node_or_two_are_asked_and_answered_alike(cluster, node, tiny_bert, tmp_path):
+    texts = write(tmp_path / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
+    asked = AskSettings(inputs=[texts], model="cloze", questions=3, shard_size=3)
+    teacher = {"model": str(write_teacher(tiny_bert, tmp_path / "teacher")), "shard_size": 5, "device": "cpu"}
+    ask(asked, Run(tmp_path / "asked", Silent()))
+    answered = RelabelSettings(data=[str(tmp_path / "asked")], **teacher)
+    relabel(answered, Run(tmp_path / "answered", Silent()))
+    for count in (1, 2):
+        node()
+        where = {"executor": "ray", "workers": count, "ray_address": cluster.address}
+        ask(asked.model_copy(update=where), Run(tmp_path / f"asked-{count}", Silent()))
+        relabel(answered.model_copy(update=where), Run(tmp_path / f"answered-{count}", Silent()))
+        for name in ("asked", "answered"):
+            assert files(tmp_path / f"{name}-{count}") == files(tmp_path / name)
+
+
+def write_teacher(base, out):
+    teacher = load_reader(str(base), device="cpu", fresh_head=True, perceptrons=True)
+    save_teacher(teacher, "A random teacher.", out)
+    return out
 
 
 class OnNode:
