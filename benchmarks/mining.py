@@ -85,8 +85,8 @@ def news(data: Path, reuters: int) -> Task:
         lambda rows: right_summaries(rows, corpora.mining),
         {"max_length": 160},
         {"k": 16},
-        {"steps": 100, "learning_rate": [5e-5], "batch_size": 8},
-        {"steps": 250, "learning_rate": [1e-4], "batch_size": 8},
+        {"steps": 200, "learning_rate": [1e-4], "batch_size": 8, "retrieved": 8},
+        {"steps": 300, "learning_rate": [1e-4], "batch_size": 8},
     )
 
 
@@ -147,8 +147,8 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
 def crossencoder_start(task: Task, settings: dict[str, Any], work: Path) -> str:
     """With what all cross-encoders begin: MiniLM alone does not learn to judge pairs from 100 seeds.
 
-    For questions other people's, on single sentences; for summaries the first sentences of other news, and
-    what of them is near to each text.
+    For questions other people's, on single sentences; for summaries the first sentences of the corpus's own
+    documents, for the rest of each, and which others of them are near to it.
     """
     if task.kind == "summaries":
         pairs: dict[str, Any] = {"inputs": [settings["seeds"]], "outputs": [settings["seeds"]]}

@@ -27,8 +27,6 @@ UNRELATED = 4
 SEEDS = 100
 TESTED = 300
 """Of XSum's documents so many are kept to test on."""
-STARTED = 5_000
-"""News that is not mined, whose first sentences are learned to be told apart."""
 MIN_SENTENCES = 4
 MIN_WORDS = 8
 
@@ -179,7 +177,7 @@ class NewsCorpora:
     Attributes:
         mining: documents with the summaries that are hidden; ``test`` others.
         other: documents without summaries.
-        start: first sentences of news that is not among these, and the rest of it.
+        start: first sentences of these, and the rest of each.
     """
 
     mining: Sequence[Document]
@@ -201,13 +199,13 @@ def news_corpora(data: Path, reuters: int = 5_000) -> NewsCorpora:
         for document in read_documents(data / "reuters-21578" / "reuters21578.jsonl.gz", column="body")
         if len(document.document) > 400
     ]
-    shuffled = np.random.default_rng(1).permutation(len(wires))
-    picked, remaining = shuffled[:reuters], shuffled[reuters:]
+    picked = np.random.default_rng(1).permutation(len(wires))[:reuters]
+    other += [wires[i] for i in sorted(picked.tolist())]
     return NewsCorpora(
         [documents[i] for i in order[TESTED:]],
         [documents[i] for i in order[:TESTED]],
-        [*other, *(wires[i] for i in sorted(picked.tolist()))],
-        first_sentences(wires[i] for i in remaining[:STARTED]),
+        other,
+        first_sentences(other),
     )
 
 
