@@ -15,7 +15,7 @@ ROW = {
         {
             "qid": "q1",
             "question": "Who plays?",
-            "answers": ["man"],
+            "answers": ["man", "a male"],
             "detected_answers": [
                 {"text": "man", "char_spans": [[2, 4], [17, 19]], "token_spans": [[1, 1], [5, 5]]}
             ],
@@ -35,9 +35,10 @@ def test_a_passage_is_as_many_questions_as_have_an_answer(tmp_path):
     found = list(read_questions(write(tmp_path / "train.jsonl.gz", HEADER, ROW)))
     text = ROW["context"]
     assert found == [
-        Question("q1", "", text, "Who plays?", (Answer("man", 2), Answer("man", 17))),
+        Question("q1", "", text, "Who plays?", (Answer("man", 2), Answer("man", 17)), ("man", "a male")),
         Question("q3", "", text, "Who sings?", (Answer("the man", 13),)),
     ]
+    assert [question.golds for question in found] == [("man", "a male"), ("the man",)]
 
 
 def test_they_are_read_as_asked_too(tmp_path):

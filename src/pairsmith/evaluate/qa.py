@@ -44,9 +44,8 @@ class Answered:
     @classmethod
     def of(cls, question: Question, prediction: str) -> "Answered":
         """``prediction`` compared with all answers of ``question``."""
-        golds = [gold.text for gold in question.answers]
-        worth = exact_match(prediction, golds), f1(prediction, golds)
-        return cls(question.id, question.question, prediction, golds, *worth)
+        worth = exact_match(prediction, question.golds), f1(prediction, question.golds)
+        return cls(question.id, question.question, prediction, question.golds, *worth)
 
     def to_json(self) -> dict[str, JSON]:
         """A line of ``predictions.jsonl``."""
@@ -167,7 +166,5 @@ def qa_table(results: Mapping[str, Any]) -> str:
 
 def _hash_questions(questions: Sequence[Question]) -> str:
     """SHA-256 of the questions: in which form they lie there does not matter."""
-    rows: JSON = [
-        [each.id, each.context, each.question, [gold.text for gold in each.answers]] for each in questions
-    ]
+    rows: JSON = [[each.id, each.context, each.question, list(each.golds)] for each in questions]
     return hash_bytes(canonical_json(rows).encode())

@@ -6,11 +6,15 @@ from typing import Any
 from pairsmith.errors import InputError
 from pairsmith.records.sources import Columns
 
+WORDINGS = "mrqa_answers"
+"""Column of the answers as people gave them, which need not stand in the passage as they are."""
+
 
 def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Columns]]:
     """Rows of MRQA's form as rows of one question each, in SQuAD's; others as they are.
 
-    The first line of MRQA's files, their header, is left out. An answer is each place that was detected.
+    The first line of MRQA's files, their header, is left out. An answer is each place that was detected; what
+    MRQA's own script compares with is under ``WORDINGS``.
 
     Raises:
         InputError: questions, or the places of an answer, are not as MRQA has them.
@@ -37,6 +41,7 @@ def _row(asked: Any, context: str, where: str) -> dict[str, Any]:
             "context": context,
             "question": asked["question"],
             "answers": {"text": texts, "answer_start": starts},
+            WORDINGS: [str(wording) for wording in asked.get("answers") or ()],
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pairsmith.errors import InputError, redacted
 from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.records.documents import row_id
-from pairsmith.records.mrqa import one_a_row
+from pairsmith.records.mrqa import WORDINGS, one_a_row
 from pairsmith.records.readers import column_text, pick_column
 from pairsmith.records.schemas import ANSWERS
 from pairsmith.records.sources import Columns, Source, data_suffix, open_source, read_lines
@@ -42,13 +42,22 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question on a passage and its answers, one or more, each of which stands in the passage."""
+    """A question on a passage and its answers, one or more, each of which stands in the passage.
+
+    ``wordings`` are the answers as people gave them, where a data set has these too.
+    """
 
     id: str
     title: str
     context: str
     question: str
     answers: tuple[Answer, ...]
+    wordings: tuple[str, ...] = ()
+
+    @property
+    def golds(self) -> tuple[str, ...]:
+        """What an answer is compared with when it is scored."""
+        return self.wordings or tuple(answer.text for answer in self.answers)
 
 
 def read_questions(source: str | Place) -> Iterator[Question]:
@@ -128,6 +137,7 @@ def _question(row: Columns, names: tuple[str, str, str], where: str) -> Question
         context=context,
         question=question,
         answers=answers,
+        wordings=tuple(row.get(WORDINGS, ())),
     )
 
 

@@ -330,5 +330,4 @@ def validation_f1(reader: Reader, questions: Sequence[Question]) -> float | None
         found = answer(reader, [each.question for each in questions], [each.context for each in questions])
     except ModelError:  # the training diverged, which is said at its end
         return None
-    golds = [[gold.text for gold in each.answers] for each in questions]
-    return qa_scores([prediction.text for prediction in found], golds).f1
+    return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1

@@ -252,5 +252,4 @@ def validation_f1(encoder: SpanEncoder, questions: Sequence[Question]) -> float 
         found = answer_by_vectors(encoder, asked, texts)
     except ModelError:  # the training diverged, which is said at its end
         return None
-    golds = [[gold.text for gold in each.answers] for each in questions]
-    return qa_scores([prediction.text for prediction in found], golds).f1
+    return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1
