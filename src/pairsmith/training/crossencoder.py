@@ -84,7 +84,7 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
     warn_of_few(len(seeds), run.progress)
     unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
     unseen = [in_window(each, settings.window) for each in unseen]
-    near = near_outputs([*seeds, *unseen], found, settings, device) if found else None
+    near = near_outputs([*seeds, *unseen], found, settings, device, run.progress) if found else None
     cross, rate, training = train_crossencoder_on(
         seeds, unseen, near, settings, device, progress=run.progress, checkpoints=folder.checkpoints
     )
@@ -267,9 +267,14 @@ def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: Wr
 
 
 def near_outputs(
-    examples: Sequence[Example], found: DatasetFolder, settings: TrainCrossencoderSettings, device: str
+    examples: Sequence[Example],
+    found: DatasetFolder,
+    settings: TrainCrossencoderSettings,
+    device: str,
+    progress: Progress,
 ) -> list[list[str]]:
     """Wrong outputs that the bi-encoder finds near each example's input."""
     assert settings.encoder is not None  # it goes with the mined folder
     encoder = load_sentence_encoder(settings.encoder, device=device)
-    return retrieved(examples, found, encoder, settings.retrieved)
+    with progress.task("find wrong outputs", len(examples), "inputs") as bar:
+        return retrieved(examples, found, encoder, settings.retrieved, bar.advance)

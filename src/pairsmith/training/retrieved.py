@@ -1,6 +1,6 @@
 """Wrong outputs that a bi-encoder finds near to an input, which a cross-encoder is to see through (M6)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import nlargest
 
 import numpy as np
@@ -16,7 +16,11 @@ _SPARE = 10
 
 
 def retrieved(
-    examples: Sequence[Example], outputs: DatasetFolder, encoder: SentenceTransformer, count: int
+    examples: Sequence[Example],
+    outputs: DatasetFolder,
+    encoder: SentenceTransformer,
+    count: int,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:
     """The outputs of the corpus nearest to each example's input, without those that are right.
 
@@ -25,11 +29,13 @@ def retrieved(
         outputs: encoded outputs, as ``mine`` leaves them in its folder.
         encoder: what they were encoded with.
         count: how many for each.
+        advance: hears of how many inputs are encoded.
 
     Returns:
         n lists of texts, nearest first; right is what equals the example's output or has its answer.
     """
-    queries = encode_texts(encoder, [example.input for example in examples], side="query")
+    inputs = [example.input for example in examples]
+    queries = encode_texts(encoder, inputs, side="query", advance=advance)
     x = torch.nn.functional.normalize(torch.from_numpy(queries), dim=1)
     near: list[list[tuple[float, str]]] = [[] for _ in examples]
     for table in outputs.shards("train", ["text", "answer", "vector"]):
