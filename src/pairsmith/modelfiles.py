@@ -5,6 +5,7 @@ transformers are imported inside functions: settings import this module through 
 """
 
 import hashlib
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,6 +67,21 @@ def quiet_loading(*, local: bool = True) -> Iterator[None]:
     finally:
         if hide:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def unsaid(logger: str, *phrases: str) -> Iterator[None]:
+    """Keep off the screen meanwhile what a library's logger says with one of these phrases in it."""
+    found = logging.getLogger(logger)
+
+    def keep(record: logging.LogRecord) -> bool:
+        return not any(phrase in record.getMessage() for phrase in phrases)
+
+    found.addFilter(keep)
+    try:
+        yield
+    finally:
+        found.removeFilter(keep)
 
 
 def check_model_folder(folder: Path, name: str) -> None:

@@ -1,15 +1,12 @@
 """Models of transformers with a head for a task: loaded whole, or with a head to be trained."""
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from pairsmith.errors import ModelError, first_line
-from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
+from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading, unsaid
 from pairsmith.modelnames import DtypeName, not_on_hub, resolve_model
 
 Task = Literal[
@@ -17,7 +14,11 @@ Task = Literal[
 ]
 
 _EXPECTED = ("LOAD REPORT", "we will NOT tie them", "This checkpoint seem corrupted")
-"""What transformers says of weights that are lacking or drawn, which is looked at here."""
+"""What transformers says of weights that are lacking or drawn, which is looked at here.
+
+A decoder that is made of an encoder has no head yet. Models such as Flan-T5 have an output table of their own
+though their kind shares it with the input; both are loaded, and nothing is to be done about it.
+"""
 
 _CONTEXT = 512  # of a model that has no longest input
 
@@ -140,7 +141,11 @@ def _load(
         "token vectors": (transformers.MODEL_MAPPING, transformers.AutoModel, "BERT, RoBERTa or the like"),
     }[task]
     try:
-        with quiet_loading(local=local), _no_load_report(), torch.random.fork_rng(devices=[]):
+        with (
+            quiet_loading(local=local),
+            unsaid("transformers.modeling_utils", *_EXPECTED),
+            torch.random.fork_rng(devices=[]),
+        ):
             torch.manual_seed(seed)
             config = transformers.AutoConfig.from_pretrained(where, local_files_only=local)
             if task == "summarization" and fresh_head and _lacks_only_a_decoder(config):
@@ -203,25 +208,6 @@ def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, 
         setattr(network.config, name, token)
         setattr(network.generation_config, name, token)
     return tokenizer, network, [name for name in report["missing_keys"] if not name.startswith("pooler.")]
-
-
-@contextmanager
-def _no_load_report() -> Iterator[None]:
-    """Keep off the screen what transformers says of weights: the lacking ones are looked at here.
-
-    A decoder that is made of an encoder has no head yet. Models such as Flan-T5 have an output table of their
-    own though their kind shares it with the input; both are loaded, and nothing is to be done about it.
-    """
-    logger = logging.getLogger("transformers.modeling_utils")
-
-    def keep(record: logging.LogRecord) -> bool:
-        return not any(each in record.getMessage() for each in _EXPECTED)
-
-    logger.addFilter(keep)
-    try:
-        yield
-    finally:
-        logger.removeFilter(keep)
 
 
 def _check_weights(name: str, network: Any, task: Task, missing: list[str], *, fresh_head: bool) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import TrainerCallback
 
 from pairsmith.errors import ModelError, StorageError, first_line
-from pairsmith.modelfiles import quiet_loading
+from pairsmith.modelfiles import quiet_loading, unsaid
 from pairsmith.progress import Progress, Task
 from pairsmith.training.checkpoints import Checkpoints, Found
 
@@ -140,7 +140,9 @@ class Watch(TrainerCallback):
                 self._progress.say(f"going on from {path.name}")
             else:
                 self.look(0)
-            with quiet_loading(), _checkpoint_errors(kept):
+            # Checkpoints of one second are in the order of their numbers, whatever their times.
+            times = unsaid("transformers.trainer_utils", "mtime may not be reliable")
+            with quiet_loading(), times, _checkpoint_errors(kept):
                 trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
         self._close()
         if kept and keep_end:
