@@ -34,6 +34,7 @@ from pairsmith.training.distillation import Asked, PassageLesson, sparse_cross_e
 from pairsmith.training.few_shot import begin, numbered, refuse_sources
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
+from pairsmith.training.lessons import Lessons
 from pairsmith.training.settings import InfuseSettings
 from pairsmith.training.watch import Training
 
@@ -74,7 +75,7 @@ def infuse(settings: InfuseSettings, run: Run) -> Place:
     )
     facts = {
         "passages": len(lessons),
-        "questions": sum(len(each.questions) for each in lessons),
+        "questions": lessons.questions,
         "labels": settings.labels,
         "validation": len(unseen),
         "learning rate": rate,
@@ -92,18 +93,17 @@ def save_student(student: SpanEncoder, card: str, out: Path) -> None:
     save_heads(student.heads, out)
 
 
-def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> list[PassageLesson]:
+def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> Lessons:
     """Questions by their passages, with what is learned of each (Q5, Q6).
 
     Raises:
         InputError: a question has no distributions, and ``labels`` wants them; or there is none at all.
+        StorageError: they cannot be written.
     """
-    found: dict[str, list[Asked]] = {}
-    for each in asked:
-        found.setdefault(each.context, []).append(_labelled(each, settings))
+    found = Lessons((each.context, _labelled(each, settings)) for each in asked)
     if not found:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
-    return [PassageLesson(*item) for item in found.items()]
+    return found
 
 
 def _labelled(asked: AskedQuestion, settings: InfuseSettings) -> Asked:

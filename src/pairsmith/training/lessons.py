@@ -1,0 +1,136 @@
+"""Passages with what is asked of them, kept on disk: a student may learn from more than memory holds."""
+
+import shutil
+import tempfile
+import weakref
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from pairsmith.errors import StorageError, first_line
+from pairsmith.records.asked import DISTRIBUTION, Distribution
+from pairsmith.runs.seeds import stream_key
+from pairsmith.training.distillation import Asked, PassageLesson
+
+_TOGETHER = 4_096
+"""Rows that are written together."""
+
+_PASSAGE = pa.schema([("text", pa.string())])
+_QUESTION = pa.schema([("question", pa.string()), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)])
+
+
+class Lessons(Sequence[PassageLesson]):
+    """Passages in the order in which they come first, each with all its questions.
+
+    They lie in a temporary folder, which goes with this object; memory holds 24 bytes a question.
+    """
+
+    def __init__(self, asked: Iterable[tuple[str, Asked]]) -> None:
+        """Args: ``asked``: passages and questions of them; those of a passage need not follow each other.
+
+        Raises:
+            StorageError: they cannot be written.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        keys, texts = array("Q"), array("q")
+        try:
+            self._texts = _Rows(folder / "passages.arrow", _PASSAGE)
+            self._questions = _Rows(folder / "questions.arrow", _QUESTION)
+            for text, question in asked:
+                key = stream_key(text)
+                if not keys or keys[-1] != key:
+                    self._texts.append({"text": text})
+                keys.append(key)
+                texts.append(self._texts.count - 1)
+                self._questions.append(_row(question))
+            self._texts.close()
+            self._questions.close()
+        except OSError as error:
+            raise StorageError(
+                f"cannot keep the questions in {folder}: {first_line(error)}; set TMPDIR to a disk with room"
+            ) from error
+        _, first, passage = np.unique(np.array(keys, np.uint64), return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        numbers = np.argsort(order)[passage]  # of each question's passage, by where it came first
+        self._rows = np.argsort(numbers, kind="stable")
+        self._ends = np.cumsum(np.bincount(numbers))
+        self._text_of = np.array(texts, np.int64)[first[order]]
+
+    @property
+    def questions(self) -> int:
+        """How many there are in all."""
+        return len(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, number: int) -> PassageLesson: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[PassageLesson]: ...
+    def __getitem__(self, number: int | slice) -> PassageLesson | list[PassageLesson]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        number = range(len(self))[number]
+        begin = self._ends[number - 1] if number else 0
+        rows = self._rows[begin : self._ends[number]].tolist()
+        text: str = self._texts.row(int(self._text_of[number]))["text"]
+        return PassageLesson(text, [_asked(self._questions.row(row)) for row in rows])
+
+
+class _Rows:
+    """Rows of an Arrow file: first appended, then, once it is closed, read where they lie."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.count = 0
+        self._path, self._schema = path, schema
+        self._writer = pa.ipc.new_file(str(path), schema)
+        self._waiting: list[dict[str, Any]] = []
+        self._batches: list[pa.RecordBatch] = []
+
+    def append(self, row: dict[str, Any]) -> None:
+        self.count += 1
+        self._waiting.append(row)
+        if len(self._waiting) == _TOGETHER:
+            self._write()
+
+    def close(self) -> None:
+        self._write()
+        self._writer.close()
+        reader = pa.ipc.open_file(pa.memory_map(str(self._path)))
+        self._batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+
+    def row(self, number: int) -> dict[str, Any]:
+        batch = self._batches[number // _TOGETHER]
+        found: dict[str, Any] = batch.slice(number % _TOGETHER, 1).to_pylist()[0]
+        return found
+
+    def _write(self) -> None:
+        if self._waiting:
+            self._writer.write_batch(pa.RecordBatch.from_pylist(self._waiting, schema=self._schema))
+            self._waiting = []
+
+
+def _row(asked: Asked) -> dict[str, Any]:
+    return {"question": asked.question, "starts": _lists(asked.starts), "ends": _lists(asked.ends)}
+
+
+def _lists(distribution: Distribution | None) -> dict[str, Sequence[float]] | None:
+    if distribution is None:
+        return None
+    return {"position": distribution.positions, "probability": distribution.probabilities}
+
+
+def _asked(row: dict[str, Any]) -> Asked:
+    return Asked(row["question"], _distribution(row["starts"]), _distribution(row["ends"]))
+
+
+def _distribution(lists: dict[str, Any] | None) -> Distribution | None:
+    if lists is None:
+        return None
+    return Distribution(tuple(lists["position"]), tuple(lists["probability"]))

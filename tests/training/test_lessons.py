@@ -1,0 +1,58 @@
+import errno
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.errors import StorageError
+from pairsmith.records.asked import Distribution
+from pairsmith.training import lessons
+from pairsmith.training.distillation import Asked, PassageLesson
+from pairsmith.training.lessons import Lessons
+
+distributions = st.none() | st.lists(st.tuples(st.integers(0, 99), st.floats(0.25, 1, width=32))).map(
+    lambda pairs: Distribution(tuple(p for p, _ in pairs), tuple(v for _, v in pairs))
+)
+asked = st.lists(
+    st.tuples(st.sampled_from(["A man.", "Two dogs.", "Ü\n", "x"]), st.builds(Asked, st.text(), distributions, distributions)),
+    max_size=12,
+)  # fmt: skip
+
+
+@given(asked=asked, together=st.integers(1, 5))
+def test_passages_have_their_questions_in_the_order_in_which_they_came(asked, together):
+    expected = {}
+    for text, question in asked:
+        expected.setdefault(text, []).append(question)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lessons, "_TOGETHER", together)
+        found = Lessons(asked)
+        assert len(found) == len(expected)
+        assert found.questions == len(asked)
+        assert list(found) == [PassageLesson(text, questions) for text, questions in expected.items()]
+
+
+def test_places_are_those_of_a_list():
+    found = Lessons([(text, Asked(f"What is {text}?", None, None)) for text in "abcab"])
+    assert found[-1] == found[2] == PassageLesson("c", [Asked("What is c?", None, None)])
+    assert [each.text for each in found[:2]] == ["a", "b"]
+    with pytest.raises(IndexError):
+        found[3]
+
+
+def test_the_files_go_with_the_lessons(tmp_path, monkeypatch):
+    monkeypatch.setattr(lessons.tempfile, "tempdir", str(tmp_path))
+    found = Lessons([("a", Asked("What?", None, None))])
+    assert list(tmp_path.glob("*/*.arrow"))
+    del found
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_written_is_told(monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pa.ipc, "new_file", full)
+    with pytest.raises(StorageError, match="set TMPDIR to a disk with room"):
+        Lessons([("a", Asked("What?", None, None))])
