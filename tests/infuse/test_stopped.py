@@ -1,0 +1,65 @@
+"""Asking and answering that are stopped between two shards go on to the same bytes, with nothing done twice."""
+
+import pytest
+
+from pairsmith.encoders.reader import load_reader
+from pairsmith.errors import StorageError
+from pairsmith.infuse import cloze_asker
+from pairsmith.infuse import relabel as relabelling
+from pairsmith.infuse.ask import ask
+from pairsmith.infuse.relabel import relabel
+from pairsmith.infuse.settings import AskSettings, RelabelSettings
+from pairsmith.progress import Silent
+from pairsmith.runs import Run
+from pairsmith.training.teacher import save_teacher
+
+TEXTS = [f"Anna Berg built mill {number} in {1800 + number} for the town." for number in range(6)]
+
+
+def files(out):
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*.parquet"))}
+
+
+@pytest.fixture
+def asked(tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    settings = AskSettings(inputs=[str(tmp_path / "texts.txt")], model="cloze", questions=2, shard_size=2)
+    ask(settings, Run(tmp_path / "asked", Silent()))
+    return settings
+
+
+def failing_at(real, turn, calls):
+    def work(*given, **more):
+        calls.append(given)
+        if len(calls) == turn:
+            raise StorageError("no space left")
+        return real(*given, **more)
+
+    return work
+
+
+def test_asking(asked, tmp_path, monkeypatch):
+    calls = []
+    real = cloze_asker.ClozeAsker.ask
+    monkeypatch.setattr(cloze_asker.ClozeAsker, "ask", failing_at(real, 2, calls))
+    with pytest.raises(StorageError):
+        ask(asked, Run(tmp_path / "out", Silent()))
+    ask(asked, Run(tmp_path / "out", Silent()))
+    assert [len(passages) for _, passages in calls] == [2, 2, 2, 2]  # one before, one that failed, two after
+    assert files(tmp_path / "out") == files(tmp_path / "asked")
+
+
+def test_answering(asked, tiny_bert, tmp_path, monkeypatch):
+    teacher = load_reader(str(tiny_bert), device="cpu", fresh_head=True, perceptrons=True)
+    save_teacher(teacher, "A random teacher.", tmp_path / "teacher")
+    settings = RelabelSettings(
+        data=[str(tmp_path / "asked")], model=str(tmp_path / "teacher"), shard_size=5, device="cpu"
+    )
+    relabel(settings, Run(tmp_path / "whole", Silent()))
+    calls = []
+    monkeypatch.setattr(relabelling, "teach", failing_at(relabelling.teach, 3, calls))
+    with pytest.raises(StorageError):
+        relabel(settings, Run(tmp_path / "out", Silent()))
+    relabel(settings, Run(tmp_path / "out", Silent()))
+    assert [len(questions) for _, questions, *_ in calls] == [5, 5, 2, 2]
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
