@@ -2,9 +2,9 @@
 
 python benchmarks/quip_data.py --data DATA --out FOLDER/quip
 
-SQuAD's development set stands in for its training set: 30 of its 48 articles are learned from, 2 are for
-validation and 16 are for testing, as for mining; with them go QAMR's questions on single sentences. Passages
-are those 30 articles' and news of the BBC.
+SQuAD's development set stands in for its training set: 32 of its 48 articles are learned from and 16 are for
+testing, as for mining; with them go QAMR's questions on single sentences. Passages are those 32 articles' and
+news of the BBC.
 """
 
 import argparse
@@ -15,8 +15,6 @@ from pathlib import Path
 
 from mining_data import sentence_questions, squad_corpora, write_lines
 from pairsmith.records import Question, read_documents, to_question_table
-
-VALIDATED_ARTICLES = 2
 
 COPIED = {
     "mrpc/msr_paraphrase_train.txt": "msr_paraphrase_train.txt",
@@ -35,18 +33,14 @@ COPIED = {
 def write_quip(data: Path, out: Path, news: int | None = None) -> None:
     """Write the files; of the BBC's texts the first ``news``, or all."""
     squad = squad_corpora(data)
-    titles = sorted({question.title for question in squad.mining})
-    validated = set(titles[:VALIDATED_ARTICLES])
-    learned = [question for question in squad.mining if question.title not in validated]
     files = {
-        "squad-train": learned,
-        "squad-validation": [question for question in squad.mining if question.title in validated],
+        "squad-train": squad.mining,
         "squad-test": squad.test,
         "qamr": sentence_questions(data, one_passage=True),
     }
     for name, questions in files.items():
         write_questions(out / f"{name}.jsonl", questions)
-    texts = list(dict.fromkeys(question.context for question in learned))
+    texts = list(dict.fromkeys(question.context for question in squad.mining))
     texts += [each.document for each in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz")][:news]
     write_lines(out / "texts.jsonl", ({"text": text} for text in texts))
     for source, target in COPIED.items():

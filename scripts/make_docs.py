@@ -6,7 +6,8 @@ A test compares the file with what this script makes, so that the page cannot fa
 from pathlib import Path
 from typing import Any
 
-from pairsmith.options import default_text, option_kind, option_name
+from pairsmith.options import default_text, option_kind
+from pairsmith.settings import option_name
 from pairsmith.steps import STEPS, Step
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"

@@ -13,9 +13,9 @@ from pairsmith import __version__, cli
 from pairsmith.bundled import recipe_path
 from pairsmith.cli import make_app
 from pairsmith.errors import FolderError
-from pairsmith.options import default_text, option_name, settings_from
+from pairsmith.options import default_text, settings_from
 from pairsmith.progress import Progress, Quiet
-from pairsmith.settings import Settings
+from pairsmith.settings import Settings, option_name
 from pairsmith.steps import STEPS, Step
 from pairsmith.tasks import builtin_path, builtin_tasks
 

@@ -694,12 +694,14 @@ def test_the_recipe_of_questions_is_the_papers(beside, tmp_path):
     assert set(plan.results) >= {"squad-f1", "mrpc-auroc", "conll-f1", "wnut-f1", "sst2-accuracy"}
 
 
-def test_the_small_recipe_of_questions_compares_students_that_differ_in_their_lessons_alone(beside, tmp_path):
+def test_the_small_recipe_of_questions_compares_students_that_learn_alike(beside, tmp_path):
     plan = beside("quip-small")
     steps = {each.name: each.settings(tmp_path) for each in plan.steps}
     students = {name: steps[name] for name in ("student", "hard", "untaught", "clozed", "direct")}
     rest = {
-        name: {k: v for k, v in each.model_dump().items() if k not in {"data", "labels", "epochs"}}
+        name: {
+            k: v for k, v in each.model_dump().items() if k not in {"data", "labels", "epochs"}
+        }  # people asked fewer questions
         for name, each in students.items()
     }
     assert all(each == rest["student"] for each in rest.values())

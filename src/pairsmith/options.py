@@ -15,14 +15,9 @@ from pydantic.fields import FieldInfo
 
 from pairsmith.errors import SettingsError
 from pairsmith.faults import faults_of
-from pairsmith.settings import Settings
+from pairsmith.settings import Settings, option_name
 
 S = TypeVar("S", bound=Settings)
-
-
-def option_name(field: str) -> str:
-    """What the command line calls a setting: ``top_p`` is ``--top-p``."""
-    return "--" + field.replace("_", "-")
 
 
 def parameters(model: type[Settings]) -> list[inspect.Parameter]:

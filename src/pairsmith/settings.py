@@ -13,6 +13,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
+def option_name(field: str) -> str:
+    """What the command line calls a setting: ``top_p`` is ``--top-p``."""
+    return "--" + field.replace("_", "-")
+
+
 # A key with nothing behind it, which YAML reads as null, is a mapping without entries.
 NothingIsEmpty = BeforeValidator(lambda value: {} if value is None else value)
 

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,11 @@ import torch
 
 from pairsmith.encoders.asker import SEPARATOR
 from pairsmith.encoders.summarizer import document_features, encode_documents, load_summarizer
-from pairsmith.errors import ModelError, SettingsError
+from pairsmith.errors import ModelError, OtherWorkError, SettingsError
 from pairsmith.infuse.ask import ask
 from pairsmith.infuse.asking import Passage
 from pairsmith.infuse.causal_asker import ANSWER, QUESTION, CausalAsker
-from pairsmith.infuse.sequence_asker import diverse
+from pairsmith.infuse.sequence_asker import SequenceAsker, diverse
 from pairsmith.infuse.settings import INSTRUCTION, AskSettings
 from pairsmith.lm.beams import search_sequences
 from pairsmith.lm.scripted import ScriptedModel
@@ -29,7 +31,16 @@ from tiny_bart import document, make_bart
 @pytest.fixture(scope="module")
 def asker(tmp_path_factory):
     """A tiny BART that has learned to ask who it was and what was heard of four texts."""
-    folder = tmp_path_factory.mktemp("searching")
+    return trained(tmp_path_factory.mktemp("searching"), 300)
+
+
+@pytest.fixture(scope="module")
+def beginner(tmp_path_factory):
+    """The same, after fewer lessons."""
+    return trained(tmp_path_factory.mktemp("beginning"), 60)
+
+
+def trained(folder, epochs):
     make_bart(folder / "bart")
     rows = []
     for text in map(document, range(4)):
@@ -41,7 +52,7 @@ def asker(tmp_path_factory):
     settings = TrainAskerSettings(
         base=str(folder / "bart"),
         data=[str(folder / "data.jsonl")],
-        epochs=300,
+        epochs=epochs,
         batch_size=8,
         learning_rate=[5e-3],
         device="cpu",
@@ -110,10 +121,8 @@ def test_a_search_goes_on_from_what_is_given(asker):
         loaded.tokenizer(f"{text.split()[place]}{SEPARATOR}", add_special_tokens=False)["input_ids"]
         for place in (1, 9)
     ]
-    longest = max(map(len, begins))
     asked = []
     for row, begin in enumerate(begins):
-        assert len(begin) <= longest
         ((found,),) = search_sequences(
             loaded.model,
             states[[row]],
@@ -142,15 +151,120 @@ def test_two_searches_ask_what_was_learned_each_answer_once(asker, texts, tmp_pa
     assert ask(small, Run(tmp_path / "small", Silent())).table().to_pylist() == rows
 
 
+def test_a_beginner_finds_answers_with_many_beams_too(beginner, texts, tmp_path):
+    some = AskSettings(inputs=[texts], model=beginner, questions=2, decoding="beams", device="cpu")
+    folder = ask(some, Run(tmp_path / "out", Silent()))
+    faults = Counter(folder.rejects()["filter"].to_pylist())
+    # Each of the 20 answers of a text is chosen or not, or there was none; nothing is lost.
+    assert folder.rows + sum(faults.values()) == 4 * some.beams
+    assert faults["not chosen"] > 20
+    assert folder.rows >= 4
+
+
+def test_a_question_that_does_not_end_is_unfinished(asker, texts, tmp_path):
+    loaded = load_summarizer(asker, device="cpu")
+    with torch.no_grad():
+        loaded.model.final_logits_bias[0, loaded.tokenizer.eos_token_id] = -100.0
+    loaded.model.save_pretrained(tmp_path / "endless")
+    loaded.tokenizer.save_pretrained(tmp_path / "endless")
+    for decoding in ("beams", "nucleus"):
+        some = AskSettings(
+            inputs=[texts], model=str(tmp_path / "endless"), questions=1, decoding=decoding, device="cpu"
+        )  # fmt: skip
+        folder = ask(some, Run(tmp_path / decoding, Silent()))
+        assert folder.rows == 0
+        assert "unfinished" in folder.rejects()["filter"].to_pylist()
+
+
+def test_a_model_that_reads_little_searches_within_it(asker, texts, tmp_path):
+    loaded = replace(load_summarizer(asker, device="cpu"), context=34, max_length=34)
+    with torch.no_grad():  # its questions have no end
+        loaded.model.final_logits_bias[0, loaded.tokenizer.eos_token_id] = -100.0
+    some = AskSettings(inputs=[texts], model="small", questions=3, decoding="beams", beams=6, device="cpu")
+    longest = []
+    generate = loaded.model.generate
+
+    def watched(**given):
+        found = generate(**given)
+        longest.append(found.shape[1])
+        return found
+
+    loaded.model.generate = watched
+    SequenceAsker(loaded, some).ask([Passage("p", document(0))])
+    assert len(longest) > 1
+    assert max(longest) == 34
+
+
+def test_scores_that_are_no_numbers_are_told_in_a_search(asker, texts, tmp_path):
+    loaded = load_summarizer(asker, device="cpu")
+    with torch.no_grad():
+        loaded.model.model.decoder.layers[0].fc1.bias.fill_(float("nan"))
+    some = AskSettings(inputs=[texts], model="broken", questions=2, decoding="beams", device="cpu")
+    with pytest.raises(ModelError, match="not numbers"):
+        SequenceAsker(loaded, some).ask([Passage("p", document(0))])
+
+
+def test_a_model_without_an_end_is_told(asker):
+    loaded = load_summarizer(asker, device="cpu")
+    loaded.model.generation_config.eos_token_id = None
+    with pytest.raises(ModelError, match="which token ends a text"):
+        SequenceAsker(loaded, AskSettings(inputs=["x"], model="endless"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"model": "cloze", "chat": True}, "--chat does nothing with --model cloze"),
+        ({"model": "cloze", "top_p": 0.5}, "--top-p does nothing with --model cloze"),
+        ({"model": "BART", "chat": True}, "--chat does nothing with a model with an encoder and a decoder"),
+        ({"model": "BART", "beams": 12}, "--beams .* and --decoding nucleus; leave it out"),
+        ({"model": "BART", "decoding": "beams", "tries": 2}, "--tries .* and --decoding beams; leave it out"),
+        ({"model": "GPT", "separator": "|"}, "--separator does nothing with a causal language model"),
+        ({"model": "http://host:1/v1#m"}, "ask needs a model that it can load"),
+        ({"model": "cloze", "ray_address": "x:1"}, "--ray-address needs --executor ray"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(given, message, asker, tiny_gpt2, texts, tmp_path):
+    names = {"BART": asker, "GPT": str(tiny_gpt2)}
+    some = AskSettings(inputs=[texts], **(given | {"model": names.get(given["model"], given["model"])}))
+    with pytest.raises(SettingsError, match=message):
+        ask(some, Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_encoder_alone_is_no_asker(tiny_bert, texts, tmp_path):
+    some = AskSettings(inputs=[texts], model=str(tiny_bert), device="cpu")
+    with pytest.raises(ModelError, match=r"an encoder alone writes nothing; .* train-asker --base"):
+        ask(some, Run(tmp_path / "out", Silent()))
+
+
+def test_settings_that_change_nothing_do_not_keep_a_run_from_going_on(asker, texts, tmp_path):
+    some = AskSettings(inputs=[texts], model=asker, questions=2, decoding="beams", beams=4, device="cpu")
+    first = ask(some, Run(tmp_path / "out", Silent()))
+    other = some.model_copy(update={"seed": 9, "batch_size": 3})
+    assert ask(other, Run(tmp_path / "out", Silent())).manifest == first.manifest
+    half = some.model_copy(update={"dtype": "bfloat16", "batch_size": 3})
+    ask(half, Run(tmp_path / "half", Silent()))
+    with pytest.raises(OtherWorkError, match="batch_size"):
+        ask(half.model_copy(update={"batch_size": 4}), Run(tmp_path / "half", Silent()))
+
+
 def test_beams_are_for_models_that_have_them_and_as_many_as_answers(tiny_gpt2, texts, tmp_path):
     with pytest.raises(ValueError, match="4 beams find no 10 answers"):
         AskSettings(inputs=[texts], model="x", decoding="beams", beams=4)
     some = AskSettings(inputs=[texts], model=str(tiny_gpt2), decoding="beams", device="cpu")
-    with pytest.raises(SettingsError, match="--decoding beams is for models with an encoder and a decoder"):
+    with pytest.raises(SettingsError, match="--decoding does nothing with a causal language model"):
         ask(some, Run(tmp_path / "out", Silent()))
 
 
-def told(script, **rest):
+class Chat(ScriptedModel):
+    """Chats look otherwise."""
+
+    def encode_chat(self, message, answer):
+        return self.encode(f"[{message}] {answer}")
+
+
+def told(script, context=4096, **rest):
     """An asker whose model goes on as the script says for the end of its prompt; and the prompts it saw."""
     prompts = []
 
@@ -160,8 +274,8 @@ def told(script, **rest):
         said = next(said for end, said in script if prompt.endswith(end))
         return {said[len(begun)]: 1.0}
 
-    model = ScriptedModel(following, "".join(map(chr, [*range(1, 127), 0xFFFD])))
-    settings = AskSettings(inputs=["x"], model="told", questions=1, tries=1, **rest)
+    model = Chat(following, "".join(map(chr, [*range(1, 127), 0xFFFD])), context=context)
+    settings = AskSettings(inputs=["x"], model="told", **({"questions": 1, "tries": 1} | rest))
     return CausalAsker(model, settings), prompts
 
 
@@ -171,6 +285,7 @@ def told(script, **rest):
         ([('Answer: "', 'Ann"'), (f"Ann{QUESTION}", 'Who was it?"')], ("Ann", "Who was it?", None)),
         ([('Answer: "', ' Ann "'), (f" Ann {QUESTION}", ' Who? "')], ("Ann", "Who?", None)),
         ([('Answer: "', '"')], ("", "", "no answer")),
+        ([('Answer: "', "Ann " * 10)], (("Ann " * 8)[:30].strip(), "", "long answer")),
         ([('Answer: "', "Ann" + chr(0))], ("Ann", "", "unfinished")),
         ([('Answer: "', 'Ann\ufffd"')], ("Ann\ufffd", "", "unreadable")),
         ([('Answer: "', 'Ann\nBob"')], ("Ann\nBob", "", "several lines")),
@@ -207,8 +322,8 @@ def test_a_chat_is_told_as_a_user_tells():
     )
     asker.ask([Passage("p", "Ann was here.")])
     assert prompts == [
-        'Ask of Ann was here.!\nAnswer: "',
-        'Ask of Ann was here.!\nAnswer: "Ann"\nQuestion: "',
+        '[Ask of Ann was here.!] Answer: "',
+        '[Ask of Ann was here.!] Answer: "Ann"\nQuestion: "',
     ]
 
 
@@ -222,6 +337,26 @@ def test_a_text_is_cut_to_what_the_instruction_leaves():
         told([], instruction="{passage}" + "x" * 4096)
     with pytest.raises(ValueError, match="has no {passage}"):
         told([], instruction="Ask!")
+
+
+def test_an_instruction_may_name_the_passage_twice():
+    asker, prompts = told(
+        [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')], context=190, instruction="{passage} {passage}"
+    )
+    text = "a" * asker.limit
+    asker.ask([Passage("p", text)])
+    assert prompts[0] == f"{text} {text}\n{ANSWER}"
+    assert len(prompts) == 2
+
+
+def test_passages_are_asked_about_some_at_a_time():
+    script = [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')]
+    asker, prompts = told(script, batch_size=2, questions=2, tries=1)
+    passages = [Passage(str(number), f"Ann was here, {number}.") for number in range(5)]
+    asker.ask(passages)
+    assert all(len(passage.found) == 1 for passage in passages)  # the second one is the first again
+    kinds = ["Q" if "Question: " in prompt else "A" for prompt in prompts]
+    assert "".join(kinds) == "AAAAQQQQ" * 2 + "AAQQ"
 
 
 def test_what_a_causal_model_draws_hangs_on_the_passage_alone(tiny_gpt2, texts, tmp_path):

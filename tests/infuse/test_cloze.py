@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pairsmith.errors import SettingsError
 from pairsmith.infuse.ask import ask
+from pairsmith.infuse.asking import Passage
 from pairsmith.infuse.cloze_asker import MOVED, QUESTION_WORDS, ClozeAsker, noisy_cloze
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.progress import Silent
@@ -89,6 +90,22 @@ def test_questions_without_a_model_have_places_and_do_not_change(tmp_path):
     small = settings.model_copy(update={"shard_size": 1, "workers": 2})
     assert ask(small, Run(tmp_path / "small", Silent())).table().to_pylist() == rows
     assert ask(settings, Run(tmp_path / "out", Silent())).manifest == folder.manifest
+
+
+def test_the_place_is_that_of_the_sentence_that_is_asked_about():
+    text = "The bank of the river was steep. She sold it to the Bank of Norway in 1894."
+    passage = Passage("p", text)
+    asker = ClozeAsker(AskSettings(inputs=["x"], model="cloze", questions=9))
+    assert asker.ask([passage]) == []
+    for row in passage.found.values():
+        (found,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
+        assert found == row["written"] == text[start : start + len(found)]
+    assert not any(row["answers"]["text"] == ["bank"] for row in passage.found.values())
+
+
+def test_a_passage_without_a_name_is_a_reject():
+    (reject,) = ClozeAsker(AskSettings(inputs=["x"], model="cloze")).ask([Passage("p", "all was long ago.")])
+    assert (reject.filter, reject.id) == ("no answer", "p")
 
 
 def test_passages_are_counted_in_words_and_marks_and_finders_are_known():

@@ -56,6 +56,10 @@ def test_they_are_read_as_asked_too(tmp_path):
             {"context": "A man.", "qas": [{"question": "Who?"}]},
             r"train.jsonl.gz:2.qas\[0\]: .*detected_answers",
         ),
+        (
+            {"context": "A man.", "qas": [{"question": "Who?", "detected_answers": [], "answers": "man"}]},
+            r"answers are a list of texts",
+        ),
         ({"context": "A man.", "qas": ["Who?"]}, r"train.jsonl.gz:2.qas\[0\]"),
     ],
 )

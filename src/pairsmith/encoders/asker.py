@@ -17,24 +17,25 @@ ANSWER_TOKENS = 30
 """Longest answer in tokens."""
 
 Fault = Literal[
-    "unfinished",
-    "no separator",
-    "no answer",
-    "no question",
-    "long question",
-    "several lines",
-    "unreadable",
-    "long answer",
-]
+    "unfinished", "no separator", "no answer", "no question", "long answer", "long question",
+    "several lines", "unreadable", "not chosen",
+]  # fmt: skip
+"""``not chosen``: an answer of a search of which others differ more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an asker wrote of a passage; ``fault`` says what is wrong with it, and None that nothing is."""
+    """What an asker wrote of a passage.
+
+    Attributes:
+        fault: what is wrong with it; None if nothing is.
+        start: of the answer in the passage, where that is known; else it is looked for.
+    """
 
     answer: str
     question: str
     fault: Fault | None
+    start: int | None = None
 
 
 def separator_of(asker: Summarizer, separator: str = SEPARATOR) -> int:

@@ -79,15 +79,19 @@ def load_tokenizer(model: str) -> Any:
     return _part(model, AutoTokenizer, "tokenizer")
 
 
-def is_encoder_decoder(model: str) -> bool:
-    """Whether ``model`` has an encoder and a decoder, as its config says.
+def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:
+    """With what ``model`` writes texts, as its config says: ``nothing`` is an encoder alone, such as BERT.
 
     Raises:
         ModelError: the model is missing, or its config cannot be used.
     """
     from transformers import AutoConfig
 
-    return bool(_part(model, AutoConfig, "config").is_encoder_decoder)
+    config = _part(model, AutoConfig, "config")
+    if config.is_encoder_decoder:
+        return "encoder-decoder"
+    alone = _lacks_only_a_decoder(config) and not getattr(config, "is_decoder", False)
+    return "nothing" if alone else "decoder"
 
 
 def _part(model: str, loader: Any, what: str) -> Any:

@@ -11,12 +11,12 @@ from itertools import chain
 import pyarrow as pa
 
 from pairsmith.citations import QUIP
-from pairsmith.encoders.heads import is_encoder_decoder
 from pairsmith.encoders.summarizer import load_summarizer
-from pairsmith.errors import ModelError, SettingsError
+from pairsmith.errors import ModelError
 from pairsmith.infuse.asking import Asker, cut
 from pairsmith.infuse.causal_asker import CausalAsker
 from pairsmith.infuse.cloze_asker import ClozeAsker
+from pairsmith.infuse.kinds import asker_kind, unused
 from pairsmith.infuse.sequence_asker import SequenceAsker
 from pairsmith.infuse.settings import CLOZE, AskSettings
 from pairsmith.lm.loading import load_model
@@ -30,7 +30,7 @@ from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.streamed import RecordShard, commit_records
 from pairsmith.texts import finder_revision
 
-_WHERE = {"device", "batch_size", "executor", "workers", "ray_address"}
+_WHERE = {"device", "executor", "workers", "ray_address"}
 """Settings that say where and how fast, not what."""
 
 
@@ -44,6 +44,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
+    where = Where(settings.executor, settings.workers, settings.ray_address)
     for source in settings.inputs:
         refuse_source(run, inputs=source)
     if settings.model != CLOZE:
@@ -52,12 +53,15 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     twice = sum(1 for _ in _every(settings)) - count
     if twice:
         run.progress.say(f"{twice:,} texts stand there more than once; each is asked about once")
-    models = _models(settings)
+    kind, models = asker_kind(settings), _models(settings)
+    # Numbers of two bytes come out otherwise in other batches, and with them what is written.
+    batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
+    left_out = {*_WHERE, *batch, *unused(settings, kind), "inputs", "model"}
     writer = FolderWriter.start(
         run,
         step="ask",
         schema=ASKED,
-        settings=settings.model_dump(mode="json", exclude={*_WHERE, "inputs", "model"}),
+        settings=settings.model_dump(mode="json", exclude=left_out),
         inputs={
             f"inputs {number}": hash_source(text) for number, text in enumerate(settings.inputs, start=1)
         },
@@ -71,7 +75,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         partial(texts, settings),
         count,
         settings.shard_size,
-        Where(settings.executor, settings.workers, settings.ray_address),
+        where,
         run,
         title="ask",
         unit="texts",
@@ -144,18 +148,14 @@ def load_asker(settings: AskSettings) -> Asker:
         ModelError: it is not there, of another kind, or knows no separator.
         SettingsError: there is no such device.
     """
-    if settings.model == CLOZE:
+    kind = asker_kind(settings)
+    if kind == "cloze":
         return ClozeAsker(settings)
-    if is_encoder_decoder(settings.model):
+    if kind == "encoder-decoder":
         model = load_summarizer(
             settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
         )
         return SequenceAsker(model, settings)
-    if settings.decoding == "beams":
-        raise SettingsError(
-            f"--decoding beams is for models with an encoder and a decoder, which {settings.model} has not; "
-            "leave it out"
-        )
     causal = load_model(settings.model, device=settings.device, dtype=settings.dtype)
     return CausalAsker(causal, settings)
 

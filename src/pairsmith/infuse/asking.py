@@ -28,14 +28,17 @@ class Passage:
 
 
 class Asker(Protocol):
-    """A model that writes questions on passages, each with its answer."""
+    """What writes questions on passages, each with its answer.
+
+    Passages are measured in its model's tokens, special ones not counted; without a model in words and marks.
+    """
 
     @property
     def limit(self) -> int:
-        """Tokens of a passage at most, special ones not counted."""
+        """Tokens of a passage at most."""
 
     def length(self, text: str) -> int:
-        """Tokens of a text, special ones not counted."""
+        """Tokens of a text."""
 
     def ask(self, passages: Sequence[Passage]) -> list[Reject]:
         """Add questions to each passage; returns what was written and not kept."""
@@ -59,6 +62,13 @@ def cut(asker: Asker, documents: Sequence[Document]) -> tuple[list[list[Passage]
     return found, rejects
 
 
+def _place(written: Written, passage: str) -> tuple[int, int] | None:
+    """Where the answer stands."""
+    if written.start is None:
+        return find_answer(written.answer, passage)
+    return written.start, written.start + len(written.answer)
+
+
 def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[Written]]) -> list[Reject]:
     """Add what was written to each passage's questions; returns what was not kept."""
     found = [keep(passage, each) for passage, some in zip(passages, written, strict=True) for each in some]
@@ -69,7 +79,7 @@ def keep(passage: Passage, written: Written) -> Reject | None:
     """Add what was written to the passage's questions, or say why not."""
     name = f"{passage.id}-{passage.drawn}"
     passage.drawn += 1
-    place = find_answer(written.answer, passage.text)
+    place = _place(written, passage.text)
     row = {
         "id": name,
         "context": passage.text,

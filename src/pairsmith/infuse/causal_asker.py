@@ -32,13 +32,14 @@ class CausalAsker:
         self.model = model
         self._settings = settings
         around = len(self._prompt("", ANSWER + QUESTION))
-        room = model.context - around - ANSWER_TOKENS - QUESTION_TOKENS
-        self.limit = min(settings.max_length or room, room)
+        left = model.context - around - ANSWER_TOKENS - QUESTION_TOKENS
+        room = left // settings.instruction.count("{passage}")
         if room < 1:
             raise ModelError(
                 f"model {settings.model}: reads {model.context} tokens, of which the instruction takes "
                 f"{around} and what is written {ANSWER_TOKENS + QUESTION_TOKENS}; shorten --instruction"
             )
+        self.limit = min(settings.max_length or room, room)
         self._special = len(model.encode(""))
 
     def length(self, text: str) -> int:
@@ -48,39 +49,42 @@ class CausalAsker:
     def ask(self, passages: Sequence[Passage]) -> list[Reject]:
         """Add questions to each passage; returns what was written and not kept."""
         rejects: list[Reject] = []
-        for _ in range(self._settings.tries):
-            left = [passage for passage in passages if len(passage.found) < self._settings.questions]
-            rejects += keep_all(left, self._draw(left))
+        for first in range(0, len(passages), self._settings.batch_size):
+            some = passages[first : first + self._settings.batch_size]
+            for _ in range(self._settings.tries):
+                left = [passage for passage in some if len(passage.found) < self._settings.questions]
+                rejects += keep_all(left, self._draw(left))
         return rejects
 
     def _draw(self, passages: Sequence[Passage]) -> list[list[Written]]:
         """Draw for each passage as many answers as it lacks questions, and a question for each."""
-        texts: list[str] = []
-        streams: list[tuple[str, int]] = []
-        for passage in passages:
+        streams: list[tuple[int, int]] = []  # the passage's place, and the number of what is drawn for it
+        for place, passage in enumerate(passages):
             last = passage.drawn + self._settings.questions - len(passage.found)
-            streams += [(passage.id, number) for number in range(passage.drawn, last)]
-            texts += [passage.text] * (last - passage.drawn)
+            streams += [(place, number) for number in range(passage.drawn, last)]
+        prompts = [self._prompt(passage.text, ANSWER) for passage in passages]
         answers = self._continue(
-            [self._prompt(text, ANSWER) for text in texts],
-            [stream_key(*stream, "answer") for stream in streams],
+            [prompts[place] for place, _ in streams],
+            [stream_key(passages[place].id, number, "answer") for place, number in streams],
             ANSWER_TOKENS,
         )
-        whole = [row for row, answer in enumerate(answers) if not _fault(answer, "no answer")]
-        prompts = {row: self._prompt(texts[row], ANSWER + answers[row].text + QUESTION) for row in whole}
-        # Written out, an answer may be of more tokens than it was drawn of.
-        most = self.model.context - QUESTION_TOKENS
-        fitting = [row for row in whole if len(prompts[row]) <= most]
+        asking: dict[int, Prompt] = {}
+        for row, ((place, _), answer) in enumerate(zip(streams, answers, strict=True)):
+            if not _fault(answer, "no answer", "long answer"):
+                prompt = self._prompt(passages[place].text, ANSWER + answer.text + QUESTION)
+                # Written out, an answer may be of more tokens than it was drawn of.
+                if len(prompt) <= self.model.context - QUESTION_TOKENS:
+                    asking[row] = prompt
         questions = self._continue(
-            [prompts[row] for row in fitting],
-            [stream_key(*streams[row], "question") for row in fitting],
+            list(asking.values()),
+            [stream_key(passages[streams[row][0]].id, streams[row][1], "question") for row in asking],
             QUESTION_TOKENS,
         )
-        asked = dict(zip(fitting, questions, strict=True))
-        found: dict[str, list[Written]] = {passage.id: [] for passage in passages}
-        for row, (name, _) in enumerate(streams):
-            found[name].append(_written(answers[row], asked.get(row)))
-        return list(found.values())
+        asked = dict(zip(asking, questions, strict=True))
+        found: list[list[Written]] = [[] for _ in passages]
+        for row, (place, _) in enumerate(streams):
+            found[place].append(_written(answers[row], asked.get(row)))
+        return found
 
     def _prompt(self, passage: str, begun: str) -> Prompt:
         """The instruction with the passage, and what the model's text begins with."""
@@ -103,17 +107,16 @@ class CausalAsker:
 
 def _written(answer: Continuation, question: Continuation | None) -> Written:
     if question is None:
-        return Written(answer.text.strip(), "", _fault(answer, "no answer") or "long answer")
-    fault = _fault(question, "no question")
-    return Written(
-        answer.text.strip(), question.text.strip(), "long question" if question.ending == "length" else fault
-    )
+        wrong = _fault(answer, "no answer", "long answer") or "long answer"
+        return Written(answer.text.strip(), "", wrong)
+    fault = _fault(question, "no question", "long question")
+    return Written(answer.text.strip(), question.text.strip(), fault)
 
 
-def _fault(drawn: Continuation, nothing: Fault) -> Fault | None:
+def _fault(drawn: Continuation, nothing: Fault, long: Fault) -> Fault | None:
     text = drawn.text.strip()
     if drawn.ending != "stop":
-        return "unfinished"
+        return long if drawn.ending == "length" else "unfinished"
     if not text:
         return nothing
     if "\n" in text:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pairsmith.encoders.asker import Written
+from pairsmith.encoders.asker import Fault, Written
 from pairsmith.infuse.asking import Passage, keep_all
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.records import Reject
@@ -48,9 +48,14 @@ class ClozeAsker:
         return sum(1 for _ in _TOKEN.finditer(text))
 
     def ask(self, passages: Sequence[Passage]) -> list[Reject]:
-        """Add questions to each passage; returns those that stood there before."""
-        rejects: list[Reject] = []
+        """Add questions to each passage; returns what is none, and passages without names and numbers."""
         answers = {passage.id: self._find(passage.text) for passage in passages}
+        detail = "no name or number stands in it"
+        rejects = [
+            Reject.of(passage.id, "no answer", detail, {"context": passage.text})
+            for passage in passages
+            if not answers[passage.id]
+        ]
         for _ in range(self._settings.tries):
             left = [passage for passage in passages if len(passage.found) < self._settings.questions]
             rejects += keep_all(left, [self._write(passage, answers[passage.id]) for passage in left])
@@ -67,7 +72,8 @@ class ClozeAsker:
             answer = answers[order[number % len(order)]]
             rng = generator(self._settings.seed, passage.id, number)
             question = noisy_cloze(passage.text, answer, rng)
-            written.append(Written(answer.text, question, None if question else "no question"))
+            fault: Fault | None = None if question else "no question"
+            written.append(Written(answer.text, question, fault, answer.start))
         return written
 
 

@@ -38,6 +38,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
+    where = Where(settings.executor, settings.workers, settings.ray_address)
     for source in settings.data:
         refuse_source(run, data=source)
     refuse_source(run, model=settings.model)
@@ -63,7 +64,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         partial(questions, settings),
         count,
         settings.shard_size,
-        Where(settings.executor, settings.workers, settings.ray_address),
+        where,
         run,
         title="answer",
         unit="questions",

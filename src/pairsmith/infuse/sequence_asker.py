@@ -14,6 +14,7 @@ import torch
 from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, Written, parse, separator_of
 from pairsmith.encoders.encode import batches_by_length, one_thread_each
 from pairsmith.encoders.summarizer import Summarizer, document_features, encode_documents
+from pairsmith.errors import ModelError
 from pairsmith.infuse.asking import Passage, keep_all
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.beams import search_sequences
@@ -37,12 +38,18 @@ class SequenceAsker:
     """
 
     def __init__(self, model: Summarizer, settings: AskSettings) -> None:
-        """Raises: ModelError: the model knows no separator."""
+        """Raises: ModelError: the model knows no separator, or no token that ends a text."""
         self.model = model
         self.limit = passage_limit(model.tokenizer, model.max_length)
         self._settings = settings
         self._separator = separator_of(model, settings.separator)
-        self._end: int | list[int] = model.model.generation_config.eos_token_id
+        ends = model.model.generation_config.eos_token_id
+        if ends is None:
+            raise ModelError(
+                f"model {settings.model}: does not say which token ends a text; give its config.json an "
+                "eos_token_id"
+            )
+        self._ends: list[int] = ends if isinstance(ends, list) else [ends]
         model.model.eval()
 
     def length(self, text: str) -> int:
@@ -104,6 +111,7 @@ class SequenceAsker:
             states = network.get_encoder()(**moved).last_hidden_state
         mask = moved["attention_mask"]
         beams = self._settings.beams
+        beams, room = self._settings.beams, self.model.context - 2
         answers = search_sequences(
             network,
             states,
@@ -111,36 +119,47 @@ class SequenceAsker:
             [()] * len(passages),
             beams=beams,
             count=beams,
-            max_tokens=ANSWER_TOKENS + 2,
+            max_tokens=min(ANSWER_TOKENS + 2, room - 2),
             end=self._separator,
+            never=self._ends,
+            length_penalty=0.0,
         )
         written: list[list[Written]] = [[] for _ in passages]
         begins: list[tuple[int, list[int]]] = []
         for row, sequences in enumerate(answers):
             whole = [tokens for tokens in sequences if tokens[-1] == self._separator]
-            written[row] += [self._parse(tokens) for tokens in sequences if tokens not in whole]
+            written[row] += [self._parse(tokens) for tokens in sequences if tokens[-1] != self._separator]
             texts = [self._parse(tokens).answer for tokens in whole]
-            begins += [(row, whole[place]) for place in diverse(texts, self._settings.questions)]
+            chosen = diverse(texts, self._settings.questions)
+            written[row] += [
+                Written(text, "", "not chosen" if text else "no answer")
+                for place, text in enumerate(texts)
+                if place not in chosen
+            ]
+            begins += [(row, whole[place]) for place in chosen]
         # A decoder counts places from its first token, so that those of a batch must be of one length.
         begins.sort(key=lambda begin: len(begin[1]))
-        for _, alike in groupby(begins, key=lambda begin: len(begin[1])):
-            rows, some = zip(*alike, strict=True)
-            questions = search_sequences(
-                network,
-                states[list(rows)],
-                mask[list(rows)],
-                some,
-                beams=QUESTION_BEAMS,
-                count=1,
-                max_tokens=QUESTION_TOKENS + 1,
-                end=self._end,
-            )
-            for row, answer, (question,) in zip(rows, some, questions, strict=True):
-                written[row].append(self._parse([*answer, *question]))
+        most = max(1, len(passages) * beams // QUESTION_BEAMS)
+        for length, alike in groupby(begins, key=lambda begin: len(begin[1])):
+            same = list(alike)
+            for first in range(0, len(same), most):
+                rows, some = zip(*same[first : first + most], strict=True)
+                questions = search_sequences(
+                    network,
+                    states[list(rows)],
+                    mask[list(rows)],
+                    some,
+                    beams=QUESTION_BEAMS,
+                    count=1,
+                    max_tokens=min(QUESTION_TOKENS + 1, room - length),
+                    end=self._ends,
+                )
+                for row, answer, (question,) in zip(rows, some, questions, strict=True):
+                    written[row].append(self._parse([*answer, *question]))
         return written
 
     def _parse(self, tokens: Sequence[int]) -> Written:
-        return parse(self.model, tokens, self._separator, self._end)
+        return parse(self.model, tokens, self._separator, self._ends)
 
 
 def diverse(answers: Sequence[str], count: int) -> list[int]:

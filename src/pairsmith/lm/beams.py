@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pairsmith.lm.nucleus import first_token, upto
+from pairsmith.lm.nucleus import first_token, refuse_nan, upto
 
 
 def search_sequences(
@@ -19,6 +19,8 @@ def search_sequences(
     count: int,
     max_tokens: int,
     end: int | Sequence[int],
+    never: Sequence[int] = (),
+    length_penalty: float = 1.0,
 ) -> list[list[list[int]]]:
     """The sequences that beam search finds for each of n inputs, the likeliest first.
 
@@ -31,30 +33,46 @@ def search_sequences(
         count: sequences of each input that are returned, 1 to ``beams``.
         max_tokens: longest sequence without its beginning; one without an end by then is cut off.
         end: the tokens that end a sequence.
+        never: tokens that no sequence shall hold.
+        length_penalty: by this power of a sequence's length its log-probability is divided: 0 finds the
+            likeliest sequences, 1 those whose tokens are likeliest, which may be longer.
 
     Returns:
         of each input ``count`` sequences without their beginning, the end included where it was written.
+
+    Raises:
+        ModelError: the model's scores are not numbers.
     """
-    from transformers import GenerationConfig
+    from transformers import GenerationConfig, LogitsProcessorList
     from transformers.modeling_outputs import BaseModelOutput
 
     start = first_token(network)
     decoder = torch.tensor([[start, *begin] for begin in begins], device=states.device)
+    banned = torch.tensor(list(never), dtype=torch.int64, device=states.device)
+
+    def allow(_: Tensor, scores: Tensor) -> Tensor:
+        refuse_nan(scores)
+        return scores.index_fill(1, banned, -torch.inf)
+
     with torch.inference_mode():
         found = network.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=states),
             attention_mask=attention_mask,
             decoder_input_ids=decoder,
+            logits_processor=LogitsProcessorList([allow]),
             generation_config=GenerationConfig(
                 do_sample=False,
                 num_beams=beams,
                 num_return_sequences=count,
-                early_stopping=True,
-                max_length=decoder.shape[1] + max_tokens,
+                early_stopping=beams > 1,
+                length_penalty=length_penalty,
+                # Some models force an end on the last token, which is cut off.
+                max_length=decoder.shape[1] + max_tokens + 1,
                 eos_token_id=end,
                 pad_token_id=network.generation_config.pad_token_id,
                 decoder_start_token_id=start,
             ),
         )
-    rows = [upto(row, end) for row in found[:, decoder.shape[1] :].tolist()]
+    begun = decoder.shape[1]
+    rows = [upto(row, end) for row in found[:, begun : begun + max_tokens].tolist()]
     return [rows[first : first + count] for first in range(0, len(rows), count)]

@@ -75,11 +75,7 @@ def draw_sequences(
     names = np.concatenate(list(streams))
 
     def choose(written: Tensor, scores: Tensor) -> Tensor:
-        if torch.isnan(scores).any():
-            raise ModelError(
-                "the model's scores are not numbers; its weights are damaged, or its number format is too "
-                "short: try float32"
-            )
+        refuse_nan(scores)
         kept, tokens = nucleus(scores.float().softmax(dim=1), top_p)
         places = np.full(len(names), written.shape[1], np.int64)
         drawn = draw(kept, tokens, torch.from_numpy(uniforms(seed, names, places)).to(scores.device))
@@ -105,6 +101,19 @@ def draw_sequences(
         )
     rows = iter([upto(row, config.eos_token_id) for row in found[:, 1 : 1 + max_tokens].tolist()])
     return [[next(rows) for _ in each] for each in streams]
+
+
+def refuse_nan(scores: Tensor) -> None:
+    """Find out whether scores are numbers.
+
+    Raises:
+        ModelError: one is not.
+    """
+    if torch.isnan(scores).any():
+        raise ModelError(
+            "the model's scores are not numbers; its weights are damaged, or its number format is too "
+            "short: try float32"
+        )
 
 
 def first_token(network: Any) -> int:

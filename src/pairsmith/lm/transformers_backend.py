@@ -78,8 +78,8 @@ class TransformersModel:
         """
         if not getattr(self._tokenizer, "chat_template", None):
             raise ModelError(
-                f"model {self.name}: its tokenizer has no chat template, as `format: chat` needs; "
-                "give an instruct model, or a task of `format: plain`"
+                f"model {self.name}: its tokenizer has no chat template, so it is not made for chats; give "
+                "an instruct model, or leave the chat out (`format: plain` in a task, no --chat for ask)"
             )
         chat = [{"role": "user", "content": message}]
         try:

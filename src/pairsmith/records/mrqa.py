@@ -6,7 +6,7 @@ from typing import Any
 from pairsmith.errors import InputError
 from pairsmith.records.sources import Columns
 
-WORDINGS = "mrqa_answers"
+WORDINGS = "(answers as people gave them)"
 """Column of the answers as people gave them, which need not stand in the passage as they are."""
 
 
@@ -31,6 +31,12 @@ def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Column
             yield f"{where}.qas[{number}]", _row(asked, row["context"], f"{where}.qas[{number}]")
 
 
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError(f"answers are a list of texts, not {str(value)[:40]}")
+    return value
+
+
 def _row(asked: Any, context: str, where: str) -> dict[str, Any]:
     try:
         spans = [span for found in asked["detected_answers"] for span in found["char_spans"]]
@@ -41,7 +47,7 @@ def _row(asked: Any, context: str, where: str) -> dict[str, Any]:
             "context": context,
             "question": asked["question"],
             "answers": {"text": texts, "answer_start": starts},
-            WORDINGS: [str(wording) for wording in asked.get("answers") or ()],
+            WORDINGS: _texts(asked.get("answers") or []),
         }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(

@@ -137,7 +137,7 @@ def _question(row: Columns, names: tuple[str, str, str], where: str) -> Question
         context=context,
         question=question,
         answers=answers,
-        wordings=tuple(row.get(WORDINGS, ())),
+        wordings=tuple(row.get(WORDINGS) or ()),
     )
 
 

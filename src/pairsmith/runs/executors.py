@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Literal, TypeVar
 
-from pairsmith.errors import PairsmithError, WorkerError
+from pairsmith.errors import PairsmithError, SettingsError, WorkerError
 
 W = TypeVar("W")
 R = TypeVar("R")
@@ -53,11 +53,19 @@ class Lost(Generic[W]):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where work is done: ``local`` or ``ray``, on how many workers, on which cluster."""
+    """Where work is done: ``local`` or ``ray``, on how many workers, on which cluster.
+
+    Raises:
+        SettingsError: there is an address of a cluster, and none is used.
+    """
 
     executor: Literal["local", "ray"] = "local"
     workers: int = 1
     ray_address: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.ray_address and self.executor != "ray":
+            raise SettingsError("--ray-address needs --executor ray")
 
 
 def execute(

@@ -4,7 +4,8 @@ import shutil
 import tempfile
 import weakref
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, overload
 
@@ -26,7 +27,7 @@ _QUESTION = pa.schema([("question", pa.string()), ("starts", DISTRIBUTION), ("en
 class Lessons(Sequence[PassageLesson]):
     """Passages in the order in which they come first, each with all its questions.
 
-    They lie in a temporary folder, which goes with this object; memory holds 24 bytes a question.
+    They lie in a temporary folder, which goes with this object; memory holds some numbers for each question.
     """
 
     def __init__(self, asked: Iterable[tuple[str, Asked]]) -> None:
@@ -38,22 +39,17 @@ class Lessons(Sequence[PassageLesson]):
         folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         keys, texts = array("Q"), array("q")
-        try:
-            self._texts = _Rows(folder / "passages.arrow", _PASSAGE)
-            self._questions = _Rows(folder / "questions.arrow", _QUESTION)
-            for text, question in asked:
-                key = stream_key(text)
-                if not keys or keys[-1] != key:
-                    self._texts.append({"text": text})
-                keys.append(key)
-                texts.append(self._texts.count - 1)
-                self._questions.append(_row(question))
-            self._texts.close()
-            self._questions.close()
-        except OSError as error:
-            raise StorageError(
-                f"cannot keep the questions in {folder}: {first_line(error)}; set TMPDIR to a disk with room"
-            ) from error
+        self._texts = _Rows(folder / "passages.arrow", _PASSAGE)
+        self._questions = _Rows(folder / "questions.arrow", _QUESTION)
+        for text, question in asked:
+            key = stream_key(text)
+            if not keys or keys[-1] != key:
+                self._texts.append({"text": text})
+            keys.append(key)
+            texts.append(self._texts.count - 1)
+            self._questions.append(_row(question))
+        self._texts.close()
+        self._questions.close()
         _, first, passage = np.unique(np.array(keys, np.uint64), return_index=True, return_inverse=True)
         order = np.argsort(first)
         numbers = np.argsort(order)[passage]  # of each question's passage, by where it came first
@@ -89,7 +85,8 @@ class _Rows:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.count = 0
         self._path, self._schema = path, schema
-        self._writer = pa.ipc.new_file(str(path), schema)
+        with _writing(path):
+            self._writer = pa.ipc.new_file(str(path), schema)
         self._waiting: list[dict[str, Any]] = []
         self._batches: list[pa.RecordBatch] = []
 
@@ -101,7 +98,8 @@ class _Rows:
 
     def close(self) -> None:
         self._write()
-        self._writer.close()
+        with _writing(self._path):
+            self._writer.close()
         reader = pa.ipc.open_file(pa.memory_map(str(self._path)))
         self._batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
 
@@ -112,8 +110,19 @@ class _Rows:
 
     def _write(self) -> None:
         if self._waiting:
-            self._writer.write_batch(pa.RecordBatch.from_pylist(self._waiting, schema=self._schema))
+            with _writing(self._path):
+                self._writer.write_batch(pa.RecordBatch.from_pylist(self._waiting, schema=self._schema))
             self._waiting = []
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot keep the questions in {path.parent}: {first_line(error)}; set TMPDIR to a disk with room"
+        ) from error
 
 
 def _row(asked: Asked) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""Which asker a model makes, and which settings are for which (Q2, Q6)."""
+
+from typing import Literal
+
+from pairsmith.encoders.heads import writes_as
+from pairsmith.errors import ModelError, SettingsError
+from pairsmith.infuse.settings import CLOZE, AskSettings
+from pairsmith.lm.remote import is_remote
+from pairsmith.settings import option_name
+
+Kind = Literal["encoder-decoder", "causal", "cloze"]
+
+_NAMES = {
+    "encoder-decoder": "a model with an encoder and a decoder",
+    "causal": "a causal language model",
+    "cloze": "--model cloze",
+}
+_UNUSED = {
+    "encoder-decoder": {"instruction", "chat", "answers"},
+    "causal": {"separator", "answers", "decoding", "beams"},
+    "cloze": {"instruction", "chat", "separator", "decoding", "top_p", "beams", "dtype"},
+}
+_OF_EVERY_STEP = {"seed", "dtype"}
+"""Settings that a recipe may give to all its steps, whether they need them or not."""
+
+
+def asker_kind(settings: AskSettings) -> Kind:
+    """The kind of asker that ``model`` makes.
+
+    Raises:
+        ModelError: it is not there, or writes no texts.
+        SettingsError: it is a server's, or a setting is given that does nothing with this kind.
+    """
+    kind = _kind(settings.model)
+    for name in sorted(unused(settings, kind) - _OF_EVERY_STEP):
+        if getattr(settings, name) != AskSettings.model_fields[name].default:
+            way = f" and --decoding {settings.decoding}" if kind == "encoder-decoder" else ""
+            raise SettingsError(f"{option_name(name)} does nothing with {_NAMES[kind]}{way}; leave it out")
+    return kind
+
+
+def unused(settings: AskSettings, kind: Kind) -> set[str]:
+    """The settings that do nothing with a kind of asker."""
+    if kind != "encoder-decoder":
+        return _UNUSED[kind]
+    return _UNUSED[kind] | ({"top_p", "seed", "tries"} if settings.decoding == "beams" else {"beams"})
+
+
+def _kind(model: str) -> Kind:
+    if model == CLOZE:
+        return "cloze"
+    if is_remote(model):
+        raise SettingsError(f"model {model}: ask needs a model that it can load; give a folder or a Hub id")
+    writes = writes_as(model)
+    if writes == "nothing":
+        raise ModelError(
+            f"model {model}: an encoder alone writes nothing; make an asker of it with pairsmith train-asker "
+            f"--base {model}"
+        )
+    return "encoder-decoder" if writes == "encoder-decoder" else "causal"
