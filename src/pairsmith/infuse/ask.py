@@ -44,6 +44,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
+    kind, models = asker_kind(settings), _models(settings)
     where = Where(settings.executor, settings.workers, settings.ray_address)
     for source in settings.inputs:
         refuse_source(run, inputs=source)
@@ -53,7 +54,6 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     twice = sum(1 for _ in _every(settings)) - count
     if twice:
         run.progress.say(f"{twice:,} texts stand there more than once; each is asked about once")
-    kind, models = asker_kind(settings), _models(settings)
     # Numbers of two bytes come out otherwise in other batches, and with them what is written.
     batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
     left_out = {*_WHERE, *batch, *unused(settings, kind), "inputs", "model"}

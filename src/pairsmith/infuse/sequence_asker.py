@@ -3,13 +3,14 @@
 drawn from the nucleus, many for each passage; or two searches, one for answers and one for their questions
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, Written, parse, separator_of
 from pairsmith.encoders.encode import batches_by_length, one_thread_each
@@ -49,6 +50,7 @@ class SequenceAsker:
                 f"model {settings.model}: does not say which token ends a text; give its config.json an "
                 "eos_token_id"
             )
+        self._room = model.context - 2  # the token that a decoder starts from, and one that is cut off
         self._ends: list[int] = ends if isinstance(ends, list) else [ends]
         model.model.eval()
 
@@ -99,7 +101,7 @@ class SequenceAsker:
             streams,
             seed=self._settings.seed,
             top_p=self._settings.top_p,
-            max_tokens=min(_MAX_TOKENS, self.model.context - 2),
+            max_tokens=min(_MAX_TOKENS, self._room),
         )
         return [[self._parse(tokens) for tokens in sequences] for sequences in drawn]
 
@@ -109,24 +111,9 @@ class SequenceAsker:
         moved = {name: value.to(network.device) for name, value in features.items()}
         with torch.inference_mode():
             states = network.get_encoder()(**moved).last_hidden_state
-        mask = moved["attention_mask"]
-        beams = self._settings.beams
-        beams, room = self._settings.beams, self.model.context - 2
-        answers = search_sequences(
-            network,
-            states,
-            mask,
-            [()] * len(passages),
-            beams=beams,
-            count=beams,
-            max_tokens=min(ANSWER_TOKENS + 2, room - 2),
-            end=self._separator,
-            never=self._ends,
-            length_penalty=0.0,
-        )
         written: list[list[Written]] = [[] for _ in passages]
         begins: list[tuple[int, list[int]]] = []
-        for row, sequences in enumerate(answers):
+        for row, sequences in enumerate(self._search_answers(states, moved["attention_mask"])):
             whole = [tokens for tokens in sequences if tokens[-1] == self._separator]
             written[row] += [self._parse(tokens) for tokens in sequences if tokens[-1] != self._separator]
             texts = [self._parse(tokens).answer for tokens in whole]
@@ -137,26 +124,48 @@ class SequenceAsker:
                 if place not in chosen
             ]
             begins += [(row, whole[place]) for place in chosen]
+        for row, tokens in self._search_questions(states, moved["attention_mask"], begins):
+            written[row].append(self._parse(tokens))
+        return written
+
+    def _search_answers(self, states: Tensor, mask: Tensor) -> list[list[list[int]]]:
+        """The likeliest answers of each passage, the separator included where it was written."""
+        return search_sequences(
+            self.model.model,
+            states,
+            mask,
+            [()] * len(states),
+            beams=self._settings.beams,
+            count=self._settings.beams,
+            max_tokens=min(ANSWER_TOKENS + 2, self._room - 2),
+            end=self._separator,
+            never=self._ends,
+            length_penalty=0.0,
+        )
+
+    def _search_questions(
+        self, states: Tensor, mask: Tensor, begins: Sequence[tuple[int, list[int]]]
+    ) -> Iterator[tuple[int, list[int]]]:
+        """For each row of a passage and answer of it, the row and the answer with its likeliest question."""
+        most = max(1, len(states) * self._settings.beams // QUESTION_BEAMS)
+        by_length = sorted(begins, key=lambda begin: len(begin[1]))
         # A decoder counts places from its first token, so that those of a batch must be of one length.
-        begins.sort(key=lambda begin: len(begin[1]))
-        most = max(1, len(passages) * beams // QUESTION_BEAMS)
-        for length, alike in groupby(begins, key=lambda begin: len(begin[1])):
+        for length, alike in groupby(by_length, key=lambda begin: len(begin[1])):
             same = list(alike)
             for first in range(0, len(same), most):
-                rows, some = zip(*same[first : first + most], strict=True)
-                questions = search_sequences(
-                    network,
+                rows, answers = zip(*same[first : first + most], strict=True)
+                found = search_sequences(
+                    self.model.model,
                     states[list(rows)],
                     mask[list(rows)],
-                    some,
+                    answers,
                     beams=QUESTION_BEAMS,
                     count=1,
-                    max_tokens=min(QUESTION_TOKENS + 1, room - length),
+                    max_tokens=min(QUESTION_TOKENS + 1, self._room - length),
                     end=self._ends,
                 )
-                for row, answer, (question,) in zip(rows, some, questions, strict=True):
-                    written[row].append(self._parse([*answer, *question]))
-        return written
+                for row, answer, (question,) in zip(rows, answers, found, strict=True):
+                    yield row, [*answer, *question]
 
     def _parse(self, tokens: Sequence[int]) -> Written:
         return parse(self.model, tokens, self._separator, self._ends)
