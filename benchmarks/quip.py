@@ -1,0 +1,120 @@
+"""The recipe quip-small on real data, and which of the paper's claims hold at this size.
+
+python benchmarks/quip.py --data DATA --work FOLDER --json FILE
+
+A claim compares two figures. It is held where the first is higher by more than 1.96 standard errors of the
+difference, not held where it is lower by as much, and else within noise. Errors of answers and pairs come
+from resamples, those of names and opinions from splits and prompts. Interrupted, it goes on where it was.
+"""
+
+import argparse
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from common import write
+from pairsmith.bundled import recipe_path
+from pairsmith.progress import Progress
+from pairsmith.recipes import load_recipe
+from pairsmith.running import run_recipe
+from quip_data import write_quip
+
+Figure = tuple[float, float]
+"""A figure ×100 and its standard error."""
+
+CLAIMS = {
+    "student above people's questions alone (Table 1)": ("of-student:f1", "of-direct:f1"),
+    "student above no teacher (Table 1)": ("of-student:f1", "of-untaught:f1"),
+    "student above clozes (Table 1)": ("of-student:f1", "of-clozed:f1"),
+    "teacher's distributions above its best answers (Table 7)": ("of-student:f1", "of-hard:f1"),
+    "cross-encoder student above student (Table 1)": ("of-crossed:f1", "of-student:f1"),
+    "MRPC, AUROC after above before (Table 2)": ("mrpc-after:auroc", "mrpc-before:auroc"),
+    "PAWS, AUROC after above before (Table 2)": ("paws-after:auroc", "paws-before:auroc"),
+    "QQP with sampled negatives, AUROC after above before (Table 2)": ("qqp-after:auroc", "qqp-before:auroc"),
+    "MRPC, 16 a class, after above before (Table 3)": (
+        "mrpc-after:few_shot.frozen.f1",
+        "mrpc-before:few_shot.frozen.f1",
+    ),
+    "PAWS, 16 a class, after above before (Table 3)": (
+        "paws-after:few_shot.frozen.f1",
+        "paws-before:few_shot.frozen.f1",
+    ),
+    "CoNLL, after above before, both at random (Table 4)": (
+        "conll-after:random.f1",
+        "conll-before:random.f1",
+    ),
+    "CoNLL, questions above random (Table 4)": ("conll-after:questions.f1", "conll-after:random.f1"),
+    "WNUT, after above before, both at random (Table 4)": ("wnut-after:random.f1", "wnut-before:random.f1"),
+    "WNUT, questions above random (Table 4)": ("wnut-after:questions.f1", "wnut-after:random.f1"),
+    "SST-2, calibrated above plain (Table 5)": ("sst2:calibrated.accuracy", "sst2:plain.accuracy"),
+    "MR, calibrated above plain (Table 5)": ("mr:calibrated.accuracy", "mr:plain.accuracy"),
+    "CR, calibrated above plain (Table 5)": ("cr:calibrated.accuracy", "cr:plain.accuracy"),
+    "SST-2, student above people's questions alone (Table 5)": (
+        "sst2:calibrated.accuracy",
+        "sst2-direct:calibrated.accuracy",
+    ),
+}
+RATIONALES = 10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--news", type=int, help="Ask only about the first so many of the BBC's texts.")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    write_quip(args.data, args.work / "quip", args.news)
+    recipe = shutil.copy(recipe_path("quip-small"), args.work / "quip-small.yaml")
+    run = args.work / f"run-{args.seed}"
+    found = run_recipe(load_recipe(Path(recipe), seed=args.seed), run, Progress())
+    claims = {claim: judged(run, *names) for claim, names in CLAIMS.items()}
+    print(json.dumps(claims, indent=1))
+    if args.json:
+        settings = {"news": args.news, "seed": args.seed}
+        results = {"figures": found, "claims": claims, "rationales": rationales(run / "sst2")}
+        write(args.json, {"settings": settings, "results": results})
+
+
+def judged(run: Path, higher: str, lower: str) -> dict[str, Any]:
+    """Two figures, and whether the first is the higher one."""
+    (first, error), (second, other) = (figure(run, name) for name in (higher, lower))
+    noise = 1.96 * math.hypot(error, other)
+    verdict = "within noise" if abs(first - second) <= noise else "held" if first > second else "not held"
+    return {higher: round(first, 2), lower: round(second, 2), "noise": round(noise, 2), "claim": verdict}
+
+
+def figure(run: Path, name: str) -> Figure:
+    """A figure of a step, ``step:key.key``, with the standard error that its results tell of."""
+    step, _, keys = name.partition(":")
+    found: Any = json.loads((run / step / "results.json").read_text(encoding="utf-8"))
+    *path, last = keys.split(".")
+    for key in path:
+        found = found[key]
+    return float(found[last]), error_of(found, last)
+
+
+def error_of(results: Mapping[str, Any], name: str) -> float:
+    if "error" in results:
+        return float(results["error"])
+    low, high = results[f"{name}_ci"]
+    return float(high - low) / (2 * 1.96)
+
+
+def rationales(folder: Path) -> list[dict[str, Any]]:
+    """Of the first texts that most prompts judged right, what part of them decided."""
+    found = []
+    for line in (folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        right = sum(taken == row["positive"] for taken in row["taken_for_positive"])
+        if right > len(row["taken_for_positive"]) / 2:
+            found.append({key: row[key] for key in ("text", "positive", "rationale")})
+    return found[:RATIONALES]
+
+
+if __name__ == "__main__":
+    main()
