@@ -68,6 +68,15 @@ def test_heads_are_saved_and_loaded_as_they_are(tmp_path):
     assert torch.equal(SpanHeads(4, "questions", seed=3).start[0].weight, heads.start[0].weight)
 
 
+def test_heads_of_the_same_weights_are_the_same_bytes(tmp_path):
+    heads = SpanHeads(4, "tokens", seed=1)
+    written = set()
+    for _ in range(10):
+        save_heads(heads, tmp_path)
+        written.add((tmp_path / FILE).read_bytes())
+    assert len(written) == 1
+
+
 def test_faulty_heads_are_told(tmp_path):
     assert heads_kind(str(tmp_path)) is None
     with pytest.raises(ModelError, match="none are there"):

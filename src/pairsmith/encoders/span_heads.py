@@ -53,7 +53,8 @@ def _perceptron(width: int, out: int) -> nn.Sequential:
 def save_heads(heads: SpanHeads, folder: Path) -> None:
     """Save heads beside the model in ``folder``."""
     weights = {name: value.contiguous() for name, value in heads.state_dict().items()}
-    save_file(weights, folder / FILE, metadata={"format": "pt", "kind": heads.kind})
+    # One entry alone: of several the order in the file differs from process to process.
+    save_file(weights, folder / FILE, metadata={"kind": heads.kind})
 
 
 def heads_kind(where: str) -> Kind | None:
