@@ -1,4 +1,4 @@
-"""Our judgement of answers against that of SQuAD's own script, which is public and not part of this repository.
+"""Our judgement of answers against that of SQuAD's own script, which is public and not kept here.
 
 python benchmarks/official.py --script evaluate-v1.1.py --predictions FILE --json FILE
 
