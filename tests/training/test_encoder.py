@@ -303,6 +303,7 @@ def test_validation_pairs_of_one_score_choose_nothing_and_that_is_said(tiny_gpt2
 @pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_bert"])
 def test_training_is_quiet(model, data, tmp_path, capfd, caplog, request):
     base = request.getfixturevalue(model)
+    capfd.readouterr()  # what making the base wrote
     train_encoder(settings(base, data, max_steps=2), Run(tmp_path / "out", Silent()))
     assert capfd.readouterr() == ("", "")
     assert not caplog.records

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from pairsmith.encoders.encode import batches_by_length, one_thread_each, tokens_at_once
 from pairsmith.encoders.heads import load_with_head
@@ -87,20 +86,7 @@ def load_cross_encoder(
     network, tokenizer, context = load_with_head(
         model, "classification", device=device, dtype=dtype, fresh_head=fresh_head, seed=seed, labels=1
     )
-    if dtype != "float32":
-        _score_in_float32(network)
     return CrossEncoder(network, tokenizer, min(max_length or context, context))
-
-
-def _score_in_float32(network: Any) -> None:
-    """Compute the head's last product in float32, in place.
-
-    A number of bfloat16 has eight binary digits: of some thousand pairs many would get the same score.
-    """
-    for module in network.modules():
-        if isinstance(module, nn.Linear) and module.out_features == 1:
-            module.float()
-            module.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
 
 
 def score_pairs(

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from pairsmith.errors import ModelError, first_line
 from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading, unsaid
@@ -41,7 +42,7 @@ def load_with_head(
         task: what the head is for; of ``summarization`` it is that of a language model with an encoder and
             a decoder. Such a head is never drawn, but for an encoder alone, see ``fresh_head``. For ``token
             vectors`` there is no head; of a model with an encoder and a decoder it is the encoder.
-        labels: numbers that it gives for each text or token; None where that is no choice.
+        labels: numbers that it gives for each text or token, in float32; None where that is no choice.
         device: as for ``pick_device``.
         dtype: of the weights.
         fresh_head: give a model without such a head a random one, to be trained. One that is there stays.
@@ -65,7 +66,21 @@ def load_with_head(
     )
     _check_weights(model, network, task, missing, fresh_head=fresh_head)
     _make_usable(model, network, tokenizer)
+    if labels is not None and dtype != "float32":
+        score_in_float32(network, labels)
     return network.to(chosen).eval(), tokenizer, _context(network, tokenizer)
+
+
+def score_in_float32(network: nn.Module, labels: int) -> None:
+    """Compute the last product of a head that gives so many numbers in float32, in place.
+
+    A number of bfloat16 has eight binary digits: of some thousand pairs many would get the same score, and
+    of a text's tokens several would be its best start.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.Linear) and module.out_features == labels:
+            module.float()
+            module.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
 
 
 def load_tokenizer(model: str) -> Any:

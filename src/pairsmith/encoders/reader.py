@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from pairsmith.encoders.heads import load_with_head
+from pairsmith.encoders.heads import load_with_head, score_in_float32
 from pairsmith.encoders.span_heads import SpanHeads, heads_kind, load_heads
 from pairsmith.encoders.spans import best_span
 from pairsmith.encoders.token_vectors import load_token_encoder
@@ -145,6 +145,8 @@ class PerceptronReader(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.heads = heads.to(encoder.device, encoder.dtype)
+        if encoder.dtype != torch.float32:
+            score_in_float32(self.heads, 1)
         self.config = encoder.config
         self.eval()
 

@@ -1,7 +1,8 @@
 """A batch computed in chunks of texts of one length, so that its size is no matter of memory.
 
-Forward, a chunk keeps its result alone; backward it is computed once more, with the same dropout. A third
-more arithmetic, but on memory that stays in the processor's caches, and hardly any padding.
+Chunks are small enough for a processor's caches, and hold hardly any padding. A loss that is a sum over texts
+goes backward chunk by chunk. Where the loss takes all texts together, a chunk keeps its result alone and is
+computed once more on the way backward, with the same dropout: a third more arithmetic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from pairsmith.encoders.encode import batches_by_length, tokens_at_once
@@ -62,3 +63,52 @@ def compute_chunks(compute: Callable[[Features], Tensor], inputs: Mapping[str, A
     else:
         found = [checkpoint(compute, chunk, use_reentrant=False) for chunk in chunks]
     return torch.cat(found)[inputs["order"].argsort()]
+
+
+def sum_of_losses(
+    losses: Callable[[Features], Tensor], chunks: Sequence[Features], model: nn.Module
+) -> Tensor:
+    """The sum of all texts' losses, whose gradients are computed chunk by chunk along with it.
+
+    Args:
+        losses: from a chunk's features to the losses of its texts, ``(texts,)``; it computes with
+            ``model``.
+        chunks: of the texts; at least one.
+        model: whose weights get the gradients.
+
+    Returns:
+        ``()`` float32, to go backward from once.
+    """
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    if not torch.is_grad_enabled() or not weights:
+        return torch.stack([losses(chunk).sum() for chunk in chunks]).sum()
+    total: Tensor = _Summed.apply(losses, chunks, *weights)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _Summed(torch.autograd.Function):
+    """A sum of chunks' losses that has its gradients with it, and no chunk's activations."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, losses: Callable[[Features], Tensor], chunks: Sequence[Features], *weights: Tensor
+    ) -> Tensor:
+        total = torch.zeros((), device=weights[0].device)
+        gradients: list[Tensor | None] = [None] * len(weights)
+        for chunk in chunks:
+            with torch.enable_grad():
+                loss = losses(chunk).sum()
+            with torch.autocast(total.device.type, enabled=False):  # backward is in forward's formats
+                found = torch.autograd.grad(loss, weights, allow_unused=True)
+            for place, gradient in enumerate(found):
+                if gradient is not None:
+                    before = gradients[place]
+                    gradients[place] = gradient.clone() if before is None else before.add_(gradient)
+            total += loss.detach()
+        ctx.gradients = gradients
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
+        gradients, ctx.gradients = ctx.gradients, None
+        return None, None, *(None if each is None else each.mul_(outer[0]) for each in gradients)

@@ -16,6 +16,7 @@ from pairsmith.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.dropout import set_attention_dropout
+from pairsmith.training.processor import quick_training
 from pairsmith.training.settings import FitSettings
 from pairsmith.training.watch import Measure, Training, watched
 
@@ -191,7 +192,10 @@ def _fit(
         trainer.remove_callback(PrinterCallback)
         return trainer
 
-    with watched(model, metric, lesson.measure, steps, settings, progress, checkpoints) as watch:
+    with (
+        quick_training(model, device),
+        watched(model, metric, lesson.measure, steps, settings, progress, checkpoints) as watch,
+    ):
         # Of several trainings each is kept until the best of them is saved.
         watch.run(make, keep_end=len(settings.learning_rate) > 1)
     model.eval()

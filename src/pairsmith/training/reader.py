@@ -26,7 +26,7 @@ from pairsmith.runs import Run
 from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, compute_chunks
+from pairsmith.training.chunks import chunked, sum_of_losses
 from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of_few
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
@@ -289,7 +289,8 @@ class SpanMarker(nn.Module):
 
     def forward(self, windows: Mapping[str, Any]) -> dict[str, Tensor]:
         """The mean loss of a batch."""
-        return {"loss": compute_chunks(self._losses, windows).mean()}
+        count = len(windows["order"])
+        return {"loss": sum_of_losses(self._losses, windows["chunks"], self) / count}
 
     def _losses(self, features: Mapping[str, Any]) -> Tensor:
         found = self.model(**features["inputs"])

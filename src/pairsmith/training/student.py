@@ -29,7 +29,7 @@ from pairsmith.texts.places import find_answer
 from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, compute_chunks
+from pairsmith.training.chunks import chunked, sum_of_losses
 from pairsmith.training.distillation import Asked, PassageLesson, sparse_cross_entropy, targets
 from pairsmith.training.few_shot import begin, numbered, refuse_sources
 from pairsmith.training.fit import Lesson, fit_each_rate
@@ -223,8 +223,7 @@ class Student(nn.Module):
         """The mean loss of a batch's questions."""
         chunks = passages["chunks"]
         count = sum(len(chunk["start_places"]) for chunk in chunks)
-        order = torch.arange(count)  # of the questions no matter, as their losses are added up
-        return {"loss": compute_chunks(self._losses, {"chunks": chunks, "order": order}).sum() / count}
+        return {"loss": sum_of_losses(self._losses, chunks, self) / count}
 
     def _losses(self, chunk: Mapping[str, Any]) -> Tensor:
         """The loss of each question."""

@@ -34,7 +34,7 @@ from pairsmith.runs import Run
 from pairsmith.texts.rouge import check_rouge, rouge_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, compute_chunks
+from pairsmith.training.chunks import chunked, sum_of_losses
 from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of_few
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
@@ -299,7 +299,7 @@ class WithLoss(nn.Module):
     def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The loss of a batch: the mean over all tokens of its summaries."""
         tokens = sum((chunk["labels"] != _IGNORED).sum() for chunk in pairs["chunks"])
-        return {"loss": compute_chunks(self._losses, pairs).sum() / tokens}
+        return {"loss": sum_of_losses(self._losses, pairs["chunks"], self) / tokens}
 
     def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """The loss of each summary."""

@@ -1,0 +1,67 @@
+"""What a training on a processor does otherwise than one on a GPU, as it takes less time there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+_SHARES = 2**16
+"""A share to be dropped is rounded to a multiple of 1 / 65,536."""
+
+
+@contextmanager
+def quick_training(model: nn.Module, device: str) -> Iterator[None]:
+    """Within it a training of ``model`` on a processor takes less time; elsewhere nothing changes.
+
+    Attention is written out, as torch's block-wise one takes longer backward than it saves forward, and
+    dropout draws four numbers where torch's draws one.
+    """
+    if device != "cpu":
+        yield
+        return
+    usual = [
+        (each, each.config._attn_implementation)
+        for each in _outermost(model)
+        if each._can_set_attn_implementation()
+    ]
+    dropouts = [
+        (module, name, each)
+        for module in model.modules()
+        for name, each in module.named_children()
+        if type(each) is nn.Dropout
+    ]
+    for each, _ in usual:
+        each.set_attn_implementation("eager")
+    for module, name, dropout in dropouts:
+        setattr(module, name, QuickDropout(dropout.p))
+    try:
+        yield
+    finally:
+        for each, attention in usual:
+            each.set_attn_implementation(attention)
+        for module, name, dropout in dropouts:
+            setattr(module, name, dropout)
+
+
+def _outermost(model: nn.Module) -> list[PreTrainedModel]:
+    """The models of transformers in it, without those that are parts of others."""
+    found = [each for each in model.modules() if isinstance(each, PreTrainedModel)]
+    inner = {id(part) for each in found for part in each.modules() if part is not each}
+    return [each for each in found if id(each) not in inner]
+
+
+class QuickDropout(nn.Dropout):
+    """Dropout that takes its chance from 16 bits a number; the generator makes 64 at once."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Of values of any shape and floating dtype a share ``p`` is 0, the others are divided by 1 - p."""
+        dropped = round(self.p * _SHARES)
+        if not self.training or dropped == 0:
+            return values
+        if dropped == _SHARES:
+            return values * 0
+        words = torch.empty(-(-values.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        chance = words.view(torch.int16)[: values.numel()].view(values.shape)
+        return values.masked_fill(chance < dropped - _SHARES // 2, 0) * (_SHARES / (_SHARES - dropped))

@@ -1,0 +1,88 @@
+"""A batch computed in chunks."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pairsmith.training.chunks import sum_of_losses
+
+
+class Line(nn.Module):
+    """Two weights, of which a chunk uses the second or does not, and one that is never used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.tensor(2.0))
+        self.height = nn.Parameter(torch.tensor(1.0))
+        self.unused = nn.Parameter(torch.tensor(5.0))
+        self.fixed = nn.Parameter(torch.tensor(3.0), requires_grad=False)
+
+    def losses(self, chunk: Any) -> Tensor:
+        found: Tensor = (self.slope * chunk["x"]) ** 2
+        return found + self.height * self.fixed if chunk["high"] else found
+
+
+CHUNKS = [
+    {"x": torch.tensor([1.0, 3.0]), "high": False},
+    {"x": torch.tensor([2.0]), "high": True},
+    {"x": torch.tensor([0.5]), "high": True},
+]
+
+
+def test_gradients_are_those_of_the_sum() -> None:
+    line = Line()
+    loss = sum_of_losses(line.losses, CHUNKS, line) / 4
+    loss.backward()
+    assert loss.item() == pytest.approx((4 * 14.25 + 2 * 3) / 4)
+    assert line.slope.grad is not None
+    assert line.slope.grad.item() == pytest.approx(2 * 2 * 14.25 / 4)
+    assert line.height.grad is not None
+    assert line.height.grad.item() == pytest.approx(2 * 3 / 4)
+    assert line.unused.grad is None
+    assert line.fixed.grad is None
+
+
+def test_gradients_add_up_over_batches() -> None:
+    line = Line()
+    for _ in range(2):
+        sum_of_losses(line.losses, CHUNKS, line).backward()
+    assert line.slope.grad is not None
+    assert line.slope.grad.item() == pytest.approx(2 * 2 * 2 * 14.25)
+
+
+def test_without_gradients_it_is_the_sum() -> None:
+    line = Line()
+    with torch.no_grad():
+        found = sum_of_losses(line.losses, CHUNKS, line)
+    assert found.item() == pytest.approx(4 * 14.25 + 2 * 3)
+    assert not found.requires_grad
+    line.requires_grad_(False)
+    assert not sum_of_losses(line.losses, CHUNKS, line).requires_grad
+
+
+def test_weights_with_one_gradient_between_them_keep_their_own() -> None:
+    twins = nn.ParameterList([torch.tensor([1.0, 1.0]), torch.tensor([2.0, 2.0])])
+    chunks = [{"x": torch.tensor([1.0, 2.0])}, {"x": torch.tensor([3.0, 4.0])}]
+    sum_of_losses(lambda chunk: (twins[0] + twins[1]) * chunk["x"], chunks, twins).backward()
+    assert [each.grad.tolist() for each in twins] == [[4.0, 6.0], [4.0, 6.0]]
+
+
+def test_backward_is_in_forwards_formats() -> None:
+    weight = nn.Linear(64, 64, bias=False)
+    x = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
+
+    def losses(chunk: Any) -> Tensor:
+        with torch.autocast("cpu", enabled=False):  # as where a model's last product is in float32
+            return weight(chunk["x"]).square().sum(1)
+
+    sum_of_losses(losses, [{"x": x}], weight).backward()
+    exact = weight.weight.grad
+    weight.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = sum_of_losses(losses, [{"x": x}], weight)
+    loss.backward()
+    assert exact is not None
+    assert weight.weight.grad is not None
+    assert torch.equal(weight.weight.grad, exact)

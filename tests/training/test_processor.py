@@ -1,0 +1,103 @@
+"""What makes trainings on a processor take less time."""
+
+import pytest
+import torch
+from torch import nn
+from transformers import BertConfig, BertModel
+
+from pairsmith.training.processor import QuickDropout, quick_training
+
+
+def test_a_share_is_dropped_and_the_rest_made_larger() -> None:
+    torch.manual_seed(0)
+    found = QuickDropout(0.25)(torch.full((1000, 401), 3.0))
+    assert sorted(set(found.unique().tolist())) == [0.0, 4.0]
+    assert (found == 0).float().mean().item() == pytest.approx(0.25, abs=0.005)
+    assert found.mean().item() == pytest.approx(3.0, abs=0.02)
+    rows, columns = (found == 0).float().mean(1), (found == 0).float().mean(0)
+    assert rows.std().item() == pytest.approx((0.25 * 0.75 / 401) ** 0.5, rel=0.15)
+    assert columns.std().item() == pytest.approx((0.25 * 0.75 / 1000) ** 0.5, rel=0.15)
+
+
+def test_the_mask_is_another_each_time_and_follows_the_seed() -> None:
+    dropout, values = QuickDropout(0.5), torch.ones(999)
+    torch.manual_seed(3)
+    first, second = dropout(values), dropout(values)
+    torch.manual_seed(3)
+    assert torch.equal(dropout(values), first)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (1.0, 0.0), (2**-16, None), (1 - 2**-16, None)])
+def test_shares_at_the_ends(share: float, expected: float | None) -> None:
+    found = QuickDropout(share)(torch.ones(64))
+    assert torch.isfinite(found).all()
+    if expected is not None:
+        assert found.unique().tolist() == [expected]
+
+
+def test_gradients_are_zero_where_a_value_was_dropped() -> None:
+    values = torch.ones(500, requires_grad=True)
+    found = QuickDropout(0.3)(values)
+    found.sum().backward()
+    assert torch.equal(values.grad, found.detach())
+
+
+def test_numbers_of_sixteen_bits_stay_such() -> None:
+    assert QuickDropout(0.1)(torch.ones(10, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+def test_nothing_is_dropped_outside_a_training() -> None:
+    dropout = QuickDropout(0.5).eval()
+    assert torch.equal(dropout(torch.ones(100)), torch.ones(100))
+
+
+def small(**settings: float) -> BertModel:
+    torch.manual_seed(0)
+    return BertModel(
+        BertConfig(
+            vocab_size=40,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            **settings,
+        )
+    )
+
+
+def test_the_model_is_as_before_behind_it() -> None:
+    model = nn.ModuleDict({"inner": small()})
+    before = [(name, type(module)) for name, module in model.named_modules()]
+    keys = list(model.state_dict())
+    with quick_training(model, "cpu"):
+        assert model["inner"].config._attn_implementation == "eager"
+        assert any(isinstance(module, QuickDropout) for module in model.modules())
+        assert list(model.state_dict()) == keys
+    assert model["inner"].config._attn_implementation == "sdpa"
+    assert [(name, type(module)) for name, module in model.named_modules()] == before
+
+
+def test_elsewhere_nothing_changes() -> None:
+    model = small()
+    with quick_training(model, "cuda"):
+        assert model.config._attn_implementation == "sdpa"
+        assert not any(isinstance(module, QuickDropout) for module in model.modules())
+
+
+def test_without_dropout_losses_and_gradients_are_the_same_but_for_rounding() -> None:
+    model = small(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).train()
+    tokens = torch.randint(40, (3, 7), generator=torch.Generator().manual_seed(1))
+    mask = torch.tensor([[1] * 7, [1] * 4 + [0] * 3, [1] * 2 + [0] * 5])
+
+    def gradient() -> torch.Tensor:
+        model.zero_grad()
+        model(input_ids=tokens, attention_mask=mask).pooler_output.square().sum().backward()
+        found = model.embeddings.word_embeddings.weight.grad
+        assert found is not None
+        return found.clone()
+
+    usual = gradient()
+    with quick_training(model, "cpu"):
+        quick = gradient()
+    torch.testing.assert_close(quick, usual)
