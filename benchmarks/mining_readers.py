@@ -57,14 +57,14 @@ def main() -> None:
 
 def start(corpora: SquadCorpora, work: Path) -> Mapping[str, float]:
     """Train what all begin from; the figures of its reader."""
-    return ran(corpora, 1, work, "start", START, {})
+    return ran(corpora, 1, work, "readers-start", START, {})
 
 
 def one(corpora: SquadCorpora, seed: int, work: Path) -> Mapping[str, float]:
     """Exact match and F1 of the readers of one set of seeds, by method and number of questions added."""
     folder = work / f"seed-{seed}"
     done = {"@mined": folder / "mined", "@kept": folder / "filtered"}
-    done |= {f"@{name}": work / "start" / "run" / name for name in START}
+    done |= {f"@{name}": work / "readers-start" / "run" / name for name in START}
     every = {step["name"] for step in recipe()["steps"]}
     return ran(corpora, seed, work, f"seed-{seed}/readers", every - MINED - START, done)
 
