@@ -4,7 +4,7 @@ python benchmarks/mining_readers.py --data DATA --work FOLDER --json FILE --plot
 
 FOLDER is that of ``mining.py squad``, which has mined for each set of seeds; the rest is the recipe
 mining-ablation-small. What all sets of seeds begin from is trained once. Interrupted, it goes on where it
-was. The plot wants matplotlib.
+was; sets of seeds whose figures FILE holds already are not measured again. The plot wants matplotlib.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from common import write
+from common import machine, write
 from mining_data import SquadCorpora, squad_corpora, write_squad
 from pairsmith.bundled import recipe_path
 from pairsmith.progress import Progress
@@ -45,14 +45,33 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
     args = parser.parse_args()
     corpora, work = squad_corpora(args.data), args.work.resolve()
-    before = start(corpora, work)
-    results = {seed: one(corpora, seed, work) for seed in args.seeds}
+    results = measured(args.json)
+    for seed in args.seeds:
+        if str(seed) not in results:
+            results[str(seed)] = {**start(corpora, work), **one(corpora, seed, work), **made_by()}
+            keep(args.json, results)
     table = means(list(results.values()))
-    print(json.dumps({**before, **table}, indent=1))
-    if args.json:
-        write(args.json, {"results": {"before": before, "seeds": results, "means": table}})
+    print(json.dumps(table, indent=1))
     if args.plot:
         plot(table, args.plot)
+
+
+def measured(path: Path | None) -> dict[str, dict[str, Any]]:
+    """The figures that a file holds, by the number of the set of seeds."""
+    if path is None or not path.exists():
+        return {}
+    found: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["results"]["seeds"]
+    return found
+
+
+def keep(path: Path | None, results: Mapping[str, Mapping[str, Any]]) -> None:
+    if path:
+        write(path, {"results": {"seeds": results, "means": means(list(results.values()))}})
+
+
+def made_by() -> dict[str, str]:
+    """Sets of seeds may be measured on several days."""
+    return {"commit": machine()["commit"]}
 
 
 def start(corpora: SquadCorpora, work: Path) -> Mapping[str, float]:
@@ -104,10 +123,10 @@ def led(value: Any, done: Mapping[str, Path]) -> Any:
     return str(done[value]) if isinstance(value, str) and value in done else value
 
 
-def means(results: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+def means(results: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     """Of each figure the mean over the sets of seeds, and the standard deviation."""
     found = {}
-    for key in results[0]:
+    for key in results[0].keys() - {"commit"}:
         values = [result[key] for result in results]
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         found[key] = [round(float(np.mean(values)), 2), round(spread, 2)]

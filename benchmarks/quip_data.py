@@ -30,13 +30,13 @@ COPIED = {
 }
 
 
-def write_quip(data: Path, out: Path, news: int | None = None) -> None:
-    """Write the files; of the BBC's texts the first ``news``, or all."""
+def write_quip(data: Path, out: Path, news: int | None = None, qamr: int | None = None) -> None:
+    """Write the files; of the BBC's texts only the first ``news``, of QAMR's questions the first ``qamr``."""
     squad = squad_corpora(data)
     files = {
         "squad-train": squad.mining,
         "squad-test": squad.test,
-        "qamr": sentence_questions(data, one_passage=True),
+        "qamr": sentence_questions(data, one_passage=True)[:qamr],
     }
     for name, questions in files.items():
         write_questions(out / f"{name}.jsonl", questions)
@@ -65,8 +65,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--news", type=int, help="Only the first so many of the BBC's texts.")
+    parser.add_argument("--qamr", type=int, help="Only the first so many of QAMR's questions.")
     args = parser.parse_args()
-    write_quip(args.data, args.out, args.news)
+    write_quip(args.data, args.out, args.news, args.qamr)
     print(args.out)
 
 
