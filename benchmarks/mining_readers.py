@@ -3,8 +3,9 @@
 python benchmarks/mining_readers.py --data DATA --work FOLDER --json FILE --plot FILE.svg
 
 FOLDER is that of ``mining.py squad``, which has mined for each set of seeds; the rest is the recipe
-mining-ablation-small. What all sets of seeds begin from is trained once. Interrupted, it goes on where it
-was; sets of seeds whose figures FILE holds already are not measured again. The plot wants matplotlib.
+mining-ablation-small, tested on 1,500 of the questions. What all sets of seeds begin from is trained once.
+Interrupted, it goes on where it was; sets of seeds whose figures FILE holds already are not measured again.
+Several processes may share the work, each with ``--only`` for other methods. The plot wants matplotlib.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import importlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,8 @@ from pairsmith.recipes import load_recipe
 from pairsmith.running import run_recipe
 
 RECIPE = "mining-ablation-small"
-MINED = {"biencoder", "mined", "crossencoder-start", "crossencoder", "kept"}
-START = {"reader-start", "writer-start", "before"}
+TESTED = 1_500
+START = {"reader": {"reader-start", "before"}, "writer": {"writer-start"}}
 METHODS = {
     "gold": "labelled by people",
     "full": "mined and filtered",
@@ -43,12 +45,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
+    parser.add_argument("--only", nargs="*", choices=["seeds", *METHODS], help="Train these, no figures.")
     args = parser.parse_args()
     corpora, work = squad_corpora(args.data), args.work.resolve()
+    if args.only:
+        for seed in args.seeds:
+            one(corpora, seed, work, args.only)
+        return
     results = measured(args.json)
     for seed in args.seeds:
         if str(seed) not in results:
-            results[str(seed)] = {**start(corpora, work), **one(corpora, seed, work), **made_by()}
+            results[str(seed)] = {**one(corpora, seed, work), **made_by()}
             keep(args.json, results)
     table = means(list(results.values()))
     print(json.dumps(table, indent=1))
@@ -74,18 +81,22 @@ def made_by() -> dict[str, str]:
     return {"commit": machine()["commit"]}
 
 
-def start(corpora: SquadCorpora, work: Path) -> Mapping[str, float]:
-    """Train what all begin from; the figures of its reader."""
-    return ran(corpora, 1, work, "readers-start", START, {})
-
-
-def one(corpora: SquadCorpora, seed: int, work: Path) -> Mapping[str, float]:
+def one(
+    corpora: SquadCorpora, seed: int, work: Path, methods: Sequence[str] = ("seeds", *METHODS)
+) -> Mapping[str, float]:
     """Exact match and F1 of the readers of one set of seeds, by method and number of questions added."""
     folder = work / f"seed-{seed}"
     done = {"@mined": folder / "mined", "@kept": folder / "filtered"}
-    done |= {f"@{name}": work / "readers-start" / "run" / name for name in START}
-    every = {step["name"] for step in recipe()["steps"]}
-    return ran(corpora, seed, work, f"seed-{seed}/readers", every - MINED - START, done)
+    figures: dict[str, float] = {}
+    for kind in ("reader", "writer") if "gen" in methods else ("reader",):
+        figures |= ran(corpora, 1, work, f"start-{kind}", START[kind], {})
+        done[f"@{kind}-start"] = work / f"start-{kind}" / "run" / f"{kind}-start"
+    for method in methods:
+        names = {step["name"] for step in recipe()["steps"]}
+        steps = {name for name in names if re.fullmatch(rf"(of-)?{method}-\d+", name)}
+        steps |= {"writer", "written"} if method == "gen" else set()
+        figures |= ran(corpora, seed, work, f"seed-{seed}/readers-{method}", steps, done)
+    return figures
 
 
 def ran(
@@ -98,7 +109,9 @@ def ran(
 ) -> Mapping[str, float]:
     """The figures of some steps of the recipe; ``done`` are the folders of others."""
     folder = work / name
-    write_squad(corpora, seed, folder / "mining-squad", 0)
+    picked = np.random.default_rng(3).permutation(len(corpora.test))[:TESTED]
+    fewer = replace(corpora, test=[corpora.test[i] for i in sorted(picked.tolist())])
+    write_squad(fewer, seed, folder / "mining-squad", 0)
     whole = recipe()
     kept = [step for step in whole["steps"] if step["name"] in steps]
     figures = {key: place for key, place in whole["results"].items() if place.split("/")[0] in steps}
