@@ -145,6 +145,10 @@ def _planner(kind: str) -> Callable[..., Estimate]:
             "train-reader": few.plan_train_reader,
             "train-summarizer": few.plan_train_summarizer,
         }
+    elif kind == "report":
+        from pairsmith.report.plan import plan_report
+
+        found = {"report": plan_report}
     else:
         from pairsmith.evaluate import plan
 

@@ -21,6 +21,7 @@ from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.modelnames import check_name
+from pairsmith.report.settings import ReportSettings
 from pairsmith.settings import Settings
 from pairsmith.tasks import load_task
 from pairsmith.training.settings import (
@@ -190,6 +191,12 @@ def _evaluate_sentiment(settings: EvaluateSentimentSettings, run: "Run") -> obje
     return evaluate_sentiment(settings, run)
 
 
+def _report(settings: ReportSettings, run: "Run") -> object:
+    from pairsmith.report.route import report
+
+    return report(settings, run)
+
+
 STEPS: Steps = {
     "generate": Step(
         GenerateSettings,
@@ -322,5 +329,11 @@ STEPS: Steps = {
         "Measure how questions tell positive texts from negative ones.",
         command="evaluate sentiment",
         checks={"model": check_name},
+    ),
+    "report": Step(
+        ReportSettings,
+        _report,
+        "Show what lies in a folder on one page.",
+        checks={"encoder": check_name},
     ),
 }

@@ -1,0 +1,1 @@
+"""Pages for people: what lies in a folder, on one self-contained page."""

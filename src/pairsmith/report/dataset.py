@@ -1,0 +1,351 @@
+"""What there is to say of a dataset folder."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+
+from pairsmith.generate.postprocess import folded
+from pairsmith.progress import clock
+from pairsmith.report.charts import bars, histogram, lines
+from pairsmith.report.likeness import Likeness, confused, cosines, shared_words, told_apart
+from pairsmith.report.overlap import GRAM, sharing
+from pairsmith.report.parts import Block, Chart, Examples, Facts, Note, Section, Table, number, percent, shown
+from pairsmith.report.rejects import rejects_section
+from pairsmith.report.rows import Row, Tally, label_name, tally, texts_of, words
+from pairsmith.report.settings import ReportSettings
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.log import recent
+
+Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
+"""By evaluation set the digests of its texts and of their runs of words."""
+
+PAIRS = (("sentence1", "sentence2"), ("input", "output"))
+_MANY = 0.05
+_BINS = 40
+
+
+def dataset_sections(
+    folder: DatasetFolder,
+    settings: ReportSettings,
+    known: Known,
+    encoder: SentenceTransformer | None,
+    warn: list[str],
+) -> Iterator[Section]:
+    """The parts of a page about a data set; what a reader should see first goes into ``warn``.
+
+    Raises:
+        FolderError: a file of it is missing or damaged.
+    """
+    whole = {name: texts for name, (texts, _) in known.items()}
+    found = tally(folder, whole, sample=settings.sample, seed=settings.seed)
+    yield Section("What it is", [made(folder)])
+    if not folder.rows:
+        warn.append("it has no rows")
+    else:
+        yield Section("Labels", list(labels(found, warn)))
+        yield Section("Lengths", list(lengths(found)))
+        yield Section("Variety", list(variety(found, warn)))
+        yield Section("Texts and labels", list(likeness(found, settings, encoder, warn)))
+        if known:
+            yield Section("Evaluation data among the rows", list(overlap(found, known, settings, warn)))
+        yield Section("Rows", list(examples(found, settings)))
+    yield rejects_section(folder, settings)
+
+
+def made(folder: DatasetFolder) -> Facts:
+    """By which step, from what, and at what cost."""
+    manifest = folder.manifest
+    rows = [("step", manifest.step), ("rows", number(folder.rows))]
+    rows += [(f"rows of {split}", number(count)) for split, count in folder.split_rows.items()]
+    rows += [("rejected", number(manifest.counts.rejects))]
+    if cost := seconds(folder):
+        rows.append(("time taken", f"{clock(cost)} ({folder.rows / cost:,.1f} rows a second)"))
+    rows += [(name, shown(revision, 100)) for name, revision in manifest.models.items()]
+    rows += [(name, f"SHA-256 {content[:16]}…") for name, content in manifest.inputs.items()]
+    rows += [
+        (name, shown(str(value), 200))
+        for name, value in manifest.settings.items()
+        if value not in (None, "", [], {}) and name != "task"
+    ]
+    if isinstance(task := manifest.settings.get("task"), Mapping):
+        rows.append(("task", shown(str(task.get("name", "")))))
+        rows += [
+            (f"instruction for {label_name(label['name'])}", shown(str(label["instruction"])))
+            for label in task.get("labels", [])
+        ]
+    return Facts([*rows, ("pairsmith", manifest.pairsmith), ("made", manifest.created)])
+
+
+def seconds(folder: DatasetFolder) -> float:
+    """How long the step worked, by its log: from each start to the last shard behind it."""
+    total, begun, last = 0.0, None, None
+    for event in recent(folder.path):
+        when = datetime.fromisoformat(event["time"])
+        if event.get("event") == "start":
+            total += (last - begun).total_seconds() if begun and last else 0.0
+            begun, last = when, None
+        elif event.get("event") == "shard":
+            last = when
+    return total + ((last - begun).total_seconds() if begun and last else 0.0)
+
+
+def labels(found: Tally, warn: list[str]) -> Iterator[Block]:
+    """How many rows each label has, and how numbers lie."""
+    if found.label:
+        every = sum(found.labels.values(), Counter[str]())
+        yield Chart(bars(sorted(every.items()), " rows"), f"Rows by {found.label}.")
+        if len(found.splits) > 1:
+            rows = [
+                (shown(label, 60), *(number(found.labels[split][label]) for split in found.splits))
+                for label in sorted(every)
+            ]
+            yield Table([found.label, *found.splits], rows)
+        smallest, largest = min(every, key=every.__getitem__), max(every, key=every.__getitem__)
+        if every[largest] > 10 * every[smallest]:
+            warn.append(
+                f"the label {shown(smallest, 60)} has {every[smallest]:,} rows, {shown(largest, 60)} "
+                f"{every[largest]:,}"
+            )
+    else:
+        yield Note("There are no labels in the rows.")
+    for name, values in found.numbers.items():
+        if len(values):
+            yield histogram_of(values, name, f"The column {name}.")
+
+
+def lengths(found: Tally) -> Iterator[Block]:
+    """How long the texts are, in words."""
+    marks = (0, 5, 50, 95, 100)
+    rows = [
+        (name, *(number(float(np.percentile(each, mark)), 0) for mark in marks))
+        for name, each in found.lengths.items()
+    ]
+    yield Table(
+        ["words in", "shortest", "5 %", "median", "95 %", "longest"], rows, note="Words stand between blanks."
+    )
+    for name, each in found.lengths.items():
+        most = max(float(np.percentile(each, 99)), 1.0)
+        yield histogram_of(np.minimum(each, most), f"words in {name}", "The longest hundredth counts as one.")
+
+
+def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
+    """A chart of how often which values come."""
+    whole = np.issubdtype(values.dtype, np.integer) or bool((values == np.round(values)).all())
+    span = int(values.max() - values.min()) + 1
+    if whole:  # each number in one bin, as many of them as in every other
+        step = -(-span // _BINS)
+        bins = np.arange(values.min(), values.max() + step + 1, step) - 0.5
+    counts, edges = np.histogram(values, bins=bins if whole else _BINS)
+    return Chart(histogram(edges.tolist(), counts.tolist(), name), caption)
+
+
+def variety(found: Tally, warn: list[str]) -> Iterator[Block]:
+    """How often texts and their words repeat."""
+    total = sum(found.splits.values())
+    rows = []
+    for name in found.columns:
+        texts = [words(str(row.get(name) or "")).split() for row in found.rows]
+        ones = Counter(word for text in texts for word in text)
+        twos = Counter(pair for text in texts for pair in pairwise(text))
+        distinct = found.distinct[name]
+        rows.append(
+            (
+                name,
+                f"{number(distinct)} ({percent(distinct, total)})",
+                percent(len(ones), sum(ones.values())),
+                percent(len(twos), sum(twos.values())),
+            )
+        )
+    yield Table(
+        ["", "different texts", "different words", "different pairs of words"],
+        rows,
+        note=f"Of all words and pairs of neighbours in {len(found.rows):,} rows, those that differ.",
+    )
+    for name in found.columns:
+        texts_seen = Counter(str(row.get(name) or "") for row in found.rows)
+        often = [(shown(text, 120), number(count)) for text, count in texts_seen.most_common(5) if count > 1]
+        if often:
+            yield Table([f"{name} that come most often", f"in {len(found.rows):,} rows"], often)
+        openings = Counter(
+            " ".join(str(row.get(name) or "").split()[:3]).casefold() for row in found.rows
+        ).most_common(5)
+        yield Table(
+            [f"{name} begin with", ""],
+            [(shown(text, 120), percent(count, len(found.rows))) for text, count in openings if count > 1],
+        )
+        if openings and openings[0][1] > 0.2 * len(found.rows) and len(found.rows) >= 50:
+            share = percent(openings[0][1], len(found.rows))
+            warn.append(f"{share} of {name} begin with “{shown(openings[0][0], 60)}”")
+
+
+def likeness(
+    found: Tally, settings: ReportSettings, encoder: SentenceTransformer | None, warn: list[str]
+) -> Iterator[Block]:
+    """How alike the texts of pairs are by label; of single texts, whether their labels can be told apart."""
+    sides = next((sides for sides in PAIRS if set(sides) <= set(found.columns)), None)
+    names = [label_name(row[found.label]) if found.label else "all" for row in found.rows]
+    if sides is None:
+        yield from single_texts(found, names, settings, warn)
+        return
+    pairs = [(str(row[sides[0]] or ""), str(row[sides[1]] or "")) for row in found.rows]
+    near = Counter(
+        name for name, pair in zip(names, pairs, strict=True) if folded(pair[0]) == folded(pair[1])
+    )
+    each = Counter(names)
+    yield Table(
+        [found.label or "", "rows looked at", "near-copies"],
+        [
+            (shown(name, 60), number(each[name]), f"{near[name]:,} ({percent(near[name], each[name])})")
+            for name in sorted(each)
+        ],
+        note="Near-copies differ in case, spaces and punctuation alone.",
+    )
+    if sum(near.values()) > _MANY * len(names):
+        warn.append(f"{percent(sum(near.values()), len(names))} of the pairs are near-copies")
+    measures = [shared_words(pairs), *([cosines(pairs, encoder)] if encoder else [])]
+    for measure in measures:
+        yield from by_label(measure, names)
+        if found.label == "score":
+            for low, high, area in confused(measure.values, names):
+                warn.append(
+                    f"the labels {low} and {high} look alike by {measure.measure}: of two pairs, one of "
+                    f"each, that of {high} is the more alike one in {100 * area:.0f} %"
+                )
+    if found.label == "score":
+        yield from doubtful(found, sides, measures[-1], settings)
+
+
+def by_label(measure: Likeness, names: Sequence[str]) -> Iterator[Block]:
+    """Quartiles and a line for each label."""
+    values, labelled = measure.values, np.array(names)
+    groups = {name: values[(labelled == name) & np.isfinite(values)] for name in sorted(set(names))}
+    groups = {name: group for name, group in groups.items() if len(group)}
+    marks = (25, 50, 75)
+    yield Table(
+        [measure.measure, "mean", "25 %", "median", "75 %"],
+        [
+            (shown(name, 60), f"{group.mean():.2f}", *(f"{np.percentile(group, mark):.2f}" for mark in marks))
+            for name, group in groups.items()
+        ],
+    )
+    edges = np.linspace(min(0.0, float(np.nanmin(values))), 1, 26)
+    middle = (edges[:-1] + edges[1:]) / 2
+    shares = {
+        name: list(zip(middle, 100 * np.histogram(group, edges)[0] / len(group), strict=True))
+        for name, group in groups.items()
+    }
+    yield Chart(lines(shares, measure.measure), f"Per cent of each label's pairs by {measure.measure}.")
+
+
+def doubtful(
+    found: Tally, sides: tuple[str, str], measure: Likeness, settings: ReportSettings
+) -> Iterator[Block]:
+    """The pairs whose score and likeness disagree most, and those where they agree."""
+    scores = np.array([float(row["score"]) for row in found.rows])
+    known = np.flatnonzero(np.isfinite(measure.values) & np.isfinite(scores))
+    if len(known) < 2:
+        return
+    ranks = [np.argsort(np.argsort(each[known], kind="stable")) for each in (scores, measure.values)]
+    order = known[np.argsort(np.abs(ranks[0] - ranks[1]), kind="stable")]
+    shown_rows = {
+        f"Pairs whose score and {measure.measure} disagree most:": order[::-1][: settings.examples],
+        "Pairs where the two agree:": order[: settings.examples],
+    }
+    for title, rows in shown_rows.items():
+        yield Examples(
+            title,
+            [
+                (
+                    f"score {scores[row]:g}, {measure.measure} {measure.values[row]:.2f}",
+                    [(side, shown(str(found.rows[row][side]))) for side in sides],
+                )
+                for row in rows
+            ],
+        )
+
+
+def single_texts(
+    found: Tally, names: Sequence[str], settings: ReportSettings, warn: list[str]
+) -> Iterator[Block]:
+    """Whether a simple classifier finds the labels of texts that it has not seen."""
+    text = next((name for name in ("text", *found.columns) if name in found.columns), None)
+    told = (
+        told_apart([str(row[text] or "") for row in found.rows], list(names), settings.seed)
+        if text and found.label
+        else None
+    )
+    if told is None:
+        yield Note("There are no two labels with rows enough to compare their texts.")
+        return
+    right, commonest = told
+    yield Note(
+        f"A linear classifier on words finds the label of {100 * right:.1f} % of texts that it has not seen; "
+        f"always saying the commonest would be right for {100 * commonest:.1f} %."
+    )
+    if right < commonest + (1 - commonest) / 10:
+        warn.append("the texts of different labels look alike: a classifier on words cannot tell them apart")
+
+
+def overlap(found: Tally, known: Known, settings: ReportSettings, warn: list[str]) -> Iterator[Block]:
+    """What of the evaluation data stands in the rows."""
+    parts = sharing(found.rows, found.columns, {name: grams for name, (_, grams) in known.items()})
+    total = sum(found.splits.values())
+    yield Table(
+        [
+            "evaluation data",
+            "rows that hold one of its texts",
+            f"rows that share {GRAM} words in a row with it",
+        ],
+        [
+            (
+                shown(name, 100),
+                f"{found.held[name]:,} of {total:,} ({percent(found.held[name], total)})",
+                f"{len(parts[name]):,} of {len(found.rows):,} ({percent(len(parts[name]), len(found.rows))})",
+            )
+            for name in known
+        ],
+        note="Case and punctuation aside.",
+    )
+    for name, rows in parts.items():
+        if found.held[name] or rows:
+            warn.append(
+                f"texts of {shown(name, 100)} stand among the rows; figures measured on it may be too good"
+            )
+            yield Examples(
+                f"Rows that share words with {shown(name, 100)}:",
+                [("", shown_texts(row, found)) for row in rows[: settings.examples]],
+            )
+
+
+def examples(found: Tally, settings: ReportSettings) -> Iterator[Block]:
+    """Some rows of each label, and the first and last by what the rows are ranked by."""
+    ranked = next((name for name in ("score", "margin") if name in found.numbers), None)
+    if ranked:
+        order = sorted(found.rows, key=lambda row: -float(row[ranked] or 0))
+        for title, rows in (("highest", order[: settings.examples]), ("lowest", order[-settings.examples :])):
+            yield Examples(
+                f"Rows with the {title} {ranked}:",
+                [
+                    (f"{ranked} {row[ranked]:.3f}", shown_texts(row, found))
+                    for row in rows
+                    if settings.examples
+                ],
+            )
+        return
+    by_name: dict[str, list[Row]] = defaultdict(list)
+    for row in found.rows:
+        by_name[label_name(row[found.label]) if found.label else ""].append(row)
+    for name, rows in sorted(by_name.items()):
+        title = f"{found.label} {shown(name, 60)}:" if found.label else "Some rows:"
+        yield Examples(title, [("", shown_texts(row, found)) for row in rows[: settings.examples]])
+
+
+def shown_texts(row: Row, found: Tally) -> list[tuple[str, str]]:
+    """A row's texts by the names of their columns."""
+    return [(name, shown(text)) for name, text in texts_of(row, found.columns)]

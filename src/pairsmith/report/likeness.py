@@ -1,0 +1,104 @@
+"""How alike the two texts of a pair are, label by label, and whether labels can be told apart at all."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+
+from pairsmith.encoders.encode import encode_texts
+from pairsmith.evaluate.auroc import auroc
+from pairsmith.report.rows import words
+
+Floats = NDArray[np.float64]
+
+APART = 0.6
+"""An area under the curve below which two labels hardly differ."""
+_FEWEST = 20
+"""Rows of a label below which nothing is said of it."""
+_CLASSIFIED = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How alike the texts of n pairs are, by a measure."""
+
+    measure: str
+    values: Floats
+
+
+def shared_words(pairs: Sequence[tuple[str, str]]) -> Likeness:
+    """Of the words of both texts, the share that stands in each: the Jaccard index, within [0, 1]."""
+    found = np.zeros(len(pairs))
+    for place, (one, other) in enumerate(pairs):
+        first, second = set(words(one).split()), set(words(other).split())
+        found[place] = len(first & second) / len(first | second) if first | second else 1.0
+    return Likeness("share of words in common", found)
+
+
+def cosines(pairs: Sequence[tuple[str, str]], encoder: SentenceTransformer) -> Likeness:
+    """The cosine of the texts' vectors; NaN where a text is blank."""
+    found = np.full(len(pairs), np.nan)
+    rows = [place for place, pair in enumerate(pairs) if all(text.strip() for text in pair)]
+    sides = [encode_texts(encoder, [pairs[row][side] for row in rows]) for side in (0, 1)]
+    if rows:
+        one, other = (side / np.maximum(np.linalg.norm(side, axis=1, keepdims=True), 1e-12) for side in sides)
+        found[rows] = (one * other).sum(axis=1)
+    return Likeness("cosine", found)
+
+
+def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, float]]:
+    """Neighbouring numeric labels whose pairs are hardly more alike under the higher label.
+
+    Returns:
+        the two labels and the area under the curve: the share of all pairs of one row of each in which that
+        of the higher label is the more alike one.
+    """
+    known = np.isfinite(values)
+    names = np.array(labels)
+    counted = sorted({name for name in labels if np.sum(known & (names == name)) >= _FEWEST}, key=float)
+    found = []
+    for low, high in _neighbours(counted):
+        both = known & ((names == low) | (names == high))
+        area = auroc(values[both], names[both] == high)
+        if area < APART:
+            found.append((low, high, area))
+    return found
+
+
+def _neighbours(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each label and the next that claims something else; 0 and a 0 that was smoothed to 0.1 do not."""
+    if labels:
+        least = (float(labels[-1]) - float(labels[0])) / 5
+        for place, low in enumerate(labels):
+            others = labels[place + 1 :]
+            higher = next((high for high in others if float(high) - float(low) > least), None)
+            if higher is not None:
+                yield low, higher
+
+
+def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[float, float] | None:
+    """How often a simple classifier that has seen other rows finds a text's label, and the commonest's share.
+
+    Returns:
+        both within [0, 1]; None where fewer than two labels have rows enough.
+    """
+    counts: Mapping[str, int] = {name: labels.count(name) for name in set(labels)}
+    kept = [place for place, name in enumerate(labels) if counts[name] >= _FEWEST and texts[place].strip()]
+    if len({labels[place] for place in kept}) < 2:
+        return None
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.pipeline import make_pipeline
+
+    kept = sorted(np.random.default_rng(seed).permutation(kept)[:_CLASSIFIED].tolist())
+    names = np.array([labels[place] for place in kept])
+    classifier = make_pipeline(
+        TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True), LogisticRegression(max_iter=500)
+    )
+    folds = StratifiedKFold(3, shuffle=True, random_state=seed)
+    right = cross_val_score(classifier, [texts[place] for place in kept], names, cv=folds)
+    commonest = max(np.unique(names, return_counts=True)[1]) / len(names)
+    return float(np.mean(right)), float(commonest)

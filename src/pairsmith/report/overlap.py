@@ -1,0 +1,61 @@
+"""Whether rows hold texts of evaluation data, by which a model trained on them would be measured."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pairsmith.errors import InputError
+from pairsmith.records.sources import open_source
+from pairsmith.report.rows import Row, digest, words
+
+GRAM = 8
+"""So many words in a row that are the same are hardly chance."""
+FEWEST = 4
+"""Texts of fewer words say nothing."""
+
+
+def evaluation_texts(source: str) -> Iterator[str]:
+    """All texts of evaluation data: every string in each row but its id and label.
+
+    Raises:
+        InputError: the data cannot be read.
+    """
+    for _, row in open_source(source).rows():
+        for name, value in row.items():
+            if isinstance(value, str) and name not in ("id", "label", "split"):
+                yield value
+
+
+def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Digests of the texts of evaluation data, and of all their runs of ``GRAM`` words.
+
+    Raises:
+        InputError: the data cannot be read, or hold no text of some length.
+    """
+    whole: set[bytes] = set()
+    grams: set[bytes] = set()
+    for text in evaluation_texts(source):
+        folded = words(text)
+        if folded.count(" ") + 1 >= FEWEST:
+            whole.add(digest(folded))
+            grams.update(_grams(folded))
+    if not whole:
+        raise InputError(f"--against {source}: holds no text of {FEWEST} words or more")
+    return frozenset(whole), frozenset(grams)
+
+
+def sharing(
+    rows: Sequence[Row], columns: Sequence[str], grams: Mapping[str, frozenset[bytes]]
+) -> dict[str, list[Row]]:
+    """By evaluation set the rows of which a text shares a run of ``GRAM`` words with it."""
+    found: dict[str, list[Row]] = {name: [] for name in grams}
+    for row in rows:
+        own = {gram for column in columns for gram in _grams(words(str(row.get(column) or "")))}
+        for name, known in grams.items():
+            if not own.isdisjoint(known):
+                found[name].append(row)
+    return found
+
+
+def _grams(folded: str) -> Iterator[bytes]:
+    each = folded.split(" ")
+    for first in range(len(each) - GRAM + 1):
+        yield digest(" ".join(each[first : first + GRAM]))

@@ -1,0 +1,17 @@
+"""A page as HTML: one file, no script, nothing loaded from elsewhere."""
+
+from importlib import resources
+
+from jinja2 import Environment, StrictUndefined
+
+from pairsmith.report.parts import Page
+
+
+def render(page: Page) -> str:
+    """The page as HTML. What its texts hold is escaped, and a browser is told to run nothing."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    source = resources.files("pairsmith.report").joinpath("page.html").read_text(encoding="utf-8")
+    chapters = [
+        (place, section.title) for place, section in enumerate(page.sections, start=1) if section.level == 2
+    ]
+    return environment.from_string(source).render(page=page, chapters=chapters)

@@ -1,0 +1,32 @@
+"""What a report will cost. It is little, so nothing is tried out."""
+
+from collections.abc import Mapping
+
+from pairsmith.errors import FolderError
+from pairsmith.report.settings import ReportSettings
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.estimate import Estimate, peak_memory
+
+ROW_SECONDS = 5e-5
+"""Of a million pairs of sentences a processor makes a page in less than a minute."""
+ENCODED_SECONDS = 5e-3
+"""Of a small encoder, for a pair."""
+PAGE_BYTES = 100_000
+
+
+def plan_report(settings: ReportSettings, before: Mapping[str, Estimate]) -> Estimate:
+    """By the number of rows alone; a page about anything else takes no time to speak of."""
+    rows = _rows(settings.data, before)
+    encoded = min(rows, settings.sample) * ENCODED_SECONDS if settings.encoder else 0.0
+    return Estimate(
+        seconds=1.0 + rows * ROW_SECONDS + encoded, memory=peak_memory(), disk=PAGE_BYTES, rows={}
+    )
+
+
+def _rows(data: str, before: Mapping[str, Estimate]) -> int:
+    if data in before:
+        return sum(before[data].rows.values())
+    try:
+        return DatasetFolder.open(data).rows
+    except FolderError:
+        return 0

@@ -1,0 +1,155 @@
+"""The step ``report``: one page about a folder, which opens in any browser and loads nothing.
+
+folder -> its rows, models and figures -> sections -> report.html
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+
+from pairsmith.encoders.sentence import load_sentence_encoder
+from pairsmith.errors import FolderError
+from pairsmith.modelnames import model_revision
+from pairsmith.places import Place, is_folder, place, reaching, size_of
+from pairsmith.progress import clock
+from pairsmith.report.dataset import Known, dataset_sections
+from pairsmith.report.models import evaluation_section, model_section
+from pairsmith.report.overlap import known_texts
+from pairsmith.report.page import render
+from pairsmith.report.parts import Block, Page, Section, Table, number, shown
+from pairsmith.report.settings import ReportSettings
+from pairsmith.runs import DatasetFolder, Manifest, Run, hash_source, lock, refuse_source, write_json
+from pairsmith.runs.claim import claim
+from pairsmith.runs.folder import MANIFEST, read_manifest
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import write_atomic
+
+PAGE = "report.html"
+RECORD = "report.json"
+_RUN, _TRAINING, _RESULTS = "run.json", "training.json", "results.json"
+_KINDS = (_RUN, MANIFEST, _TRAINING, _RESULTS)
+
+
+def report(settings: ReportSettings, run: Run) -> Place:
+    """Write ``report.html`` about a dataset folder, a model, an evaluation, or a run with all of its steps.
+
+    Beside it lies ``report.json``: what was looked at, and the page's warnings.
+
+    Returns:
+        The page.
+
+    Raises:
+        FolderError: ``data`` is no folder of a finished step, or the run's folder holds something else.
+        InputError: evaluation data cannot be read.
+        ModelError: the encoder cannot be loaded.
+        MissingExtra: an embedded model whose package is not installed.
+        StorageError: the page cannot be written.
+    """
+    source = place(settings.data)
+    kind = kind_of(source)
+    refuse_source(run, data=settings.data)
+    identity = Identity.of(
+        "report",
+        settings.model_dump(mode="json", exclude={"data", "against", "device"}),
+        inputs={name: hash_source(name) for name in settings.against},
+        models={"encoder": model_revision(settings.encoder)} if settings.encoder else {},
+    )
+    claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest), extends=lambda _: True)
+    try:
+        known = {name: known_texts(name) for name in settings.against}
+        encoder = (
+            load_sentence_encoder(settings.encoder, device=settings.device, dtype=settings.dtype)
+            if settings.encoder
+            else None
+        )
+        warn: list[str] = []
+        sections = list(_sections(source, kind, settings, known, encoder, warn))
+        page = Page(f"{source.name or source}", sections, [shown(warning) for warning in warn])
+        write_atomic(run.out / PAGE, render(page).encode("utf-8", "replace"))
+        about = identity.as_record() | {"complete": True, "data": str(source)}
+        write_json(run.out / RECORD, {**about, "warnings": list(page.warnings)})
+    finally:
+        lock.release(run.out)
+    for warning in page.warnings:
+        run.progress.say(f"warning: {warning}")
+    run.progress.say(f"wrote {run.out / PAGE}")
+    return run.out / PAGE
+
+
+def kind_of(folder: Place) -> str:
+    """The record in ``folder`` that says what it is.
+
+    Raises:
+        FolderError: there is none.
+    """
+    with reaching(folder, FolderError):
+        found = next((name for name in _KINDS if size_of(folder / name) is not None), None)
+    if found is None:
+        what = "there is no such folder" if not is_folder(folder) else f"it has none of {', '.join(_KINDS)}"
+        raise FolderError(f"--data {folder}: {what}; give a folder that a step or a recipe wrote")
+    return found
+
+
+def _sections(
+    folder: Place,
+    kind: str,
+    settings: ReportSettings,
+    known: Known,
+    encoder: SentenceTransformer | None,
+    warn: list[str],
+) -> Iterator[Section]:
+    if kind == MANIFEST:
+        yield from dataset_sections(DatasetFolder.open(folder), settings, known, encoder, warn)
+    elif kind == _TRAINING:
+        yield model_section(_json(folder / _TRAINING))
+    elif kind == _RESULTS:
+        yield evaluation_section(_json(folder / _RESULTS))
+    else:
+        yield from _run_sections(folder, settings, known, encoder, warn)
+
+
+def _run_sections(
+    folder: Place,
+    settings: ReportSettings,
+    known: Known,
+    encoder: SentenceTransformer | None,
+    warn: list[str],
+) -> Iterator[Section]:
+    """The run's figures and times, then each of its steps that is finished."""
+    record = _json(folder / _RUN)
+    yield Section(str(record.get("recipe", "")), list(_overview(folder, record)), level=2)
+    for name in record.get("planned", []):
+        if name not in record.get("steps", {}):
+            warn.append(f"the step {name} is not finished")
+            continue
+        own: list[str] = []
+        yield Section(name, [], level=2)
+        step = folder / name
+        yield from _sections(step, kind_of(step), settings, known, encoder, own)
+        warn += [f"{name}: {warning}" for warning in own]
+
+
+def _overview(folder: Place, record: Any) -> Iterator[Block]:
+    spent = {str(name): float(seconds) for name, seconds in record.get("spent", {}).items()}
+    if spent:
+        rows = [(name, clock(seconds)) for name, seconds in spent.items()]
+        yield Table(["step", "time taken"], [*rows, ("all", clock(sum(spent.values())))])
+    if size_of(folder / _RESULTS) is not None:
+        figures = {name: value for name, value in _json(folder / _RESULTS).items() if name != "seconds"}
+        yield Table(
+            ["figure", "value"],
+            [(name, number(value, 2)) for name, value in figures.items() if isinstance(value, int | float)],
+        )
+
+
+def _json(path: Place) -> Any:
+    with reaching(path, FolderError):
+        try:
+            value = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise FolderError(f"{path} cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise FolderError(f"{path} holds no record of pairsmith")
+    return value

@@ -1,0 +1,168 @@
+"""The rows of a data set, read once, a shard at a time: what is counted in all, and a sample of them."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.seeds import generator
+
+Row = Mapping[str, Any]
+
+_NOT_TEXT = {"id", "label", "title"}
+_LABELS = ("label", "score")
+MOST_LABELS = 20
+"""A column of more distinct values is no label; its values are drawn as a histogram."""
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was counted.
+
+    Attributes:
+        columns: the texts' names.
+        label: the column that holds the label, if there is one.
+        numbers: of each column of numbers all values that are finite.
+        splits: rows of each.
+        labels: by split, how many rows each label has.
+        lengths: of each text column the number of words of each row.
+        distinct: of each text column how many different texts it has.
+        held: rows of which a text, case and punctuation aside, stands in each evaluation set.
+        rows: the sample, in the order of the data set.
+    """
+
+    columns: Sequence[str]
+    label: str | None
+    numbers: Mapping[str, NDArray[np.float64]]
+    splits: Mapping[str, int]
+    labels: Mapping[str, Counter[str]]
+    lengths: Mapping[str, NDArray[np.int64]]
+    distinct: Mapping[str, int]
+    held: Mapping[str, int]
+    rows: Sequence[Row]
+
+
+@dataclass
+class _Counts:
+    label: str | None = None
+    labels: dict[str, Counter[str]] = field(default_factory=dict)
+    numbers: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
+    lengths: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
+    seen: dict[str, set[bytes]] = field(default_factory=dict)
+    held: Counter[str] = field(default_factory=Counter)
+
+
+def tally(
+    folder: DatasetFolder,
+    known: Mapping[str, frozenset[bytes]],
+    *,
+    sample: int,
+    seed: int,
+) -> Tally:
+    """Read the rows of all splits.
+
+    Args:
+        folder: a finished dataset folder.
+        known: digests (``digest(words(text))``) of the texts of evaluation sets, by their names.
+        sample: rows that are kept, drawn evenly from all.
+        seed: of the sample.
+
+    Raises:
+        FolderError: a file is missing or damaged.
+    """
+    columns, numbers = _columns(folder)
+    chosen = np.sort(generator(seed, "report").choice(folder.rows, min(sample, folder.rows), replace=False))
+    counts, rows, place = _Counts(held=Counter(dict.fromkeys(known, 0))), list[Row](), 0
+    for split in folder.splits:
+        counts.labels[split] = Counter()
+        for table in folder.shards(split):
+            _count(counts, table, split, columns, numbers, known)
+            inside = chosen[(chosen >= place) & (chosen < place + table.num_rows)] - place
+            rows += table.take(pa.array(inside)).to_pylist()
+            place += table.num_rows
+    values = {value for split in counts.labels.values() for value in split}
+    label = counts.label if 0 < len(values) <= MOST_LABELS else None
+    return Tally(
+        columns,
+        label,
+        {name: np.concatenate(parts) for name, parts in counts.numbers.items() if name != label},
+        folder.split_rows,
+        counts.labels if label else {},
+        {name: np.concatenate(parts) for name, parts in counts.lengths.items()},
+        {name: len(found) for name, found in counts.seen.items()},
+        dict(counts.held),
+        rows,
+    )
+
+
+def _columns(folder: DatasetFolder) -> tuple[list[str], list[str]]:
+    """The columns that hold texts, and those that hold numbers."""
+    schema = next(folder.shards(folder.splits[0])).schema if folder.splits else pa.schema([])
+    texts = [each.name for each in schema if pa.types.is_string(each.type) and each.name not in _NOT_TEXT]
+    numbers = [each.name for each in schema if pa.types.is_floating(each.type)]
+    return texts, numbers
+
+
+def _count(
+    counts: _Counts,
+    table: pa.Table,
+    split: str,
+    columns: Sequence[str],
+    numbers: Sequence[str],
+    known: Mapping[str, frozenset[bytes]],
+) -> None:
+    for name in _LABELS:
+        if name in table.column_names:
+            counts.label = name
+            values = pc.value_counts(table.column(name)).to_pylist()
+            if len(counts.labels[split]) <= MOST_LABELS:
+                counts.labels[split].update({label_name(each["values"]): each["counts"] for each in values})
+            break
+    for name in numbers:
+        found = np.asarray(table.column(name).to_numpy(), np.float64)
+        counts.numbers.setdefault(name, []).append(found[np.isfinite(found)])
+    held: dict[str, set[int]] = {name: set() for name in known}
+    for name in columns:
+        texts = table.column(name).to_pylist()
+        lengths = np.array([len((text or "").split()) for text in texts], np.int64)
+        counts.lengths.setdefault(name, []).append(lengths)
+        counts.seen.setdefault(name, set()).update(digest(text or "") for text in texts)
+        if known:
+            folded = [digest(words(text or "")) for text in texts]
+            for evaluation, digests in known.items():
+                held[evaluation].update(row for row, each in enumerate(folded) if each in digests)
+    for evaluation, found_rows in held.items():
+        counts.held[evaluation] += len(found_rows)
+
+
+def label_name(value: object) -> str:
+    """How a label is written: numbers without needless digits."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def digest(text: str) -> bytes:
+    """Eight bytes that stand for a text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def words(text: str) -> str:
+    """A text's words, case and punctuation aside."""
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def texts_of(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
+    """The texts of a row by their columns' names; answers by what they say."""
+    found = [(name, str(row.get(name) or "")) for name in columns]
+    answers = row.get("answers")
+    if isinstance(answers, Mapping):
+        found.append(("answers", " | ".join(answers.get("text") or [])))
+    return found

@@ -1,0 +1,171 @@
+"""Texts, numbers and charts on a page."""
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.report.charts import _ticks, bars, histogram, lines
+from pairsmith.report.page import render
+from pairsmith.report.parts import Chart, Examples, Facts, Note, Page, Section, Table, percent, shown
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</table></section><script>",
+    "{{ 7 * 7 }} {% raw %} ${7*7} #{7*7}",
+    "' onmouseover='alert(1)",
+    "<!-- --><![CDATA[ ]]>",
+    "&lt;b&gt; &amp;amp;",
+    "javascript:alert(1)",
+    "<svg onload=alert(1)>",
+    "</style><style>body{display:none}</style>",
+    "\u202egnirts\u202c",
+    "\x00\x07\x1b[31m",
+    "א" * 50,
+    "👩‍👩‍👧‍👦",
+    "\ud800 alone",
+    "x" * 20_000,
+]
+ALLOWED = {
+    "html",
+    "head",
+    "meta",
+    "title",
+    "style",
+    "body",
+    "h1",
+    "h2",
+    "h3",
+    "ul",
+    "li",
+    "bdi",
+    "nav",
+    "a",
+    "section",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "p",
+    "div",
+    "span",
+    "figure",
+    "figcaption",
+    "svg",
+    "text",
+    "rect",
+    "path",
+    "polyline",
+    "circle",
+}
+
+
+class Reader(HTMLParser):
+    """The tags and attributes of a page, and what stands between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.names, self.open, self.text = set(), set(), [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.names |= {name for name, _ in attrs}
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+        self.names |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(page):
+    found = Reader()
+    found.feed(page)
+    assert found.open == []
+    return found
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_whatever_a_text_holds_is_text(text):
+    text = shown(text)
+    blocks = [
+        Facts([(text, text)]),
+        Table([text, text], [(text, text)], note=text),
+        Chart(bars([(text, 3)], text), text),
+        Chart(lines({text: [(0, 1)], f"{text} ": [(1, 2)]}, text), text),
+        Chart(histogram([0, 1, 2], [3, 4], text), text),
+        Examples(text, [(text, [(text, text)])]),
+        Note(text),
+    ]
+    page = render(Page(text, [Section(text, blocks, level=2), Section(text, blocks)], [text]))
+    found = read(page)
+    assert found.tags <= ALLOWED
+    assert not {name for name in found.names if name.startswith("on")}
+    assert "href" not in found.names or 'href="#part-' in page
+    whole = "".join(found.text)
+    assert text in whole
+    page.encode("utf-8", "replace")
+
+
+def test_a_page_loads_nothing_and_runs_nothing():
+    page = render(Page("t", []))
+    assert "default-src 'none'" in page
+    assert "http:" not in page
+    assert "https:" not in page
+
+
+@given(st.text())
+def test_nothing_invisible_is_shown_that_turns_or_ends_a_page(text):
+    found = shown(text)
+    assert not set(found) & set("\x00\x1b\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u200e\u200f\ufeff")
+
+
+def test_long_texts_are_cut_and_say_how_long_they_were():
+    assert shown("ab" * 500, 4) == "abab… (1,000 characters)"
+    assert shown("abcd", 4) == "abcd"
+    assert shown("a\u202eb\x07") == "a⟨RIGHT-TO-LEFT OVERRIDE⟩b⟨U+0007⟩"
+    assert shown("क्\u200dष") == "क्\u200dष"  # a joiner is part of the script
+
+
+def test_shares():
+    assert (percent(1, 3), percent(0, 0)) == ("33.3 %", "–")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 10, [0, 2, 4, 6, 8, 10]),
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (3, 3, [3]),
+        (-1, 1, [-1, -0.5, 0, 0.5, 1]),
+    ],
+)
+def test_axes_have_round_numbers(low, high, expected):
+    assert _ticks(low, high) == pytest.approx(expected)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1, 1e9))
+def test_axes_have_some_numbers_within_their_ends(low, width):
+    found = _ticks(low, low + width)
+    assert 3 <= len(found) <= 8
+    assert all(low - width * 1e-6 <= tick <= low + width * (1 + 1e-6) for tick in found)
+
+
+def test_a_histogram_draws_each_count():
+    image = str(histogram([0, 1, 2, 3], [1, 0, 4], "words"))
+    heights = [float(part.split('height="')[1].split('"')[0]) for part in image.split("<rect ")[1:]]
+    assert heights == pytest.approx([176 / 4, 0, 176], abs=0.1)
+
+
+def test_lines_with_nothing_in_them_are_an_empty_image():
+    assert read(str(lines({}, "step"))).tags == {"svg"}

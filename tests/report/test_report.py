@@ -1,0 +1,244 @@
+"""The step report."""
+
+import json
+
+import pytest
+from tests.report.test_parts import ALLOWED, HOSTILE, read
+from tests.report.test_rows import SHARDS, folder
+
+from pairsmith.cli import main
+from pairsmith.errors import FolderError
+from pairsmith.progress import Progress, Silent
+from pairsmith.recipes import load_recipe
+from pairsmith.records import (
+    LABELLED_TEXT,
+    MINED_PAIR,
+    REJECT,
+    LabelledText,
+    MinedPair,
+    Reject,
+    ScoredPair,
+    to_table,
+)
+from pairsmith.report.plan import plan_report
+from pairsmith.report.route import report
+from pairsmith.report.settings import ReportSettings
+from pairsmith.running import run_recipe
+from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.estimate import Estimate
+
+
+def page_of(data, out, **settings):
+    path = report(ReportSettings(data=str(data), **settings), Run(out, Silent()))
+    return path.read_text(encoding="utf-8")
+
+
+def text_of(page):
+    return " ".join("".join(read(page).text).split())
+
+
+def warnings_in(out):
+    return json.loads((out / "report.json").read_text())["warnings"]
+
+
+def test_a_data_set(tmp_path):
+    folder(tmp_path / "in", SHARDS)
+    against = tmp_path / "eval.txt"
+    against.write_text("One two three four\nanother sentence of some length\n")
+    page = page_of(tmp_path / "in", tmp_path / "out", against=str(against))
+    found = read(page)
+    assert found.tags <= ALLOWED
+    text = text_of(page)
+    assert "rows of train3rows of validation1" in text.replace(" rows", "rows")
+    assert "1 of 4 (25.0 %)" in text
+    assert "one two three four" in text
+    assert warnings_in(tmp_path / "out") == [
+        f"texts of {against} stand among the rows; figures measured on it may be too good"
+    ]
+    assert "No row was rejected." in text
+
+
+def test_near_copies_and_alike_labels_are_warned_of(tmp_path):
+    rows = [ScoredPair(str(i), f"text {i}", f"Text {i}!", i % 2 / 1) for i in range(60)]
+    folder(tmp_path / "in", [{"train": rows}])
+    page_of(tmp_path / "in", tmp_path / "out")
+    assert warnings_in(tmp_path / "out") == [
+        "100.0 % of the pairs are near-copies",
+        "the labels 0 and 1 look alike by share of words in common: of two pairs, one of each, that of 1 is "
+        "the more alike one in 50 %",
+    ]
+
+
+def test_rows_of_one_label_and_openings_are_warned_of(tmp_path):
+    rows = [
+        LabelledText(str(i), f"This is a {word}", "good" if i else "bad")
+        for i, word in enumerate(["day", "dog"] * 40)
+    ]
+    folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
+    page = page_of(tmp_path / "in", tmp_path / "out")
+    assert warnings_in(tmp_path / "out") == [
+        "the label bad has 1 rows, good 79",
+        "100.0 % of text begin with “this is a”",
+    ]
+    assert "no two labels with rows enough" in text_of(page)
+
+
+def test_pairs_are_compared_by_an_encoder_too(tmp_path, tiny_bert):
+    rows = [ScoredPair(str(i), "a dog", "a dog" if i % 2 else "the cat runs", i % 2 / 1) for i in range(60)]
+    folder(tmp_path / "in", [{"train": rows}])
+    text = text_of(page_of(tmp_path / "in", tmp_path / "out", encoder=str(tiny_bert), device="cpu"))
+    assert "cosine" in text
+    assert "score 1, cosine 1.00" in text
+
+
+def test_mined_pairs_are_ranked(tmp_path):
+    rows = [MinedPair(str(i), f"question {i}", f"answer {i}", 1.0, i / 7) for i in range(30)]
+    folder(tmp_path / "in", [{"train": rows}], MINED_PAIR)
+    text = text_of(page_of(tmp_path / "in", tmp_path / "out", examples=1))
+    assert "Rows with the highest score: score 4.143" in text
+    assert "Rows with the lowest score: score 0.000" in text
+
+
+def hostile_folder(path):
+    run = Run(path, Silent())
+    settings = {"task": {"name": HOSTILE[0], "labels": [{"name": HOSTILE[1], "instruction": HOSTILE[2]}]}}
+    writer = FolderWriter.start(
+        run, step="generate", schema=LABELLED_TEXT, settings=settings, inputs={}, models={}
+    )
+    texts = [text for text in HOSTILE if text != "\ud800 alone"]
+    rows = [LabelledText(str(i), text, texts[-1 - i]) for i, text in enumerate(texts)]
+    rejects = [Reject.of("1", texts[0], texts[1], {texts[2]: texts[3]}), Reject("2", "f", "r", "<b>no JSON")]
+    writer.commit(0, {"train": to_table(rows, LABELLED_TEXT)}, to_table(rejects, REJECT))
+    return writer.finish(Card("t", "d"))
+
+
+def test_hostile_texts_labels_reasons_and_settings(tmp_path):
+    hostile_folder(tmp_path / "in")
+    page = page_of(tmp_path / "in", tmp_path / "out")
+    found = read(page)
+    assert found.tags <= ALLOWED
+    assert not {name for name in found.names if name.startswith("on")}
+    whole = "".join(found.text)
+    assert "<script>alert(1)</script>" in whole
+    assert "<b>no JSON" in whole
+    assert "{{ 7 * 7 }}" in whole
+    assert len(page) < 200_000
+
+
+def test_an_empty_data_set(tmp_path):
+    folder(tmp_path / "in", [{"train": []}])
+    page_of(tmp_path / "in", tmp_path / "out")
+    assert warnings_in(tmp_path / "out") == ["it has no rows"]
+
+
+def test_a_model_and_an_evaluation(tmp_path):
+    model, evaluation = tmp_path / "model", tmp_path / "evaluation"
+    model.mkdir()
+    (model / "training.json").write_text(
+        json.dumps(
+            {
+                "step": "train-reader",
+                "settings": {"batch_size": 3},
+                "seconds": 61.0,
+                "steps": 9,
+                "best_step": 6,
+                "validation": [{"step": 0, "F1": None}, {"step": 6, "F1": 40.5}, {"step": 9, "F1": 39.0}],
+            }
+        )
+    )
+    text = text_of(page_of(model, tmp_path / "one"))
+    assert "time taken1 min 01 s" in text
+    assert "9, of which 6 was kept" in text
+    assert "On the validation data: F1." in text
+    evaluation.mkdir()
+    (evaluation / "results.json").write_text(
+        json.dumps(
+            {
+                "f1": 40.0,
+                "f1_ci": [38.0, 42.5],
+                "layers": {"1": 3},
+                "count": 7,
+                "negatives": "sampled",
+                "about": {"step": "evaluate qa"},
+            }
+        )
+    )
+    text = text_of(page_of(evaluation, tmp_path / "two"))
+    assert "f140.0038.00 to 42.50" in text
+    assert "layers · 13" in text
+    assert "negativessampled" in text
+
+
+def test_a_run_shows_each_of_its_steps(tmp_path):
+    run = tmp_path / "run"
+    folder(run / "pairs", SHARDS)
+    (run / "run.json").write_text(
+        json.dumps(
+            {"recipe": "mine", "planned": ["pairs", "later"], "spent": {"pairs": 5.0}, "steps": {"pairs": {}}}
+        )
+    )
+    (run / "results.json").write_text(json.dumps({"f1": 7.25, "seconds": 1}))
+    page = page_of(run, tmp_path / "out")
+    assert 'href="#part-2"' in page
+    text = text_of(page)
+    assert "f17.25" in text
+    assert "rows of train" in text
+    assert warnings_in(tmp_path / "out") == ["the step later is not finished"]
+
+
+def test_it_is_made_anew_with_other_settings(tmp_path):
+    folder(tmp_path / "in", SHARDS)
+    first = page_of(tmp_path / "in", tmp_path / "out", examples=0)
+    second = page_of(tmp_path / "in", tmp_path / "out", examples=3)
+    assert len(second) > len(first)
+    assert page_of(tmp_path / "in", tmp_path / "out", examples=3) == second
+
+
+def test_faults_are_named(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name, expected in (
+        ("nowhere", "there is no such folder; give a folder that a step or a recipe wrote"),
+        ("empty", "it has none of run.json, manifest.json, training.json, results.json"),
+    ):
+        with pytest.raises(FolderError, match=expected):
+            page_of(tmp_path / name, tmp_path / "out")
+    folder(tmp_path / "in", SHARDS)
+    with pytest.raises(FolderError, match="is what --data reads"):
+        page_of(tmp_path / "in", tmp_path / "in")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "training.json").write_text("{")
+    with pytest.raises(FolderError, match="training.json cannot be read"):
+        page_of(tmp_path / "broken", tmp_path / "out")
+
+
+def test_the_command_says_where_the_page_is(tmp_path, capfd):
+    folder(tmp_path / "in", SHARDS)
+    with pytest.raises(SystemExit) as stop:
+        main(["report", "--data", str(tmp_path / "in"), "--out", str(tmp_path / "out")])
+    assert stop.value.code == 0
+    assert f"wrote {tmp_path / 'out' / 'report.html'}" in capfd.readouterr().err
+
+
+def test_a_run_without_a_terminal_needs_no_progress(tmp_path):
+    folder(tmp_path / "in", SHARDS)
+    assert report(ReportSettings(data=str(tmp_path / "in")), Run(tmp_path / "out", Progress())).exists()
+
+
+def test_its_cost_goes_by_the_rows(tmp_path):
+    folder(tmp_path / "in", SHARDS)
+    here = ReportSettings(data=str(tmp_path / "in"))
+    later = {"@pairs": Estimate(1.0, 1, 1, {"train": 2_000_000})}
+    assert plan_report(here, {}).seconds == pytest.approx(1.0, abs=0.01)
+    assert plan_report(ReportSettings(data="@pairs"), later).seconds == pytest.approx(101)
+    with_encoder = ReportSettings(data="@pairs", encoder="embedded:all-minilm-l6-v2")
+    assert plan_report(with_encoder, later).seconds == pytest.approx(151)
+    assert plan_report(ReportSettings(data=str(tmp_path)), {}).seconds == 1.0
+
+
+def test_a_recipe_may_end_with_a_page(tmp_path):
+    folder(tmp_path / "in", SHARDS)
+    path = tmp_path / "recipe.yaml"
+    path.write_text("name: one\nsteps:\n  - {name: page, step: report, settings: {data: ./in}}\n")
+    run_recipe(load_recipe(path), tmp_path / "run", Silent())
+    assert (tmp_path / "run" / "page" / "report.html").exists()
+    run_recipe(load_recipe(path), tmp_path / "run", Silent())

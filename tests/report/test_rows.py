@@ -1,0 +1,154 @@
+"""What is counted in rows."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pairsmith.errors import InputError
+from pairsmith.progress import Silent
+from pairsmith.records import LABELLED_TEXT, REJECT, SCORED_PAIR, LabelledText, ScoredPair, to_table
+from pairsmith.report.likeness import confused, cosines, shared_words, told_apart
+from pairsmith.report.overlap import known_texts, sharing
+from pairsmith.report.rows import digest, label_name, tally, words
+from pairsmith.runs import Card, FolderWriter, Run
+
+
+def folder(path, shards, schema=SCORED_PAIR):
+    """A dataset folder; each shard maps splits to rows."""
+    writer = FolderWriter.start(
+        Run(path, Silent()), step="generate", schema=schema, settings={}, inputs={}, models={}
+    )
+    for number, splits in enumerate(shards):
+        tables = {split: to_table(rows, schema) for split, rows in splits.items()}
+        writer.commit(number, tables, REJECT.empty_table())
+    return writer.finish(Card("t", "d"))
+
+
+SHARDS = [
+    {
+        "train": [
+            ScoredPair("1", "a dog runs", "a cat", 0.0),
+            ScoredPair("2", "a dog runs", "the dog runs", 1.0),
+        ]
+    },
+    {
+        "train": [ScoredPair("3", "one two three four", "one two", 0.5)],
+        "validation": [ScoredPair("4", "", "x", 1.0)],
+    },
+]
+
+
+def test_all_rows_are_counted(tmp_path):
+    known = {"eval": frozenset({digest(words("One, two three FOUR!"))}), "other": frozenset()}
+    found = tally(folder(tmp_path / "in", SHARDS), known, sample=10, seed=0)
+    assert found.columns == ["sentence1", "sentence2"]
+    assert found.label == "score"
+    assert found.splits == {"train": 3, "validation": 1}
+    assert found.labels == {"train": {"0": 1, "1": 1, "0.5": 1}, "validation": {"1": 1}}
+    assert {name: each.tolist() for name, each in found.lengths.items()} == {
+        "sentence1": [3, 3, 4, 0],
+        "sentence2": [2, 3, 2, 1],
+    }
+    assert found.distinct == {"sentence1": 3, "sentence2": 4}
+    assert found.held == {"eval": 1, "other": 0}
+    assert [row["id"] for row in found.rows] == ["1", "2", "3", "4"]
+
+
+def test_the_sample_is_drawn_evenly_and_follows_the_seed(tmp_path):
+    rows = [ScoredPair(str(i), f"text {i}", "b", 0.0) for i in range(1000)]
+    made = folder(tmp_path / "in", [{"train": rows[:300]}, {"train": rows[300:]}])
+    one, same, other = (tally(made, {}, sample=200, seed=seed) for seed in (1, 1, 2))
+    ids = [int(row["id"]) for row in one.rows]
+    assert len(set(ids)) == 200
+    assert ids == sorted(ids)
+    assert [row["id"] for row in same.rows] == [row["id"] for row in one.rows]
+    assert [row["id"] for row in other.rows] != [row["id"] for row in one.rows]
+    assert np.mean(ids) == pytest.approx(500, abs=80)
+
+
+def test_scores_of_many_values_are_numbers_and_no_labels(tmp_path):
+    rows = [ScoredPair(str(i), "a", "b", i / 100) for i in range(100)]
+    found = tally(folder(tmp_path / "in", [{"train": rows}]), {}, sample=5, seed=0)
+    assert found.label is None
+    assert found.labels == {}
+    assert found.numbers["score"].tolist() == [i / 100 for i in range(100)]
+
+
+def test_labels_are_written_without_needless_digits():
+    assert [label_name(each) for each in (0.5, 1.0, "news", 3, True)] == ["0.5", "1", "news", "3", "True"]
+
+
+def test_shared_words_by_hand():
+    found = shared_words([("A dog runs.", "the dog RUNS"), ("x", "x!"), ("a", "b"), ("", "")])
+    assert found.values.tolist() == [0.5, 1.0, 0.0, 1.0]
+
+
+def test_labels_that_look_alike_are_named():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(0, 1, 300), rng.normal(0, 1, 300), rng.normal(5, 1, 300)])
+    labels = ["0"] * 300 + ["0.5"] * 300 + ["1"] * 300
+    ((low, high, area),) = confused(values, labels)
+    assert (low, high) == ("0", "0.5")
+    assert area == pytest.approx(0.5, abs=0.06)
+
+
+def test_a_smoothed_label_is_compared_with_the_next_that_claims_something_else():
+    labels = ["0"] * 30 + ["0.1"] * 30 + ["0.9"] * 30
+    assert confused(np.repeat([0.0, 0.0, 1.0], 30), labels) == []
+    assert [pair[:2] for pair in confused(np.zeros(90), labels)] == [("0", "0.9"), ("0.1", "0.9")]
+
+
+def test_of_few_rows_nothing_is_said():
+    assert confused(np.zeros(38), ["0"] * 19 + ["1"] * 19) == []
+    assert told_apart(["a"] * 30, ["x"] * 30, 0) is None
+
+
+def test_a_classifier_finds_labels_that_differ_and_none_that_do_not():
+    rng = np.random.default_rng(0)
+    names = ["good", "bad"] * 100
+    different = [f"{name} film number {i}" for i, name in enumerate(names)]
+    alike = [f"film number {rng.integers(9)}" for _ in names]
+    right, commonest = told_apart(different, names, 0)
+    assert (right, commonest) == (1.0, 0.5)
+    assert told_apart(alike, names, 0)[0] < 0.65
+
+
+def test_cosines_of_blank_texts_are_unknown(tiny_bert):
+    from pairsmith.encoders.sentence import load_sentence_encoder
+
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    found = cosines([("a dog", "a dog"), ("a dog", " "), ("dogs run", "a cat")], encoder).values
+    assert found[0] == pytest.approx(1, abs=1e-5)
+    assert np.isnan(found[1])
+    assert -1 <= found[2] <= 1
+    assert np.isnan(cosines([("", "")], encoder).values).all()
+
+
+def test_texts_of_evaluation_data_are_found_whole_and_in_part(tmp_path):
+    source = tmp_path / "eval.jsonl"
+    text = "the quick brown fox jumps over the lazy dog today"
+    source.write_text(json.dumps({"id": "7", "question": text, "label": "x"}) + "\n")
+    whole, grams = known_texts(str(source))
+    assert whole == {digest(text)}
+    assert len(grams) == 3  # ten words
+    rows = [
+        {"text": "It is said that QUICK brown fox jumps, over the lazy dog!"},
+        {"text": "the quick brown fox jumps over a lazy dog"},
+        {"text": None},
+    ]
+    assert sharing(rows, ["text"], {"eval": grams}) == {"eval": [rows[0]]}
+
+
+def test_evaluation_data_without_texts_are_refused(tmp_path):
+    source = tmp_path / "eval.jsonl"
+    source.write_text('{"text": "too short"}\n')
+    with pytest.raises(InputError, match=r"--against .*eval.jsonl: holds no text of 4 words"):
+        known_texts(str(source))
+
+
+def test_labelled_texts(tmp_path):
+    rows = [LabelledText(str(i), f"t {i}", "news" if i % 2 else "sport") for i in range(4)]
+    found = tally(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), {}, sample=9, seed=0)
+    assert (found.label, found.columns) == ("label", ["text"])
+    assert found.labels == {"train": {"news": 2, "sport": 2}}
