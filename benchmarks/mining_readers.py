@@ -4,8 +4,9 @@ python benchmarks/mining_readers.py --data DATA --work FOLDER --json FILE --plot
 
 FOLDER is that of ``mining.py squad``, which has mined for each set of seeds; the rest is the recipe
 mining-ablation-small, tested on 1,500 of the questions. What all sets of seeds begin from is trained once.
-Interrupted, it goes on where it was; sets of seeds whose figures FILE holds already are not measured again.
-Several processes may share the work, each with ``--only`` for other methods. The plot wants matplotlib.
+Interrupted, it goes on where it was; methods whose figures FILE holds already are not measured again.
+Several processes may share the work, each with ``--only`` for other methods, on several days too. The
+plot wants matplotlib.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from pairsmith.running import run_recipe
 RECIPE = "mining-ablation-small"
 TESTED = 1_500
 START = {"reader": {"reader-start", "before"}, "writer": {"writer-start"}}
+Seeds = dict[str, dict[str, dict[str, Any]]]
 METHODS = {
     "gold": "labelled by people",
     "full": "mined and filtered",
@@ -45,58 +47,50 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3])
-    parser.add_argument("--only", nargs="*", choices=["seeds", *METHODS], help="Train these, no figures.")
+    parser.add_argument("--only", nargs="*", choices=["seeds", *METHODS], help="These methods.")
     args = parser.parse_args()
     corpora, work = squad_corpora(args.data), args.work.resolve()
-    if args.only:
-        for seed in args.seeds:
-            one(corpora, seed, work, args.only)
-        return
-    results = measured(args.json)
     for seed in args.seeds:
-        if str(seed) not in results:
-            results[str(seed)] = {**one(corpora, seed, work), **made_by()}
-            keep(args.json, results)
-    table = means(list(results.values()))
-    print(json.dumps(table, indent=1))
-    if args.plot:
-        plot(table, args.plot)
+        for method in args.only or ("seeds", *METHODS):
+            if method not in measured(args.json).get(str(seed), {}):
+                found = {**one(corpora, seed, work, method), "commit": machine()["commit"]}
+                keep(args.json, seed, method, found)
+    if args.json:
+        table = means(measured(args.json))
+        print(json.dumps(table, indent=1))
+        if args.plot:
+            plot(table, args.plot)
 
 
-def measured(path: Path | None) -> dict[str, dict[str, Any]]:
-    """The figures that a file holds, by the number of the set of seeds."""
+def measured(path: Path | None) -> Seeds:
+    """The figures that a file holds, by the number of the set of seeds and by method."""
     if path is None or not path.exists():
         return {}
-    found: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["results"]["seeds"]
+    found: Seeds = json.loads(path.read_text(encoding="utf-8"))["results"]["seeds"]
     return found
 
 
-def keep(path: Path | None, results: Mapping[str, Mapping[str, Any]]) -> None:
+def keep(path: Path | None, seed: int, method: str, figures: Mapping[str, Any]) -> None:
+    """Add figures to the file, with the commit that made them, as it may take several days to make all."""
     if path:
-        write(path, {"results": {"seeds": results, "means": means(list(results.values()))}})
+        every = measured(path)
+        every.setdefault(str(seed), {})[method] = dict(figures)
+        write(path, {"results": {"seeds": every, "means": means(every)}})
 
 
-def made_by() -> dict[str, str]:
-    """Sets of seeds may be measured on several days."""
-    return {"commit": machine()["commit"]}
-
-
-def one(
-    corpora: SquadCorpora, seed: int, work: Path, methods: Sequence[str] = ("seeds", *METHODS)
-) -> Mapping[str, float]:
-    """Exact match and F1 of the readers of one set of seeds, by method and number of questions added."""
+def one(corpora: SquadCorpora, seed: int, work: Path, method: str) -> Mapping[str, float]:
+    """Exact match and F1 of the readers of one set of seeds by the number of questions added."""
     folder = work / f"seed-{seed}"
     done = {"@mined": folder / "mined", "@kept": folder / "filtered"}
     figures: dict[str, float] = {}
-    for kind in ("reader", "writer") if "gen" in methods else ("reader",):
-        figures |= ran(corpora, 1, work, f"start-{kind}", START[kind], {})
+    for kind in ("reader", "writer") if method == "gen" else ("reader",):
+        found = ran(corpora, 1, work, f"start-{kind}", START[kind], {})
+        figures |= found if method == "seeds" else {}
         done[f"@{kind}-start"] = work / f"start-{kind}" / "run" / f"{kind}-start"
-    for method in methods:
-        names = {step["name"] for step in recipe()["steps"]}
-        steps = {name for name in names if re.fullmatch(rf"(of-)?{method}-\d+", name)}
-        steps |= {"writer", "written"} if method == "gen" else set()
-        figures |= ran(corpora, seed, work, f"seed-{seed}/readers-{method}", steps, done)
-    return figures
+    names = {step["name"] for step in recipe()["steps"]}
+    steps = {name for name in names if re.fullmatch(rf"(of-)?{method}-\d+", name)}
+    steps |= {"writer", "written"} if method == "gen" else set()
+    return {**figures, **ran(corpora, seed, work, f"seed-{seed}/readers-{method}", steps, done)}
 
 
 def ran(
@@ -136,14 +130,21 @@ def led(value: Any, done: Mapping[str, Path]) -> Any:
     return str(done[value]) if isinstance(value, str) and value in done else value
 
 
-def means(results: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+def means(every: Seeds) -> dict[str, list[float]]:
     """Of each figure the mean over the sets of seeds, and the standard deviation."""
-    found = {}
-    for key in results[0].keys() - {"commit"}:
-        values = [result[key] for result in results]
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        found[key] = [round(float(np.mean(values)), 2), round(spread, 2)]
-    return found
+    values: dict[str, list[float]] = {}
+    for methods in every.values():
+        for figures in methods.values():
+            for name, value in figures.items():
+                if name != "commit":
+                    values.setdefault(name, []).append(value)
+    return {
+        name: [
+            round(float(np.mean(each)), 2),
+            round(float(np.std(each, ddof=1)) if len(each) > 1 else 0.0, 2),
+        ]
+        for name, each in values.items()
+    }
 
 
 def plot(table: Mapping[str, Sequence[float]], path: Path) -> None:
