@@ -145,6 +145,10 @@ def _planner(kind: str) -> Callable[..., Estimate]:
             "train-reader": few.plan_train_reader,
             "train-summarizer": few.plan_train_summarizer,
         }
+    elif kind == "audit":
+        from pairsmith.audit.plan import plan_audit
+
+        found = {"audit": plan_audit}
     elif kind == "report":
         from pairsmith.report.plan import plan_report
 

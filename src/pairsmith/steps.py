@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pairsmith.audit.settings import AuditSettings
 from pairsmith.evaluate.lead import check_summarizer_name
 from pairsmith.evaluate.settings import (
     EvaluateNerSettings,
@@ -197,6 +198,12 @@ def _report(settings: ReportSettings, run: "Run") -> object:
     return report(settings, run)
 
 
+def _audit(settings: AuditSettings, run: "Run") -> object:
+    from pairsmith.audit.route import audit
+
+    return audit(settings, run)
+
+
 STEPS: Steps = {
     "generate": Step(
         GenerateSettings,
@@ -335,5 +342,10 @@ STEPS: Steps = {
         _report,
         "Show what lies in a folder on one page.",
         checks={"encoder": check_name},
+    ),
+    "audit": Step(
+        AuditSettings,
+        _audit,
+        "Have people label rows blind, in a browser.",
     ),
 }

@@ -1,0 +1,1 @@
+"""People look at rows, blind, and say which label they would give them (D13)."""

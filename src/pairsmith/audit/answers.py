@@ -1,0 +1,116 @@
+"""What annotators said, in a file that grows by a line an answer and survives a kill at any moment."""
+
+import json
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pairsmith.errors import FolderError, StorageError
+
+FILE = "answers.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A label that somebody gave a row, None where they took it back."""
+
+    annotator: str
+    row: str
+    label: str | None
+
+
+class Answers:
+    """All answers of an audit; of one annotator to one row the last counts.
+
+    Answers of several threads are written one after the other.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises: ``FolderError`` where a line of the file is none of ours."""
+        self._path = folder / FILE
+        self._lock = threading.Lock()
+        self._said: dict[str, dict[str, str]] = {}
+        self._order: dict[str, list[str]] = {}
+        for answer in self._read():
+            self._take(answer)
+
+    def give(self, answer: Answer, *, again: bool = False) -> bool:
+        """Write an answer to the disk, then count it.
+
+        Args:
+            answer: of an annotator to a row.
+            again: whether it may take the place of an earlier one; without, a double click or a second
+                window changes nothing.
+
+        Returns:
+            whether it counts.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        with self._lock:
+            before = self._said.get(answer.annotator, {}).get(answer.row)
+            if (before is not None and not again) or (before is None and answer.label is None):
+                return False
+            line = {"annotator": answer.annotator, "row": answer.row, "label": answer.label}
+            line["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+            try:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise StorageError(f"{self._path} cannot be written: {error.strerror}") from error
+            self._take(answer)
+            return True
+
+    def take_back(self, annotator: str) -> str | None:
+        """Take the annotator's last answer back; the row that it was given to."""
+        with self._lock:
+            given = self._order.get(annotator, [])
+            last = given[-1] if given else None
+        if last is None:
+            return None
+        self.give(Answer(annotator, last, None), again=True)
+        return last
+
+    def of(self, annotator: str) -> dict[str, str]:
+        """The annotator's labels by row."""
+        with self._lock:
+            return dict(self._said.get(annotator, {}))
+
+    def annotators(self) -> list[str]:
+        """Who gave any label, in the order of their first."""
+        with self._lock:
+            return [name for name, labels in self._said.items() if labels]
+
+    def _take(self, answer: Answer) -> None:
+        labels = self._said.setdefault(answer.annotator, {})
+        order = self._order.setdefault(answer.annotator, [])
+        if answer.row in labels:
+            order.remove(answer.row)
+        labels.pop(answer.row, None)
+        if answer.label is not None:
+            labels[answer.row] = answer.label
+            order.append(answer.row)
+
+    def _read(self) -> Iterable[Answer]:
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise FolderError(f"{self._path} cannot be read: {error.strerror}") from error
+        if lines[-1]:  # a kill cut the last line; what is added must not stand behind it
+            self._path.write_bytes(b"\n".join([*lines[:-1], b""]))
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                found = json.loads(line)
+                yield Answer(str(found["annotator"]), str(found["row"]), found["label"])
+            except (ValueError, LookupError, TypeError) as error:
+                raise FolderError(
+                    f"{self._path}:{number}: is no answer; mend the line or remove it"
+                ) from error

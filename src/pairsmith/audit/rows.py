@@ -1,0 +1,125 @@
+"""The rows that are labelled, and the order in which an annotator sees them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pairsmith.audit.settings import AuditSettings
+from pairsmith.errors import InputError, SettingsError
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.seeds import generator
+
+MOST_LABELS = 9
+"""One for each key 1 to 9."""
+_TEXTS = (("sentence1", "sentence2"), ("input", "output"), ("text",))
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """A row to be labelled.
+
+    Attributes:
+        id: of the row.
+        texts: by the names of their columns, in their order.
+        label: what the data say; never shown.
+    """
+
+    id: str
+    texts: Mapping[str, str]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What there is to label, and with what.
+
+    Attributes:
+        rows: in the order of the data.
+        labels: that may be given, in the order of the keys.
+        claimed: labels that the rows have, in their order.
+        graded: whether the data's labels are scores.
+    """
+
+    rows: Sequence[AuditRow]
+    labels: Sequence[str]
+    claimed: Sequence[str]
+    graded: bool = False
+
+
+def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
+    """Draw the rows that all annotators label.
+
+    Raises:
+        FolderError: a file of the folder is missing or damaged.
+        InputError: its rows have no labels or no texts.
+        SettingsError: there are more labels than keys.
+    """
+    if not folder.rows:
+        raise InputError(f"{folder.path}: has no rows to look at")
+    total = folder.rows
+    chosen = np.sort(
+        generator(settings.seed, "audit").choice(total, min(settings.rows, total), replace=False)
+    )
+    found: list[dict[str, Any]] = []
+    claimed: set[str] = set()
+    place, column = 0, ""
+    for split in folder.splits:
+        for table in folder.shards(split):
+            inside = chosen[(chosen >= place) & (chosen < place + table.num_rows)] - place
+            column = _label_column(table, folder)
+            claimed |= {label_text(value) for value in table.column(column).unique().to_pylist()}
+            found += [
+                {**row, "": label_text(row[column])} for row in table.take(pa.array(inside)).to_pylist()
+            ]
+            place += table.num_rows
+    columns = next((names for names in _TEXTS if set(names) <= found[0].keys()), None)
+    if columns is None:
+        there = ", ".join(name for name in found[0] if name)
+        raise InputError(f"{folder.path}: has the columns {there}, no texts to label")
+    rows = [
+        AuditRow(str(row["id"]), {name: str(row[name] or "") for name in columns}, row[""]) for row in found
+    ]
+    ordered = in_order(claimed)
+    labels = settings.labels or ordered
+    if len(labels) > MOST_LABELS:
+        raise SettingsError(
+            f"{folder.path}: has {len(labels)} labels, and there is a key for {MOST_LABELS}; name those that "
+            "may be given as --labels"
+        )
+    graded = column == "score" and all(map(is_number, labels))
+    return Audit(rows, labels, ordered, graded)
+
+
+def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:
+    """The places of the rows as an annotator sees them."""
+    order: list[int] = generator(seed, "audit order", annotator).permutation(len(audit.rows)).tolist()
+    return order
+
+
+def label_text(value: object) -> str:
+    """How a label is written: numbers without needless digits."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def is_number(label: str) -> bool:
+    """Whether a label is a finite number."""
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
+
+
+def in_order(labels: set[str]) -> list[str]:
+    """Numbers by their size, names by the alphabet."""
+    return sorted(labels, key=float) if all(map(is_number, labels)) else sorted(labels)
+
+
+def _label_column(table: pa.Table, folder: DatasetFolder) -> str:
+    for name in ("label", "score"):
+        if name in table.column_names:
+            return name
+    raise InputError(f"{folder.path}: its rows have no column label or score, so nothing can be compared")

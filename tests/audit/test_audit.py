@@ -1,0 +1,416 @@
+"""People label rows: rows and their order, answers on the disk, agreement, the page, the step."""
+
+import json
+import threading
+import urllib.request
+from xml.etree import ElementTree
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.report.test_rows import folder
+
+from pairsmith.audit.agreement import agreement, confusion, wilson
+from pairsmith.audit.answers import Answer, Answers
+from pairsmith.audit.app import Session, make_app
+from pairsmith.audit.export import export
+from pairsmith.audit.plan import plan_audit
+from pairsmith.audit.route import audit, audit_table, most, results_of
+from pairsmith.audit.rows import Audit, AuditRow, draw, order_of
+from pairsmith.audit.settings import AuditSettings
+from pairsmith.errors import FolderError, InputError, MissingExtra, SettingsError, StorageError
+from pairsmith.progress import Silent
+from pairsmith.records import LABELLED_TEXT, MINED_PAIR, LabelledText, MinedPair, ScoredPair
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.estimate import Estimate
+
+ROWS = [ScoredPair(str(i), f"one {i}", f"other {i}", (0.0, 0.5, 1.0)[i % 3]) for i in range(30)]
+TOKEN = "right"
+
+
+def data(path, rows=ROWS, **settings):
+    return folder(path / "in", [{"train": rows[:20]}, {"train": rows[20:]}], **settings)
+
+
+def there(tmp_path, **settings):
+    made = data(tmp_path)
+    return draw(made, AuditSettings(data=str(made.path), **settings))
+
+
+def four(labels="abc"):
+    """Four rows by hand: two claimed to be a, two b."""
+    rows = [AuditRow(str(i), {"text": f"t{i}"}, "ab"[i // 2]) for i in range(4)]
+    return Audit(rows, list(labels), ["a", "b"])
+
+
+def test_rows_are_drawn_by_the_seed_and_shuffled_for_each_annotator(tmp_path):
+    made = data(tmp_path)
+    found = draw(made, AuditSettings(data=str(made.path), rows=12))
+    assert len({row.id for row in found.rows}) == 12
+    assert found == draw(made, AuditSettings(data=str(made.path), rows=12))
+    assert found != draw(made, AuditSettings(data=str(made.path), rows=12, seed=1))
+    assert found.labels == found.claimed == ["0", "0.5", "1"]
+    ann, bob = (order_of(found, name, 0) for name in ("ann", "bob"))
+    assert sorted(ann) == sorted(bob) == list(range(12))
+    assert ann != bob
+
+
+def test_labels_may_be_others_than_the_data_have(tmp_path):
+    found = there(tmp_path, labels=["0", "0.1", "0.5", "0.9"])
+    assert (found.labels, found.claimed) == (["0", "0.1", "0.5", "0.9"], ["0", "0.5", "1"])
+
+
+def test_data_that_nobody_can_label_are_refused(tmp_path):
+    for number, (rows, schema, fault) in enumerate(
+        (
+            ([], LABELLED_TEXT, "has no rows to look at"),
+            (
+                [LabelledText(str(i), "t", f"label {i}") for i in range(12)],
+                LABELLED_TEXT,
+                "has 12 labels, and",
+            ),
+        )
+    ):
+        made = folder(tmp_path / f"in{number}", [{"train": rows}], schema)
+        with pytest.raises((InputError, SettingsError), match=fault):
+            draw(made, AuditSettings(data=str(made.path)))
+    mined = folder(tmp_path / "mined", [{"train": [MinedPair("1", "a", "b", 1.0, 0.25)]}], MINED_PAIR)
+    assert draw(mined, AuditSettings(data="x")).rows[0].texts == {"input": "a", "output": "b"}
+
+
+def test_answers_are_on_the_disk_and_the_last_counts(tmp_path):
+    answers = Answers(tmp_path)
+    assert answers.give(Answer("ann", "1", "a"))
+    assert not answers.give(Answer("ann", "1", "b"))  # a second click
+    assert answers.give(Answer("bob", "1", "b"))
+    assert answers.give(Answer("ann", "2", "c"))
+    assert answers.take_back("ann") == "2"
+    assert answers.give(Answer("ann", "1", "c"), again=True)
+    for found in (answers, Answers(tmp_path)):
+        assert found.of("ann") == {"1": "c"}
+        assert found.of("bob") == {"1": "b"}
+        assert found.annotators() == ["ann", "bob"]
+    assert answers.take_back("nobody") is None
+    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 5
+
+
+def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path):
+    Answers(tmp_path).give(Answer("ann", "1", "a"))
+    path = tmp_path / "answers.jsonl"
+    whole = path.read_bytes()
+    for cut in range(1, len(whole) - 1):
+        path.write_bytes(whole + whole[:cut])
+        found = Answers(tmp_path)
+        assert found.of("ann") == {"1": "a"}
+        found.give(Answer("ann", "2", "b"))
+        assert Answers(tmp_path).of("ann") == {"1": "a", "2": "b"}
+
+
+def test_a_file_that_is_none_of_ours_is_refused(tmp_path):
+    (tmp_path / "answers.jsonl").write_text("what?\n")
+    with pytest.raises(FolderError, match=r"answers.jsonl:1: is no answer"):
+        Answers(tmp_path)
+
+
+def test_many_windows_at_once_lose_nothing(tmp_path):
+    answers = Answers(tmp_path)
+    threads = [
+        threading.Thread(target=lambda k=k: [answers.give(Answer("ann", f"{i}", str(k))) for i in range(20)])
+        for k in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers.of("ann")) == 20
+    assert Answers(tmp_path).of("ann") == answers.of("ann")
+    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 20
+
+
+def test_a_full_disk_is_named_and_the_label_does_not_count(tmp_path):
+    answers = Answers(tmp_path / "nowhere")
+    with pytest.raises(StorageError, match=r"answers.jsonl cannot be written: No such file"):
+        answers.give(Answer("ann", "1", "a"))
+    assert answers.of("ann") == {}
+
+
+def test_confusion_by_hand():
+    said = [{"0": "a", "1": "c", "2": "b"}, {"0": "a", "2": "b", "3": "b"}]
+    found = confusion(four(), said)
+    assert {claimed: column["answers"] for claimed, column in found.items()} == {"a": 3, "b": 3}
+    shares = {
+        claimed: [cell["share"] for cell in column["given"].values()] for claimed, column in found.items()
+    }
+    assert shares == {"a": [66.67, 0.0, 33.33], "b": [0.0, 100.0, 0.0]}
+    assert confusion(four(), []) == {}
+
+
+def test_intervals_by_hand():
+    # Wilson, 8 of 10: (0.8 + 0.19207 ± 1.96 * sqrt(0.016 + 0.0096036)) / 1.384146
+    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=2e-4)
+    assert wilson(0, 5)[0] == 0
+    assert wilson(5, 5)[1] == 1
+
+
+def test_agreement_by_hand():
+    said = {"ann": {"0": "a", "1": "a", "2": "b", "3": "b"}, "bob": {"0": "a", "1": "b", "2": "b", "3": "b"}}
+    found = agreement(four("ab"), said)
+    # observed 3/4; expected 1/2 * 1/4 + 1/2 * 3/4 = 1/2
+    assert found["cohen"] == {"ann, bob": 0.5}
+    # alpha: 1 - (2/8) / (2 * 3 * 5 / (8 * 7))
+    assert found["krippendorff"] == pytest.approx(1 - 0.25 / (30 / 56), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"ann": {"0": "a"}},
+        {"ann": {"0": "a", "1": "a"}, "bob": {"0": "a", "1": "a"}},
+        {"ann": {"0": "a"}, "bob": {"1": "b"}},
+    ],
+)
+def test_where_nothing_can_be_said_of_agreement_nothing_is(said):
+    found = agreement(four(), said)
+    assert found["krippendorff"] is None
+    assert set(found["cohen"].values()) <= {None}
+
+
+def test_numbers_agree_the_more_the_nearer_they_are():
+    rows = [AuditRow(str(i), {"text": "t"}, "0") for i in range(6)]
+    audit_of = Audit(rows, ["0", "0.5", "1"], ["0"])
+    ann = dict(zip("012345", ["0", "0", "0.5", "0.5", "1", "1"], strict=True))
+    near, far = {**ann, "0": "0.5"}, {**ann, "0": "1"}
+    alphas = [agreement(audit_of, {"ann": ann, "bob": other})["krippendorff"] for other in (near, far)]
+    assert alphas[0] > alphas[1]
+
+
+def test_most_annotators_decide():
+    said = {"a": {"1": "x", "2": "x"}, "b": {"1": "x", "2": "y"}, "c": {"1": "y"}}
+    assert [most(row, said) for row in ("1", "2", "3")] == ["x", None, None]
+
+
+def client(tmp_path, annotator="ann", **settings):
+    """A browser of an annotator; they share the folder's answers."""
+    made = data(tmp_path) if not (tmp_path / "in").exists() else None
+    audit_of = draw(made or DatasetFolder.open(tmp_path / "in"), AuditSettings(data="x", rows=6, **settings))
+    done = []
+    session = Session(audit_of, Answers(tmp_path), annotator, 0, TOKEN, lambda: done.append(True))
+    return TestClient(make_app(session), base_url="http://127.0.0.1"), audit_of, done
+
+
+def test_nothing_is_answered_without_the_token_or_by_another_name(tmp_path):
+    browser, _, _ = client(tmp_path)
+    for path in ("/", "/state", "/audit.js", "/audit.css"):
+        assert browser.get(path).status_code == 403
+        assert browser.get(path, params={"token": "wrong"}).status_code == 403
+        found = browser.get(path, params={"token": TOKEN})
+        assert found.status_code == 200
+        assert "default-src 'none'" in found.headers["content-security-policy"]
+        assert found.headers["cache-control"] == "no-store"
+        elsewhere = browser.get(path, params={"token": TOKEN}, headers={"host": "evil.example"})
+        assert elsewhere.status_code == 400
+    for path in ("/answer", "/back", "/finish"):
+        assert browser.post(path, json={}).status_code == 403
+    assert browser.get("/other.js", params={"token": TOKEN}).status_code == 404
+    assert browser.get("/docs", params={"token": TOKEN}).status_code == 404
+
+
+def test_rows_are_labelled_one_by_one_and_blind(tmp_path):
+    browser, audit_of, done = client(tmp_path)
+    key = {"params": {"token": TOKEN}}
+    state = browser.get("/state", **key).json()
+    assert (state["done"], state["total"], state["labels"]) == (0, 6, ["0", "0.5", "1"])
+    assert "claimed" not in str(state)
+    seen = []
+    while state["row"] is not None:
+        seen.append(state["row"])
+        state = browser.post("/answer", json={"row": state["row"], "place": 2}, **key).json()
+        assert state["counted"]
+    assert seen == [audit_of.rows[place].id for place in order_of(audit_of, "ann", 0)]
+    assert Answers(tmp_path).of("ann") == dict.fromkeys(seen, "1")
+    assert not done
+    browser.post("/finish", json={}, **key)
+    assert done
+
+
+def test_a_second_click_a_second_window_and_a_second_annotator(tmp_path):
+    (one, _, _), (window, _, _), (bob, _, _) = client(tmp_path), client(tmp_path), client(tmp_path, "bob")
+    key = {"params": {"token": TOKEN}}
+    row = one.get("/state", **key).json()["row"]
+    assert one.post("/answer", json={"row": row, "place": 0}, **key).json()["counted"]
+    again = one.post("/answer", json={"row": row, "place": 1}, **key).json()
+    assert not again["counted"]
+    assert again["row"] != row
+    assert Answers(tmp_path).of("ann") == {row: "0"}
+    assert bob.get("/state", **key).json()["done"] == 0
+    assert window.get("/audit.js", **key).status_code == 200
+
+
+def test_the_last_label_is_taken_back(tmp_path):
+    browser, _, _ = client(tmp_path)
+    key = {"params": {"token": TOKEN}}
+    first = browser.get("/state", **key).json()["row"]
+    second = browser.post("/answer", json={"row": first, "place": 0}, **key).json()["row"]
+    browser.post("/answer", json={"row": second, "place": 0}, **key)
+    back = browser.post("/back", json={}, **key).json()
+    assert (back["row"], back["done"]) == (second, 1)
+    assert browser.post("/answer", json={"row": second, "place": 1}, **key).json()["counted"]
+    assert Answers(tmp_path).of("ann") == {first: "0", second: "0.5"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"row": "nowhere", "place": 0},
+        {"row": "0", "place": 9},
+        {"row": "0", "place": -1},
+        {},
+        {"row": "0", "place": 0, "x": 1},
+    ],
+)
+def test_labels_that_are_none_are_refused(tmp_path, body):
+    browser, audit_of, _ = client(tmp_path)
+    body = {key: audit_of.rows[0].id if value == "0" else value for key, value in body.items()}
+    assert browser.post("/answer", json=body, params={"token": TOKEN}).status_code == 422
+    assert Answers(tmp_path).annotators() == []
+
+
+def test_results_hold_what_was_said(tmp_path):
+    found = results_of(four("ab"), {"ann": {"0": "a", "1": "b"}, "bob": {"0": "a"}})
+    assert found["labelled"] == {"ann": 2, "bob": 1}
+    assert found["labels"] == {"0": "a", "1": "b"}
+    table = audit_table(four("ab"), found)
+    assert table.splitlines()[:2] == ["ann: 2 of 4 rows labelled", "bob: 1 of 4 rows labelled"]
+    assert "66.7" in table
+    with pytest.raises(FolderError, match=r"it is of another audit"):
+        results_of(four(), {"ann": {"9": "a"}})
+
+
+class Person(Silent):
+    """Hears of the page's address and labels every row over real HTTP, then finishes."""
+
+    def __init__(self, rows):
+        self.rows = rows
+        self.thread = None
+
+    def say(self, text):
+        if text.startswith("open http"):
+            self.thread = threading.Thread(target=self.label, args=[text.removeprefix("open ")])
+            self.thread.start()
+
+    def label(self, address):
+        base, _, token = address.partition("/?token=")
+
+        def ask(path, body=None):
+            data_sent = None if body is None else json.dumps(body).encode()
+            request = urllib.request.Request(
+                f"{base}/{path}?token={token}", data_sent, {"Content-Type": "application/json"}
+            )
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return json.load(answer)
+
+        state = ask("state")
+        for _ in range(self.rows):
+            state = ask("answer", {"row": state["row"], "place": 0})
+        ask("finish", {})
+
+
+def test_the_step_serves_stops_and_goes_on(tmp_path):
+    data(tmp_path)
+    settings = AuditSettings(data=str(tmp_path / "in"), rows=5)
+    for rows, done in ((2, 2), (3, 5)):
+        person = Person(rows)
+        found = audit(settings, Run(tmp_path / "out", person))
+        person.thread.join()
+        assert found["labelled"] == {"me": done}
+    written = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert written["labelled"] == {"me": 5}
+    assert set(written["labels"].values()) == {"0"}
+    finished = audit(settings.model_copy(update={"finish": True}), Run(tmp_path / "out", Silent()))
+    assert finished["labelled"] == {"me": 5}
+    with pytest.raises(FolderError, match="rows: 5 there, 6 here"):
+        audit(settings.model_copy(update={"rows": 6}), Run(tmp_path / "out", Silent()))
+
+
+def test_a_port_that_is_taken_is_named(tmp_path):
+    import socket
+
+    data(tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingsError, match=f"--port {port}: Address already in use"):
+            audit(AuditSettings(data=str(tmp_path / "in"), port=port), Run(tmp_path / "out", Silent()))
+
+
+def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
+    data(tmp_path)
+    monkeypatch.setattr("pairsmith.audit.route.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'pairsmith\[audit\]'"):
+        audit(AuditSettings(data=str(tmp_path / "in")), Run(tmp_path / "out", Silent()))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"annotator": " "},
+        {"annotator": "a\x00"},
+        {"labels": ["a", "a"]},
+        {"labels": [" "]},
+        {"labels": list("0123456789")},
+    ],
+)
+def test_settings_that_cannot_do(settings):
+    with pytest.raises(ValueError, match=r"annotator|labels"):
+        AuditSettings(data="x", **settings)
+
+
+def test_what_people_said_is_exported(tmp_path):
+    made = data(tmp_path, [ScoredPair(str(i), f"one {i}", "other <&>", i % 2 / 1) for i in range(4)])
+    audit_of = draw(made, AuditSettings(data="x", labels=["0", "0.5", "1"]))
+    ids = [row.id for row in audit_of.rows]
+    said = {"ann": {ids[0]: "0.5", ids[1]: "1"}, "bob": {ids[0]: "0.5", ids[1]: "0"}}
+    results = results_of(audit_of, said)
+    for _ in range(2):  # over those of before
+        export(audit_of, said, results["labels"], tmp_path / "out", "hash")
+    labelled = DatasetFolder.open(tmp_path / "out" / "labelled")
+    assert labelled.table().to_pylist() == [
+        {
+            "id": ids[0],
+            "sentence1": f"one {ids[0]}",
+            "sentence2": "other <&>",
+            "score": 0.5,
+            "annotators": 2,
+            "share": 1.0,
+        }
+    ]
+    assert json.loads(labelled.rejects().to_pylist()[0]["row"])["given"] == "1 by 1, 0 by 1"
+    tasks = json.loads((tmp_path / "out" / "label-studio.json").read_text())
+    assert [len(task["annotations"]) for task in tasks] == [2, 2, 0, 0]
+    assert tasks[0]["annotations"][0]["result"][0]["value"] == {"choices": ["0.5"]}
+    config = ElementTree.parse(tmp_path / "out" / "label-studio.xml").getroot()
+    assert [each.get("value") for each in config.iter("Choice")] == ["0", "0.5", "1"]
+    assert {each.get("name") for each in config.iter("Text")} <= tasks[0]["data"].keys()
+    records = json.loads((tmp_path / "out" / "argilla.json").read_text())
+    assert [answer["value"] for answer in records[1]["responses"]["label"]] == ["1", "0"]
+    people = {answer["user_id"] for record in records for answer in record["responses"]["label"]}
+    assert len(people) == 2
+
+
+def test_names_stay_names_in_what_is_exported(tmp_path):
+    rows = [LabelledText(str(i), f"t{i}", ('"<b>&', "x")[i % 2]) for i in range(4)]
+    audit_of = draw(data(tmp_path, rows, schema=LABELLED_TEXT), AuditSettings(data="x"))
+    said = {"ann": {row.id: row.label for row in audit_of.rows}}
+    export(audit_of, said, results_of(audit_of, said)["labels"], tmp_path / "out", "hash")
+    found = DatasetFolder.open(tmp_path / "out" / "labelled").table().column("label").to_pylist()
+    assert sorted(found) == ['"<b>&', '"<b>&', "x", "x"]
+    config = ElementTree.parse(tmp_path / "out" / "label-studio.xml").getroot()
+    assert {each.get("value") for each in config.iter("Choice")} == {'"<b>&', "x"}
+
+
+def test_its_cost_is_a_persons_time():
+    settings = AuditSettings(data="@pairs", rows=50)
+    assert plan_audit(settings, {}).seconds == 500
+    assert plan_audit(settings, {"@pairs": Estimate(1.0, 1, 1, {"train": 20})}).seconds == 200
+    assert plan_audit(settings.model_copy(update={"finish": True}), {}).seconds == 0

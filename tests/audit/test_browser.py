@@ -1,0 +1,178 @@
+"""A person at a real browser: Debian's Chromium, driven by Playwright."""
+
+import json
+import queue
+import shutil
+import threading
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+from tests.report.test_parts import HOSTILE
+from tests.report.test_report import hostile_folder
+from tests.report.test_rows import folder
+
+from pairsmith.audit.route import audit
+from pairsmith.audit.settings import AuditSettings
+from pairsmith.progress import Silent
+from pairsmith.records import ScoredPair
+from pairsmith.report.route import report
+from pairsmith.report.settings import ReportSettings
+from pairsmith.runs import DatasetFolder, Run
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+QUIET = ["--disable-gpu", "--no-sandbox", "--disable-background-networking", "--disable-component-update",
+         "--disable-sync", "--disable-quic", "--no-first-run"]  # fmt: skip
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield opened
+        opened.close()
+
+
+class Address(Silent):
+    """Hears of the page's address."""
+
+    def __init__(self):
+        self.found = queue.Queue()
+
+    def say(self, text):
+        if text.startswith("open http"):
+            self.found.put(text.removeprefix("open "))
+
+
+def begin(settings, out):
+    """The audit in a thread, and its address."""
+    heard = Address()
+    thread = threading.Thread(target=audit, args=[settings, Run(out, heard)])
+    thread.start()
+    return thread, heard.found.get(timeout=30)
+
+
+def press(page, key):
+    """Press a key and wait until the page shows the next row."""
+    before = page.text_content("#count")
+    page.keyboard.press(key)
+    expect(page.locator("#count")).not_to_have_text(before)
+
+
+def row_shown(page):
+    return page.locator("#texts .text").first.text_content().removeprefix("one ")
+
+
+def finish(page, thread):
+    page.click("#finish")
+    page.locator("#message", has_text="The results are written").wait_for()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_two_people_label_a_hundred_pairs_by_keyboard(browser, tmp_path):
+    pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 3 / 2) for i in range(150)]
+    folder(tmp_path / "in", [{"train": pairs}])
+    said = {}
+    for name, shift in (("ann", 0), ("bob", 1)):
+        settings = AuditSettings(data=str(tmp_path / "in"), annotator=name)
+        thread, address = begin(settings, tmp_path / "out")
+        page = browser.new_page()
+        page.goto(address)
+        page.wait_for_selector("#labels button")
+        typed = said[name] = {}
+        for number in range(100):
+            row = row_shown(page)
+            key = (int(row) * 7 + shift * (int(row) % 5 == 0)) % 3
+            if number == 50:
+                page.reload()  # in the middle
+                page.wait_for_selector("#labels button")
+                assert page.text_content("#count") == f"50 of 100 · {name}"
+                assert row_shown(page) == row
+            if number == 60:  # a wrong key, taken back
+                press(page, str((key + 1) % 3 + 1))
+                press(page, "Backspace")
+                assert row_shown(page) == row
+            press(page, str(key + 1))
+            typed[row] = ("0", "0.5", "1")[key]
+        page.wait_for_selector("#finish", state="visible")
+        finish(page, thread)
+        page.close()
+    assert all(len(each) == 100 for each in said.values())
+    records = json.loads((tmp_path / "out" / "argilla.json").read_text())
+    for record in records:
+        given = [answer["value"] for answer in record["responses"]["label"]]
+        assert given == [said[name][record["id"]] for name in ("ann", "bob")]
+    labelled = DatasetFolder.open(tmp_path / "out" / "labelled")
+    agreed = {row: float(label) for row, label in said["ann"].items() if said["bob"][row] == label}
+    assert {row["id"]: row["score"] for row in labelled.table().to_pylist()} == agreed
+    assert labelled.rejects().num_rows == 100 - len(agreed) > 0
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["labelled"] == {"ann": 100, "bob": 100}
+
+
+def test_keys_held_down_and_two_windows_label_no_row_unseen(browser, tmp_path):
+    pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 2 / 1) for i in range(6)]
+    folder(tmp_path / "in", [{"train": pairs}])
+    settings = AuditSettings(data=str(tmp_path / "in"), rows=6)
+    thread, address = begin(settings, tmp_path / "out")
+    one, other = browser.new_page(), browser.new_page()
+    for page in (one, other):
+        page.goto(address)
+        page.wait_for_selector("#labels button")
+    row = row_shown(one)
+    assert row_shown(other) == row
+    one.evaluate(
+        "for (let i = 0; i < 5; i++) document.dispatchEvent(new KeyboardEvent('keydown', {key: '1', repeat: i > 0}))"
+    )
+    one.locator("#count", has_text="1 of 6").wait_for()
+    press(other, "2")  # the row that has its label already
+    assert "had a label already" in other.text_content("#message")
+    assert other.text_content("#count").startswith("1 of 6")
+    assert row_shown(other) == row_shown(one) != row
+    while one.is_hidden("#finish"):
+        press(one, "1")
+    finish(one, thread)
+    for page in (one, other):
+        page.close()
+    found = json.loads((tmp_path / "out" / "results.json").read_text())["labels"]
+    assert found == dict.fromkeys(map(str, range(6)), "0")
+
+
+def watched(browser):
+    """A page, and what went wrong or was loaded in it."""
+    page, seen = browser.new_page(), []
+    page.on("dialog", lambda dialog: (seen.append(dialog.message), dialog.dismiss()))
+    page.on("pageerror", lambda error: seen.append(str(error)))
+    page.on("request", lambda request: seen.append(request.url))
+    return page, seen
+
+
+def test_hostile_texts_do_nothing_on_the_pages(browser, tmp_path):
+    hostile_folder(tmp_path / "in")
+    path = report(ReportSettings(data=str(tmp_path / "in"), examples=20), Run(tmp_path / "page", Silent()))
+    page, seen = watched(browser)
+    page.goto(path.as_uri())
+    assert seen == [path.as_uri()]
+    assert page.locator("script, img, iframe, b").count() == 0
+    assert "<script>alert(1)</script>" in page.text_content("body")
+    assert page.evaluate("document.body.scrollWidth <= document.documentElement.clientWidth")
+    page.close()
+    labels = [text for text in HOSTILE[:9] if text.isprintable()]
+    settings = AuditSettings(
+        data=str(tmp_path / "in"), labels=labels, annotator=HOSTILE[0], rows=len(HOSTILE)
+    )
+    thread, address = begin(settings, tmp_path / "out")
+    page, seen = watched(browser)
+    page.goto(address)
+    page.wait_for_selector("#labels button")
+    shown = []
+    while page.is_hidden("#finish"):
+        shown += page.locator("#texts .text").all_text_contents()
+        assert page.locator("#texts script, #texts img, #labels script, #labels img").count() == 0
+        press(page, "1")
+    finish(page, thread)
+    assert all(url.startswith(address.partition("?")[0]) for url in seen)
+    assert {"<script>alert(1)</script>", "{{ 7 * 7 }} {% raw %} ${7*7} #{7*7}"} <= set(shown)
+    page.close()
