@@ -145,6 +145,10 @@ def _planner(kind: str) -> Callable[..., Estimate]:
             "train-reader": few.plan_train_reader,
             "train-summarizer": few.plan_train_summarizer,
         }
+    elif kind == "mix":
+        from pairsmith.mix.plan import plan_mix
+
+        found = {"mix": plan_mix}
     elif kind == "audit":
         from pairsmith.audit.plan import plan_audit
 

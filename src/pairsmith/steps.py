@@ -21,6 +21,7 @@ from pairsmith.evaluate.settings import (
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
+from pairsmith.mix.settings import MixSettings
 from pairsmith.modelnames import check_name
 from pairsmith.report.settings import ReportSettings
 from pairsmith.settings import Settings
@@ -204,6 +205,12 @@ def _audit(settings: AuditSettings, run: "Run") -> object:
     return audit(settings, run)
 
 
+def _mix(settings: MixSettings, run: "Run") -> object:
+    from pairsmith.mix.route import mix
+
+    return mix(settings, run)
+
+
 STEPS: Steps = {
     "generate": Step(
         GenerateSettings,
@@ -336,6 +343,11 @@ STEPS: Steps = {
         "Measure how questions tell positive texts from negative ones.",
         command="evaluate sentiment",
         checks={"model": check_name},
+    ),
+    "mix": Step(
+        MixSettings,
+        _mix,
+        "Make one data set of the rows of several.",
     ),
     "report": Step(
         ReportSettings,

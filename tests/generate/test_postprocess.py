@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.errors import FolderError, InputError
-from pairsmith.generate.postprocess import clean, folded, postprocess, sampled_negatives, smooth, split
+from pairsmith.generate.postprocess import clean, postprocess, sampled_negatives, smooth, split
 from pairsmith.generate.settings import PostprocessSettings
 from pairsmith.progress import Silent
 from pairsmith.records import (
@@ -21,6 +21,7 @@ from pairsmith.records import (
 )
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.tasks import load_task
+from pairsmith.texts.folding import folded
 
 
 def folder(path, rows, schema, task=None):

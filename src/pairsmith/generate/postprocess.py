@@ -3,7 +3,6 @@
 rows -> clean and cap (D6) -> smooth (D7) -> add sampled negatives (D8) -> split (D9)
 """
 
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +34,7 @@ from pairsmith.records import (
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.tasks import TaskSpec
+from pairsmith.texts.folding import folded
 
 
 def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
@@ -101,22 +101,6 @@ def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec
         kept = [replace(row, score=smooth(row.score, scores, settings.smoothing)) for row in scored]
     train, validation = split([*kept, *negatives], settings.validation, settings.seed)
     return Processed(train, validation, rejects, len(negatives))
-
-
-def folded(text: str) -> str:
-    """``text`` without case, spaces and punctuation: what two near-copies have in common.
-
-    Marks between digits stay (1.5 is not 15), and so does a text of marks alone.
-    """
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    spaceless = "".join(plain.split())
-    kept = [
-        c
-        for i, c in enumerate(spaceless)
-        if unicodedata.category(c)[0] != "P"
-        or (spaceless[i - 1 : i].isdigit() and spaceless[i + 1 : i + 2].isdigit())
-    ]
-    return "".join(kept) or spaceless
 
 
 TRIES = 100

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.generate.postprocess import folded
 from pairsmith.progress import clock
 from pairsmith.report.charts import bars, histogram, lines
 from pairsmith.report.likeness import Likeness, confused, cosines, shared_words, told_apart
@@ -21,6 +20,7 @@ from pairsmith.report.rows import Row, Tally, label_name, tally, texts_of, words
 from pairsmith.report.settings import ReportSettings
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.log import recent
+from pairsmith.texts.folding import folded
 
 Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
 """By evaluation set the digests of its texts and of their runs of words."""

@@ -1,0 +1,1 @@
+"""Rows of several routes become one training set."""

@@ -1,0 +1,122 @@
+"""The shapes of rows that can be mixed, told by the columns of their first row."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.errors import InputError
+from pairsmith.places import place
+from pairsmith.records import (
+    DOCUMENT,
+    LABELLED_PAIR,
+    LABELLED_TEXT,
+    QUESTION,
+    SCORED_PAIR,
+    read_documents,
+    read_questions,
+    to_question_table,
+)
+from pairsmith.records.readers import column_text, parse_score
+from pairsmith.records.sources import open_source
+from pairsmith.records.squad import official
+
+Row = Mapping[str, Any]
+PAIR: pa.Schema = pa.schema([("id", pa.string()), ("input", pa.string()), ("output", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A shape of rows.
+
+    Attributes:
+        name: in words.
+        schema: of the rows, ``id`` first.
+        texts: the columns by which rows are told to be the same.
+        claim: the column that says something of the texts: a label, a score, an answer; empty for none.
+        read: yields the rows of a source.
+    """
+
+    name: str
+    schema: pa.Schema
+    texts: tuple[str, ...]
+    claim: str
+    read: Callable[[str], Iterator[Row]]
+
+
+def kind_of(source: str) -> Kind:
+    """The kind of a source's rows.
+
+    Raises:
+        InputError: the source is not there, is empty, or its columns are those of no kind.
+    """
+    if official(place(source)):
+        return QUESTIONS
+    row = next((row for _, row in open_source(source).rows()), None)
+    if row is None:
+        raise InputError(f"{source}: has no rows to mix")
+    return kind_with(row.keys(), source)
+
+
+def kind_with(columns: Collection[str], source: str) -> Kind:
+    """The kind of rows that have these columns.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
+    if found is None:
+        known = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)
+        raise InputError(
+            f"{source}: has the columns {', '.join(columns)}; rows to mix have one of these sets: {known}"
+        )
+    return found
+
+
+def _questions(source: str) -> Iterator[Row]:
+    for question in read_questions(source):
+        yield to_question_table([question]).to_pylist()[0]
+
+
+def _documents(source: str) -> Iterator[Row]:
+    for document in read_documents(source):
+        yield {"id": document.id, "document": document.document, "summary": document.summary}
+
+
+def _plain(schema: pa.Schema) -> Callable[[str], Iterator[Row]]:
+    """Reads texts, and a score as a number."""
+
+    def read(source: str) -> Iterator[Row]:
+        for number, (where, row) in enumerate(open_source(source).rows(), start=1):
+            found: dict[str, Any] = {"id": str(row.get("id") or number)}
+            for column in schema.names[1:]:
+                if column == "score":
+                    found[column] = parse_score(row.get(column), where)
+                elif column == "label" and row.get(column) not in (None, ""):
+                    found[column] = str(row[column])
+                elif not (text := column_text(row, column, where)):
+                    raise InputError(f"{where}: {column} is blank; fill it or drop the row")
+                else:
+                    found[column] = text
+            yield found
+
+    return read
+
+
+QUESTIONS = Kind("questions with answers", QUESTION, ("context", "question"), "answers", _questions)
+_SUMMARIES = Kind("documents with summaries", DOCUMENT, ("document", "summary"), "", _documents)
+_SCORED = Kind("scored pairs", SCORED_PAIR, ("sentence1", "sentence2"), "score", _plain(SCORED_PAIR))
+_LABELLED = Kind("labelled pairs", LABELLED_PAIR, ("sentence1", "sentence2"), "label", _plain(LABELLED_PAIR))
+_TEXTS = Kind("labelled texts", LABELLED_TEXT, ("text",), "label", _plain(LABELLED_TEXT))
+_PAIRS = Kind("pairs of inputs and outputs", PAIR, ("input", "output"), "", _plain(PAIR))
+
+_KINDS: Sequence[tuple[set[str], Kind]] = (
+    ({"context", "question", "answers"}, QUESTIONS),
+    ({"context", "input", "output", "answers"}, QUESTIONS),
+    ({"document", "summary"}, _SUMMARIES),
+    ({"sentence1", "sentence2", "score"}, _SCORED),
+    ({"sentence1", "sentence2", "label"}, _LABELLED),
+    ({"text", "label"}, _TEXTS),
+    ({"input", "output"}, _PAIRS),
+)

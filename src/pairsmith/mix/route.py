@@ -1,0 +1,158 @@
+"""The step ``mix``: rows of several data sets become one, each row once, in the proportions asked for.
+
+sources -> rows of one kind -> repeats dropped -> so many of each -> one data set, each row with its source
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.errors import InputError
+from pairsmith.mix.kinds import Kind, Row, kind_of
+from pairsmith.mix.settings import MixSettings
+from pairsmith.records import REJECT, Reject, to_table
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs.seeds import generator
+from pairsmith.texts.folding import folded
+
+
+def mix(settings: MixSettings, run: Run) -> DatasetFolder:
+    """Mix rows, and write them with a column ``source`` into the run's folder.
+
+    Rows that are the same as an earlier one, or are more than the proportion takes, are rejects.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: a source cannot be read, or the sources hold rows of different kinds.
+        StorageError: the disk failed; run the same command again.
+    """
+    for source in settings.data:
+        refuse_source(run, data=source)
+    kind = common_kind(settings.data)
+    schema = pa.schema([*kind.schema, ("source", pa.string())])
+    writer = FolderWriter.start(
+        run,
+        step="mix",
+        schema=schema,
+        settings=settings.model_dump(mode="json"),
+        inputs={f"data {place}": hash_source(source) for place, source in enumerate(settings.data, start=1)},
+        models={},
+    )
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+    found = mixed({source: list(kind.read(source)) for source in settings.data}, kind, settings)
+    writer.commit(0, {"train": pa.Table.from_pylist(found.rows, schema)}, to_table(found.rejects, REJECT))
+    taken = {source: sum(row["source"] == source for row in found.rows) for source in settings.data}
+    folder = writer.finish(_card(kind, taken))
+    if settings.rows and len(found.rows) < settings.rows:
+        run.progress.say(
+            f"{len(found.rows):,} rows, not {settings.rows:,}: one of the sources has no more for its share"
+        )
+    for source, count in taken.items():
+        run.progress.say(f"{count:,} rows of {source}")
+    run.progress.say(summary(folder))
+    return folder
+
+
+def common_kind(sources: Sequence[str]) -> Kind:
+    """The kind of the rows of all sources.
+
+    Raises:
+        InputError: two sources have rows of different kinds.
+    """
+    first = kind_of(sources[0])
+    for source in sources[1:]:
+        if (other := kind_of(source)) is not first:
+            raise InputError(
+                f"{source} has {other.name}, {sources[0]} has {first.name}; rows of one kind can be mixed"
+            )
+    return first
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Rows with their source, and those that were left out."""
+
+    rows: list[dict[str, Any]]
+    rejects: list[Reject]
+
+
+def mixed(sources: Mapping[str, Sequence[Row]], kind: Kind, settings: MixSettings) -> Mixed:
+    """Drop repeats, take so many of each source, and let all sources run evenly through the rows."""
+    left, rejects = dict[str, list[Row]](), list[Reject]()
+    seen: dict[tuple[str, ...], tuple[str, Any]] = {}
+    for source, rows in sources.items():
+        left[source] = []
+        for row in rows:
+            reason = _repeats(row, source, kind, seen) if settings.duplicates == "drop" else ""
+            if reason:
+                rejects.append(Reject.of(str(row["id"]), "repeat", reason, {**row, "source": source}))
+            else:
+                left[source].append(row)
+    counts = shares([len(rows) for rows in left.values()], settings.weight, settings.rows)
+    placed: list[tuple[float, int, dict[str, Any]]] = []
+    for number, (source, rows) in enumerate(left.items()):
+        order = list(range(len(rows)))
+        if settings.pick == "random":
+            order = generator(settings.seed, "mix", number).permutation(len(rows)).tolist()
+        taken = set(order[: counts[number]])
+        for place, index in enumerate(order):
+            row = {**rows[index], "source": source}
+            if index in taken:
+                row["id"] = f"{number + 1}-{row['id']}" if len(left) > 1 else row["id"]
+                placed.append(((place + 0.5) / counts[number], number, row))
+            else:
+                rejects.append(Reject.of(str(row["id"]), "share", "more rows than its share takes", row))
+    return Mixed([row for _, _, row in sorted(placed, key=lambda each: each[:2])], rejects)
+
+
+def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> list[int]:
+    """How many rows are taken of each source.
+
+    Args:
+        there: rows of each.
+        weights: above 0, of each; none: in proportion to ``there``.
+        rows: in all; None for as many as can be had.
+
+    Returns:
+        for each source at most what is there, in proportion to the weights but for rounding, ``rows`` in all
+        or as many as that proportion allows.
+    """
+    total = sum(weights) if weights else sum(there)
+    parts = [each / total for each in (weights or there)] if total else [0.0] * len(there)
+    most = min((count / part for count, part in zip(there, parts, strict=True) if part), default=0.0)
+    whole = most if rows is None else min(rows, most)
+    exact = [whole * part for part in parts]
+    found = [int(each + 1e-9) for each in exact]
+    rest = round(whole - sum(found))
+    for place in sorted(range(len(found)), key=lambda place: (found[place] - exact[place], place))[:rest]:
+        found[place] = min(found[place] + 1, there[place])
+    return found
+
+
+def _repeats(row: Row, source: str, kind: Kind, seen: dict[tuple[str, ...], tuple[str, Any]]) -> str:
+    """Why a row is left out, and nothing for a new one, which is seen from now on."""
+    key = tuple(folded(str(row[name])) for name in kind.texts)
+    claim = row.get(kind.claim)
+    if key not in seen:
+        seen[key] = (source, claim)
+        return ""
+    where, other = seen[key]
+    if kind.claim and claim != other:
+        return f"the same texts stand in {where} with another {kind.claim}"
+    return f"the same texts stand in {where}"
+
+
+def _card(kind: Kind, taken: Mapping[str, int]) -> Card:
+    return Card(
+        "Rows of several data sets",
+        f"A mixture of {kind.name}. The column `source` says where each row is from; its makers and licence "
+        "are told there.",
+        counts={f"rows of {source}": count for source, count in taken.items()},
+        columns={"source": "the data set that the row is from"},
+        made="The rows are those of the data sets named here.",
+        tags=(),
+    )

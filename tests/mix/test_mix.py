@@ -1,0 +1,228 @@
+"""Rows of several data sets become one."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.report.test_rows import folder
+
+from pairsmith.errors import FolderError, InputError
+from pairsmith.mix.plan import plan_mix
+from pairsmith.mix.route import mix, shares
+from pairsmith.mix.settings import MixSettings
+from pairsmith.progress import Silent
+from pairsmith.records import MINED_ANSWER, MinedAnswer, ScoredPair, read_questions, to_table
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.estimate import Estimate
+
+
+def lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def pairs(path, count, word, score=1.0):
+    rows = [
+        {"sentence1": f"{word} {i}", "sentence2": f"other {word} {i}", "score": score} for i in range(count)
+    ]
+    return lines(path, rows)
+
+
+def mixed(tmp_path, *data, out="out", **settings):
+    return mix(MixSettings(data=list(data), **settings), Run(tmp_path / out, Silent()))
+
+
+def test_all_rows_of_all_sources_run_evenly(tmp_path):
+    one, two = pairs(tmp_path / "a.jsonl", 4, "red"), pairs(tmp_path / "b.jsonl", 2, "blue")
+    found = mixed(tmp_path, one, two).table().to_pylist()
+    assert [row["source"] for row in found] == [one, two, one, one, two, one]
+    assert [row["sentence1"] for row in found if row["source"] == one] == [f"red {i}" for i in range(4)]
+    assert len({row["id"] for row in found}) == 6
+
+
+def test_weights_take_the_first_rows(tmp_path):
+    one, two = pairs(tmp_path / "a.jsonl", 10, "red"), pairs(tmp_path / "b.jsonl", 10, "blue")
+    made = mixed(tmp_path, one, two, weight=[3, 1], rows=8)
+    found = made.table().to_pylist()
+    assert [row["sentence1"] for row in found if row["source"] == two] == ["blue 0", "blue 1"]
+    assert len(found) == 8
+    assert made.manifest.counts.rejects_by_reason == {"share: more rows than its share takes": 12}
+
+
+def test_some_are_picked_by_chance_and_follow_the_seed(tmp_path):
+    source = pairs(tmp_path / "a.jsonl", 50, "red")
+
+    def ids(out, seed):
+        return (
+            mixed(tmp_path, source, rows=9, pick="random", seed=seed, out=out)
+            .table()
+            .column("id")
+            .to_pylist()
+        )
+
+    assert ids("a", 1) == ids("b", 1) != ids("c", 2)
+    assert len(set(ids("a", 1))) == 9
+
+
+def test_rows_that_stand_in_two_sources_are_kept_once(tmp_path):
+    one = lines(
+        tmp_path / "a.jsonl",
+        [
+            {"sentence1": "A dog.", "sentence2": "a cat", "score": 0},
+            {"sentence1": "x y", "sentence2": "z", "score": 0.5},
+        ],
+    )
+    two = lines(
+        tmp_path / "b.jsonl",
+        [
+            {"sentence1": "a dog", "sentence2": "A CAT!", "score": 0},
+            {"sentence1": "x y", "sentence2": "z", "score": 1},
+            {"sentence1": "new", "sentence2": "row", "score": 1},
+        ],
+    )
+    made = mixed(tmp_path, one, two)
+    assert [row["sentence1"] for row in made.table().to_pylist()] == ["A dog.", "new", "x y"]
+    reasons = {row["reason"]: json.loads(row["row"])["source"] for row in made.rejects().to_pylist()}
+    assert reasons == {
+        f"the same texts stand in {one}": two,
+        f"the same texts stand in {one} with another score": two,
+    }
+    assert mixed(tmp_path, one, two, duplicates="keep", out="both").rows == 5
+
+
+def test_mined_asked_and_labelled_questions_become_one_training_set(tmp_path):
+    text = "Paris is the capital of France."
+    answers = {"text": ["Paris"], "answer_start": [0]}
+    mined = folder(
+        tmp_path / "mined",
+        [{"train": [MinedAnswer("1", "What is the capital?", "Paris " + text, 1.0, 2.0, text, answers)]}],
+        MINED_ANSWER,
+    )
+    people = lines(
+        tmp_path / "people.jsonl",
+        [
+            {
+                "id": "7",
+                "context": text,
+                "question": "Capital of which country?",
+                "answers": {"text": ["France"], "answer_start": [24]},
+            }
+        ],
+    )
+    squad = tmp_path / "dev.json"
+    paragraph = {
+        "context": text,
+        "qas": [
+            {"id": "q", "question": "What is the capital?", "answers": [{"text": "Paris", "answer_start": 0}]}
+        ],
+    }
+    squad.write_text(json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [paragraph]}]}))
+    made = mixed(tmp_path, people, str(mined.path), str(squad))
+    found = list(read_questions(str(made.path)))
+    assert [question.question for question in found] == ["Capital of which country?", "What is the capital?"]
+    assert made.manifest.counts.rejects == 1
+
+
+def test_rows_of_different_kinds_are_refused(tmp_path):
+    one = pairs(tmp_path / "a.jsonl", 2, "red")
+    two = lines(tmp_path / "b.jsonl", [{"text": "a", "label": "x"}])
+    with pytest.raises(
+        InputError, match=r"b.jsonl has labelled texts, .*a.jsonl has scored pairs; rows of one"
+    ):
+        mixed(tmp_path, one, two)
+    with pytest.raises(InputError, match=r"c.jsonl: has the columns a; rows to mix have one of these sets"):
+        mixed(tmp_path, lines(tmp_path / "c.jsonl", [{"a": 1}]))
+    with pytest.raises(InputError, match=r"d.jsonl: has no rows to mix"):
+        mixed(tmp_path, lines(tmp_path / "d.jsonl", []))
+
+
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        ({"text": " ", "label": "x"}, "text is blank; fill it or drop the row"),
+        ({"text": "a", "label": None}, "label"),
+    ],
+)
+def test_rows_with_holes_are_named(tmp_path, row, fault):
+    with pytest.raises(InputError, match=rf"a.jsonl:2: .*{fault}"):
+        mixed(tmp_path, lines(tmp_path / "a.jsonl", [{"text": "a", "label": 3}, row]))
+
+
+def test_labels_that_are_numbers_are_names(tmp_path):
+    source = lines(tmp_path / "a.jsonl", [{"text": f"t {i}", "label": i % 2} for i in range(3)])
+    assert mixed(tmp_path, source).table().column("label").to_pylist() == ["0", "1", "0"]
+
+
+def test_a_source_is_not_written_over(tmp_path):
+    folder(tmp_path / "in", [{"train": [ScoredPair("1", "a b", "c", 1.0)]}])
+    with pytest.raises(FolderError, match="is what --data reads"):
+        mixed(tmp_path, str(tmp_path / "in"), out="in")
+
+
+def test_it_is_made_once(tmp_path):
+    one = pairs(tmp_path / "a.jsonl", 3, "red")
+    first = mixed(tmp_path, one)
+    assert mixed(tmp_path, one).manifest == first.manifest
+    with pytest.raises(FolderError, match="rows: null there, 2 here"):
+        mixed(tmp_path, one, rows=2)
+    assert DatasetFolder.open(tmp_path / "out").rows == 3
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"data": ["a", "b"], "weight": [1]}, {"data": ["a", "a"]}, {"data": ["a"], "weight": [0]}, {"data": []}],
+)
+def test_settings_that_cannot_do(settings):
+    with pytest.raises(ValueError, match=r"weight|twice|at least 1"):
+        MixSettings(**settings)
+
+
+def test_shares_by_hand():
+    assert shares([10, 10], [3, 1], 8) == [6, 2]
+    assert shares([10, 10], [3, 1], None) == [10, 3]
+    assert shares([10, 30], [], None) == [10, 30]
+    assert shares([10, 30], [], 4) == [1, 3]
+    assert shares([5, 0], [1, 1], None) == [0, 0]
+    assert shares([0, 0], [], None) == [0, 0]
+    assert shares([100, 100, 100], [1, 1, 1], 100) == [34, 33, 33]
+
+
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=5).flatmap(
+        lambda there: st.tuples(
+            st.just(there),
+            st.lists(st.floats(0.01, 9), min_size=len(there), max_size=len(there)),
+            st.none() | st.integers(1, 300),
+        )
+    )
+)
+def test_shares_are_had_and_in_proportion(given_):
+    there, weights, rows = given_
+    found = shares(there, weights, rows)
+    assert all(0 <= count <= most for count, most in zip(found, there, strict=True))
+    assert rows is None or sum(found) <= rows
+    whole = sum(found)
+    for count, weight in zip(found, weights, strict=True):
+        assert abs(count - whole * weight / sum(weights)) <= len(there)
+
+
+def test_its_plan_foretells_the_rows(tmp_path):
+    one, two = pairs(tmp_path / "a.jsonl", 10, "red"), pairs(tmp_path / "b.jsonl", 30, "blue")
+    settings = MixSettings(data=[one, two], weight=[1, 1])
+    found = plan_mix(settings, {})
+    assert found.rows == {"train": mix(settings, Run(tmp_path / "out", Silent())).rows} == {"train": 20}
+    assert found.sample.num_rows == 20
+    later = Estimate(1.0, 1, 1, {"train": 4000}, sample=found.sample.drop_columns(["source"]))
+    planned = plan_mix(MixSettings(data=["@a", two]), {"@a": later})
+    assert planned.rows == {"train": 4030}
+
+
+def test_mined_answers_of_a_step_before_are_planned_as_questions():
+    row = {
+        "id": "1", "input": "Who?", "output": "x", "margin": 1.0, "score": 1.0, "context": "It was Ann.",
+        "answers": {"text": ["Ann"], "answer_start": [7]},
+    }  # fmt: skip
+    later = Estimate(1.0, 1, 1, {"train": 5}, sample=to_table([MinedAnswer(**row)], MINED_ANSWER))
+    found = plan_mix(MixSettings(data=["@a"]), {"@a": later})
+    assert found.sample.column("question").to_pylist() == ["Who?"]
