@@ -149,6 +149,10 @@ def _planner(kind: str) -> Callable[..., Estimate]:
         from pairsmith.mix.plan import plan_mix
 
         found = {"mix": plan_mix}
+    elif kind == "export":
+        from pairsmith.export.plan import plan_export
+
+        found = {"export": plan_export}
     elif kind == "audit":
         from pairsmith.audit.plan import plan_audit
 

@@ -18,6 +18,7 @@ from pairsmith.evaluate.settings import (
     EvaluateStsSettings,
     EvaluateSummariesSettings,
 )
+from pairsmith.export.settings import ExportSettings
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
@@ -211,6 +212,12 @@ def _mix(settings: MixSettings, run: "Run") -> object:
     return mix(settings, run)
 
 
+def _export(settings: ExportSettings, run: "Run") -> object:
+    from pairsmith.export.route import export
+
+    return export(settings, run)
+
+
 STEPS: Steps = {
     "generate": Step(
         GenerateSettings,
@@ -348,6 +355,11 @@ STEPS: Steps = {
         MixSettings,
         _mix,
         "Make one data set of the rows of several.",
+    ),
+    "export": Step(
+        ExportSettings,
+        _export,
+        "Write rows in the form of another tool.",
     ),
     "report": Step(
         ReportSettings,

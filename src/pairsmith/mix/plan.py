@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.mix.kinds import Kind, Row, kind_of, kind_with
 from pairsmith.mix.route import mixed, shares
 from pairsmith.mix.settings import MixSettings
+from pairsmith.records.kinds import Kind, Row, kind_of, kind_with
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 _SAMPLE = 1_000

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.errors import InputError
-from pairsmith.mix.kinds import Kind, Row, kind_of
 from pairsmith.mix.settings import MixSettings
 from pairsmith.records import REJECT, Reject, to_table
+from pairsmith.records.kinds import Kind, Row, kind_of
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.runs.seeds import generator
 from pairsmith.texts.folding import folded

@@ -41,7 +41,7 @@ class Document:
 
 
 def read_documents(
-    source: str | Place,
+    source: str | Place | Source,
     *,
     column: str | None = None,
     summary_column: str | None = None,

@@ -40,12 +40,16 @@ class Source:
     rows: Callable[[], Iterator[tuple[str, Columns]]]
 
 
-def open_source(source: str | Place) -> Source:
+def open_source(source: str | Place | Source) -> Source:
     """Find what ``source`` names: a file, a dataset folder, or ``org/name`` or ``org/name:split`` on the Hub.
+
+    What is opened already stays as it is.
 
     Raises:
         InputError: nothing of that name is there, or its store cannot be reached.
     """
+    if isinstance(source, Source):
+        return source
     path = place(source)
     with reaching(path, InputError):
         if is_folder(path):
@@ -291,8 +295,28 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
 
 
 def _folder(path: Place) -> Source:
-    files = folder_files(path)
-    return Source(redacted(str(path)), lambda: _parquet_rows(files))
+    return _files(redacted(str(path)), folder_files(path))
+
+
+def splits_of(source: str) -> dict[str, Source]:
+    """The rows of a dataset folder by split, ``train`` first; those of anything else as ``train``.
+
+    Raises:
+        InputError: nothing of that name is there, or the folder is unfinished.
+    """
+    path = place(source)
+    with reaching(path, InputError):
+        if not is_folder(path):
+            return {"train": open_source(source)}
+    found: dict[str, list[Place]] = {}
+    for file in folder_files(path):
+        found.setdefault(file.name.rpartition("-")[0] or "train", []).append(file)
+    order = sorted(found, key=lambda split: (split != "train", split))
+    return {split: _files(f"{redacted(str(path))}, {split}", found[split]) for split in order}
+
+
+def _files(name: str, files: list[Place]) -> Source:
+    return Source(name, lambda: _parquet_rows(files))
 
 
 def folder_files(path: Place) -> list[Place]:

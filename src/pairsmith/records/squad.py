@@ -60,7 +60,7 @@ class Question:
         return self.wordings or tuple(answer.text for answer in self.answers)
 
 
-def read_questions(source: str | Place) -> Iterator[Question]:
+def read_questions(source: str | Place | Source) -> Iterator[Question]:
     """Read questions that have answers, one at a time; an official SQuAD file is held in memory.
 
     Args:
@@ -74,8 +74,9 @@ def read_questions(source: str | Place) -> Iterator[Question]:
         InputError: the source is not there (at once), or while reading: a column is missing, a passage or a
             question is blank, an answer does not stand in its passage, or nothing has an answer.
     """
-    path = place(source)
-    return _questions(official(path) or open_source(source))
+    if isinstance(source, Source):
+        return _questions(source)
+    return _questions(official(place(source)) or open_source(source))
 
 
 def official(path: Place) -> Source | None:

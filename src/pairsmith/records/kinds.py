@@ -19,7 +19,7 @@ from pairsmith.records import (
     to_question_table,
 )
 from pairsmith.records.readers import column_text, parse_score
-from pairsmith.records.sources import open_source
+from pairsmith.records.sources import Source, open_source
 from pairsmith.records.squad import official
 
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ class Kind:
     schema: pa.Schema
     texts: tuple[str, ...]
     claim: str
-    read: Callable[[str], Iterator[Row]]
+    read: Callable[[str | Source], Iterator[Row]]
 
 
 def kind_of(source: str) -> Kind:
@@ -74,20 +74,20 @@ def kind_with(columns: Collection[str], source: str) -> Kind:
     return found
 
 
-def _questions(source: str) -> Iterator[Row]:
+def _questions(source: str | Source) -> Iterator[Row]:
     for question in read_questions(source):
         yield to_question_table([question]).to_pylist()[0]
 
 
-def _documents(source: str) -> Iterator[Row]:
+def _documents(source: str | Source) -> Iterator[Row]:
     for document in read_documents(source):
         yield {"id": document.id, "document": document.document, "summary": document.summary}
 
 
-def _plain(schema: pa.Schema) -> Callable[[str], Iterator[Row]]:
+def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
     """Reads texts, and a score as a number."""
 
-    def read(source: str) -> Iterator[Row]:
+    def read(source: str | Source) -> Iterator[Row]:
         for number, (where, row) in enumerate(open_source(source).rows(), start=1):
             found: dict[str, Any] = {"id": str(row.get("id") or number)}
             for column in schema.names[1:]:

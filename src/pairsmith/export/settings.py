@@ -1,0 +1,19 @@
+"""What can be set for an export."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from pairsmith.settings import Settings
+
+FormName = Literal["jsonl", "squad", "beir", "sentence-transformers"]
+
+
+class ExportSettings(Settings):
+    """A data set in the form of another tool."""
+
+    data: str = Field(description="Rows: a dataset folder, a file or a Hub id.")
+    form: FormName = Field(
+        description="jsonl: a row a line; squad: questions as in SQuAD 1.1; beir: a corpus, queries and "
+        "which belong together; sentence-transformers: columns that its losses take."
+    )

@@ -1,0 +1,143 @@
+"""Rows in the forms of other tools, read back as those tools read them."""
+
+import csv
+import json
+
+import datasets
+import pytest
+from tests.mix.test_mix import lines
+from tests.report.test_rows import SHARDS, folder
+
+from pairsmith.errors import FolderError, InputError, SettingsError
+from pairsmith.export.plan import plan_export
+from pairsmith.export.route import export
+from pairsmith.export.settings import ExportSettings
+from pairsmith.progress import Silent
+from pairsmith.records import MINED_ANSWER, MinedAnswer, ScoredPair, read_questions
+from pairsmith.runs import Run
+from pairsmith.runs.estimate import Estimate
+
+TEXTS = ["Paris is the capital of France.", "Rome, the “eternal” city, lies on the Tiber."]
+
+
+def question(number, text, asked, answer, title):
+    answers = {"text": [answer], "answer_start": [TEXTS[text].index(answer)]}
+    return {"id": f"q{number}", "title": title, "context": TEXTS[text], "question": asked, "answers": answers}
+
+
+QUESTIONS = [
+    question(1, 0, "What is the capital?", "Paris", "France"),
+    question(2, 1, "On which river does it lie?", "Tiber", "Italy"),
+    question(3, 0, "Capital of which country?", "France", "France"),
+]
+
+
+def exported(tmp_path, data, form, out="out"):
+    return {
+        path.relative_to(tmp_path / out).as_posix(): path.read_text(encoding="utf-8")
+        for path in export(ExportSettings(data=str(data), form=form), Run(tmp_path / out, Silent()))
+    }
+
+
+def rows_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_squad_reads_back_as_it_was(tmp_path):
+    source = lines(tmp_path / "q.jsonl", QUESTIONS)
+    found = exported(tmp_path, source, "squad")
+    written = json.loads(found["train.json"])
+    assert [each["title"] for each in written["data"]] == ["France", "Italy"]
+    assert [len(each["paragraphs"]) for each in written["data"]] == [1, 1]
+    again = sorted(read_questions(str(tmp_path / "out" / "train.json")), key=lambda each: each.id)
+    assert again == sorted(read_questions(source), key=lambda each: each.id)
+
+
+def test_mined_answers_become_squads_too(tmp_path):
+    answers = {"text": ["Paris"], "answer_start": [0]}
+    mined = MinedAnswer("1", "What is the capital?", "Paris " + TEXTS[0], 1.0, 2.0, TEXTS[0], answers)
+    folder(tmp_path / "in", [{"train": [mined]}], MINED_ANSWER)
+    exported(tmp_path, tmp_path / "in", "squad")
+    (again,) = read_questions(str(tmp_path / "out" / "train.json"))
+    assert (again.question, again.answers[0].text) == ("What is the capital?", "Paris")
+
+
+def test_beir_has_a_corpus_queries_and_judgements(tmp_path):
+    found = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "beir")
+    corpus = {row["_id"]: row for row in rows_of(found["corpus.jsonl"])}
+    queries = {row["_id"]: row["text"] for row in rows_of(found["queries.jsonl"])}
+    assert sorted(row["text"] for row in corpus.values()) == sorted(TEXTS)
+    assert {row["title"] for row in corpus.values()} == {"France", "Italy"}
+    head, *judgements = csv.reader(found["qrels/train.tsv"].splitlines(), delimiter="\t")
+    assert head == ["query-id", "corpus-id", "score"]
+    assert {(queries[query], corpus[document]["text"], score) for query, document, score in judgements} == {
+        (each["question"], each["context"], "1") for each in QUESTIONS
+    }
+
+
+def test_columns_as_losses_take_them(tmp_path):
+    found = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "sentence-transformers")
+    assert rows_of(found["train.jsonl"])[0] == {"anchor": "What is the capital?", "positive": TEXTS[0]}
+    folder(tmp_path / "in", SHARDS)
+    with pytest.raises(InputError, match="sentence1 is blank"):
+        exported(tmp_path, tmp_path / "in", "sentence-transformers", "pairs")
+
+
+def test_each_split_has_its_file(tmp_path):
+    rows = [ScoredPair(str(i), f"one {i}", "two\u2028lines\n", i / 4) for i in range(5)]
+    folder(tmp_path / "in", [{"train": rows[:2], "validation": rows[4:]}, {"train": rows[2:4]}])
+    found = exported(tmp_path, tmp_path / "in", "sentence-transformers")
+    assert set(found) == {"train.jsonl", "validation.jsonl"}
+    opened = datasets.load_dataset(
+        "json",
+        data_files={name.partition(".")[0]: str(tmp_path / "out" / name) for name in found},
+        cache_dir=str(tmp_path / "cache"),
+    )
+    assert opened["train"].column_names == ["sentence1", "sentence2", "score"]
+    assert opened["train"]["sentence1"][:] == [f"one {i}" for i in range(4)]
+    assert opened["validation"]["score"][:] == [1.0]
+    found = exported(tmp_path, tmp_path / "in", "jsonl", "plain")
+    assert [row["id"] for row in map(json.loads, found["train.jsonl"].split("\n")[:-1])] == [
+        "0",
+        "1",
+        "2",
+        "3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "form", "fault"),
+    [
+        (
+            {"text": "a", "label": "b"},
+            "squad",
+            "--form squad is for questions with answers; these are labelled",
+        ),
+        (
+            {"text": "a", "label": "b"},
+            "beir",
+            "--form beir is for questions with answers, pairs of inputs and",
+        ),
+        ({"sentence1": "a", "sentence2": "b", "score": 1}, "beir", "these are scored pairs"),
+    ],
+)
+def test_forms_that_rows_do_not_have_are_refused(tmp_path, row, form, fault):
+    with pytest.raises(SettingsError, match=fault):
+        exported(tmp_path, lines(tmp_path / "a.jsonl", [row]), form)
+    assert not (tmp_path / "out").exists()
+
+
+def test_it_is_written_again_over_itself_and_over_nothing_else(tmp_path):
+    source = lines(tmp_path / "a.jsonl", [{"input": "a", "output": "b"}])
+    first = exported(tmp_path, source, "jsonl")
+    assert exported(tmp_path, source, "jsonl") == first
+    lines(tmp_path / "a.jsonl", [{"input": "a", "output": "c"}])
+    with pytest.raises(FolderError, match="with other settings: input data"):
+        exported(tmp_path, source, "jsonl")
+
+
+def test_its_cost_goes_by_the_rows(tmp_path):
+    source = lines(tmp_path / "a.jsonl", [{"input": "a", "output": "b"}] * 3)
+    assert plan_export(ExportSettings(data=source, form="jsonl"), {}).disk == 1500
+    later = Estimate(1.0, 1, 1, {"train": 10})
+    assert plan_export(ExportSettings(data="@a", form="jsonl"), {"@a": later}).disk == 5000
