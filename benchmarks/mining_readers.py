@@ -5,11 +5,12 @@ python benchmarks/mining_readers.py --data DATA --work FOLDER --json FILE --plot
 FOLDER is that of ``mining.py squad``, which has mined for each set of seeds; the rest is the recipe
 mining-ablation-small, tested on 1,500 of the questions. What all sets of seeds begin from is trained once.
 Interrupted, it goes on where it was; methods whose figures FILE holds already are not measured again.
-Several processes may share the work, each with ``--only`` for other methods, on several days too. The
-plot wants matplotlib.
+When what all begin from is trained, several processes may share the work, each with ``--only`` for other
+methods. The plot wants matplotlib.
 """
 
 import argparse
+import fcntl
 import importlib
 import json
 import re
@@ -58,7 +59,7 @@ def main() -> None:
     if args.json:
         table = means(measured(args.json))
         print(json.dumps(table, indent=1))
-        if args.plot:
+        if args.plot and "f1-seeds-0" in table:
             plot(table, args.plot)
 
 
@@ -72,10 +73,14 @@ def measured(path: Path | None) -> Seeds:
 
 def keep(path: Path | None, seed: int, method: str, figures: Mapping[str, Any]) -> None:
     """Add figures to the file, with the commit that made them, as it may take several days to make all."""
+    print(json.dumps({seed: {method: figures}}), flush=True)
     if path:
-        every = measured(path)
-        every.setdefault(str(seed), {})[method] = dict(figures)
-        write(path, {"results": {"seeds": every, "means": means(every)}})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            every = measured(path)
+            every.setdefault(str(seed), {})[method] = dict(figures)
+            write(path, {"results": {"seeds": every, "means": means(every)}})
 
 
 def one(corpora: SquadCorpora, seed: int, work: Path, method: str) -> Mapping[str, float]:

@@ -23,15 +23,18 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = ["--disable-gpu", "--no-sandbox", "--disable-background-networking", "--disable-component-update",
          "--disable-sync", "--disable-quic", "--no-first-run"]  # fmt: skip
 
+SEEN = 410
+"""Milliseconds for which a row is to be seen before it can be labelled."""
+
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 
 @pytest.fixture(scope="module")
 def browser():
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield opened
-        opened.close()
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield started
+        started.close()
 
 
 class Address(Silent):
@@ -53,9 +56,17 @@ def begin(settings, out):
     return thread, heard.found.get(timeout=30)
 
 
+def opened(browser):
+    """A page whose clock can be put forward."""
+    page = browser.new_page()
+    page.clock.install()
+    return page
+
+
 def press(page, key):
     """Press a key and wait until the page shows the next row."""
     before = page.text_content("#count")
+    page.clock.fast_forward(SEEN)
     page.keyboard.press(key)
     expect(page.locator("#count")).not_to_have_text(before)
 
@@ -78,7 +89,7 @@ def test_two_people_label_a_hundred_pairs_by_keyboard(browser, tmp_path):
     for name, shift in (("ann", 0), ("bob", 1)):
         settings = AuditSettings(data=str(tmp_path / "in"), annotator=name)
         thread, address = begin(settings, tmp_path / "out")
-        page = browser.new_page()
+        page = opened(browser)
         page.goto(address)
         page.wait_for_selector("#labels button")
         typed = said[name] = {}
@@ -117,12 +128,13 @@ def test_keys_held_down_and_two_windows_label_no_row_unseen(browser, tmp_path):
     folder(tmp_path / "in", [{"train": pairs}])
     settings = AuditSettings(data=str(tmp_path / "in"), rows=6)
     thread, address = begin(settings, tmp_path / "out")
-    one, other = browser.new_page(), browser.new_page()
+    one, other = opened(browser), opened(browser)
     for page in (one, other):
         page.goto(address)
         page.wait_for_selector("#labels button")
     row = row_shown(one)
     assert row_shown(other) == row
+    one.clock.fast_forward(SEEN)
     one.evaluate(
         "for (let i = 0; i < 5; i++) document.dispatchEvent(new KeyboardEvent('keydown', {key: '1', repeat: i > 0}))"
     )
@@ -142,7 +154,7 @@ def test_keys_held_down_and_two_windows_label_no_row_unseen(browser, tmp_path):
 
 def watched(browser):
     """A page, and what went wrong or was loaded in it."""
-    page, seen = browser.new_page(), []
+    page, seen = opened(browser), []
     page.on("dialog", lambda dialog: (seen.append(dialog.message), dialog.dismiss()))
     page.on("pageerror", lambda error: seen.append(str(error)))
     page.on("request", lambda request: seen.append(request.url))
@@ -175,4 +187,28 @@ def test_hostile_texts_do_nothing_on_the_pages(browser, tmp_path):
     finish(page, thread)
     assert all(url.startswith(address.partition("?")[0]) for url in seen)
     assert {"<script>alert(1)</script>", "{{ 7 * 7 }} {% raw %} ${7*7} #{7*7}"} <= set(shown)
+    page.close()
+
+
+@pytest.mark.parametrize("pause", [0, 60, 200])
+def test_a_double_click_labels_one_row(browser, tmp_path, pause):
+    pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 2 / 1) for i in range(6)]
+    folder(tmp_path / "in", [{"train": pairs}])
+    thread, address = begin(AuditSettings(data=str(tmp_path / "in"), rows=6), tmp_path / "out")
+    page = opened(browser)
+    page.goto(address)
+    page.wait_for_selector("#labels button")
+    page.clock.fast_forward(SEEN)
+    where = page.locator("#labels button").first.bounding_box()
+    page.mouse.move(where["x"] + 5, where["y"] + 5)
+    for clicks in (1, 2):  # the second one on the next row
+        page.mouse.down(click_count=clicks)
+        page.mouse.up(click_count=clicks)
+        expect(page.locator("#count")).to_have_text("1 of 6 · me")
+        page.clock.fast_forward(pause)
+    press(page, "1")
+    expect(page.locator("#count")).to_have_text("2 of 6 · me")
+    while page.is_hidden("#finish"):
+        press(page, "1")
+    finish(page, thread)
     page.close()

@@ -206,3 +206,17 @@ def test_a_histogram_draws_each_count():
 
 def test_lines_with_nothing_in_them_are_an_empty_image():
     assert read(str(lines({}, "step"))).tags == {"svg"}
+
+
+@pytest.mark.parametrize("text", ["\u00ad", "\u2028", "\u3164", "\u180e", "\U000e0041", "\ud800", "\u2800"])
+def test_characters_that_nobody_sees_are_named(text):
+    assert shown(f"a{text}b").startswith("a⟨")
+
+
+def test_texts_are_cut_when_their_marks_are_written_out():
+    assert len(shown("\u202e" * 1_000)) < 700
+
+
+@given(st.floats(-5, 5), st.floats(1e-7, 1))
+def test_narrow_axes_have_numbers_too(low, width):
+    assert 1 <= len(_ticks(low, low + width)) <= 9

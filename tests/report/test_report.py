@@ -242,3 +242,91 @@ def test_a_recipe_may_end_with_a_page(tmp_path):
     run_recipe(load_recipe(path), tmp_path / "run", Silent())
     assert (tmp_path / "run" / "page" / "report.html").exists()
     run_recipe(load_recipe(path), tmp_path / "run", Silent())
+
+
+def test_rows_with_holes(tmp_path):
+    rows = [ScoredPair(str(i), f"one {i}", f"other {i}", (None, 0.0, 1.0)[i % 3]) for i in range(90)]
+    folder(tmp_path / "few", [{"train": rows}])
+    assert "–" in text_of(page_of(tmp_path / "few", tmp_path / "a"))
+    rows = [
+        ScoredPair(str(i), None if i == 3 else f"one {i}", "", None if i == 5 else i / 50) for i in range(50)
+    ]
+    folder(tmp_path / "many", [{"train": rows}])
+    assert "Rows with the lowest score" in text_of(page_of(tmp_path / "many", tmp_path / "b"))
+
+
+@pytest.mark.parametrize("highest", [0.3, 3e-5, 1.0000000000000002, 1e9])
+def test_numbers_of_any_width(tmp_path, highest):
+    low = 1.0 if 1 < highest < 2 else 0.0
+    rows = [
+        MinedPair(str(i), f"q {i}", f"a {i}", low + (highest - low) * i / 29, low + (highest - low) * i / 29)
+        for i in range(30)
+    ]
+    folder(tmp_path / "in", [{"train": rows}], MINED_PAIR)
+    assert "The column margin." in text_of(page_of(tmp_path / "in", tmp_path / "out"))
+
+
+def test_texts_without_words_have_no_classifier(tmp_path):
+    rows = [LabelledText(str(i), "👍😡"[i % 2], "ab"[i % 2]) for i in range(60)]
+    folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
+    assert "no two labels with rows enough" in text_of(page_of(tmp_path / "in", tmp_path / "out"))
+
+
+def test_pairs_that_disagree_most_come_first_whatever_the_order(tmp_path):
+    rows = [
+        ScoredPair(f"{score}-{i}", f"a b c d {i}", f"a b c d {i}" if score else "x y", float(score))
+        for score in (0, 1)
+        for i in range(300)
+    ]
+    rows[450] = ScoredPair("odd", "nothing at all", "in common", 1.0)
+    folder(tmp_path / "in", [{"train": rows}])
+    text = text_of(page_of(tmp_path / "in", tmp_path / "out", examples=1))
+    at = text.index("disagree most:")
+    assert "nothing at all" in text[at : at + 150]
+
+
+def test_a_run_that_holds_a_page_and_a_damaged_step(tmp_path):
+    run = tmp_path / "run"
+    for name in ("pairs", "gone", "page"):
+        folder(run / name, SHARDS)
+    report(ReportSettings(data=str(run / "pairs")), Run(run / "own", Silent()))
+    (run / "gone" / "data" / "train-00000.parquet").unlink()
+    record = {
+        "recipe": "r",
+        "planned": ["pairs", "own", "gone"],
+        "spent": {},
+        "steps": {key: {} for key in ("pairs", "own", "gone")},
+    }
+    (run / "run.json").write_text(json.dumps(record))
+    page_of(run, tmp_path / "out")
+    (warning,) = warnings_in(tmp_path / "out")
+    assert warning.startswith("gone: ")
+    assert "train-00000.parquet" in warning
+
+
+def test_what_is_not_finished_is_said_to_be_so(tmp_path):
+    for name, content in (("training", {"complete": False}), ("results", {"about": {"complete": False}})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.json").write_text(json.dumps(content))
+        page_of(tmp_path / name, tmp_path / f"page-{name}")
+        (warning,) = warnings_in(tmp_path / f"page-{name}")
+        assert warning.endswith("is not finished")
+
+
+def test_a_kill_before_the_record_is_whole_does_not_block_the_folder(tmp_path, monkeypatch):
+    folder(tmp_path / "in", SHARDS)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pairsmith.report.route.render", killed)
+    with pytest.raises(KeyboardInterrupt):
+        page_of(tmp_path / "in", tmp_path / "out")
+    monkeypatch.undo()
+    assert page_of(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_page_of_very_long_rows_stays_small(tmp_path):
+    rows = [LabelledText(str(i), "\u202e\u2066 wort " * 2_500, f"label {i % 10}") for i in range(60)]
+    folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
+    assert len(page_of(tmp_path / "in", tmp_path / "out", examples=5).encode()) < 200_000

@@ -152,3 +152,19 @@ def test_labelled_texts(tmp_path):
     found = tally(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), {}, sample=9, seed=0)
     assert (found.label, found.columns) == ("label", ["text"])
     assert found.labels == {"train": {"news": 2, "sport": 2}}
+
+
+def test_scripts_without_blanks_are_taken_by_the_character(tmp_path):
+    assert words("巴黎是法国的首都。") == "巴 黎 是 法 国 的 首 都"
+    assert words("The 東京 tower") == "the 東 京 tower"
+    source = tmp_path / "eval.jsonl"
+    source.write_text(json.dumps({"text": "巴黎是法国的首都。"}) + "\n")
+    whole, grams = known_texts(str(source))
+    assert (len(whole), len(grams)) == (1, 1)
+
+
+def test_of_long_texts_the_beginning_is_kept(tmp_path):
+    made = folder(tmp_path / "in", [{"train": [LabelledText("1", "word " * 4_000, "a")]}], LABELLED_TEXT)
+    found = tally(made, {}, sample=1, seed=0)
+    assert len(found.rows[0]["text"]) == 4_000
+    assert found.lengths["text"].tolist() == [4_000]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pairsmith.audit.rows import Audit, is_number
+from pairsmith.audit.rows import MOST_LABELS, Audit, is_number
 
 Labels = Mapping[str, str]
 """By row the label that somebody gave it."""
@@ -23,13 +23,19 @@ def confusion(audit: Audit, said: Sequence[Labels]) -> dict[str, dict[str, Any]]
 
     Returns:
         by claimed label the number of ``answers`` and, by given label, ``share`` ×100 and its 95 %
-        interval ``share_ci`` after Wilson; labels that nobody had to judge are left out.
+        interval ``share_ci`` after Wilson; labels that nobody had to judge are left out. Nothing where the
+        data have more labels than keys, such as the scores of a model.
     """
+    if len(audit.claimed) > MOST_LABELS:
+        return {}
     claims = {row.id: row.label for row in audit.rows}
+    by_claim: dict[str, list[str]] = {}
+    for each in said:
+        for row, label in each.items():
+            by_claim.setdefault(claims[row], []).append(label)
     found = {}
     for claimed in audit.claimed:
-        given = [label for each in said for row, label in each.items() if claims.get(row) == claimed]
-        if given:
+        if given := by_claim.get(claimed):
             shares = {label: given.count(label) for label in audit.labels}
             found[claimed] = {
                 "answers": len(given),

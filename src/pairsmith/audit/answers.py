@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,13 +58,7 @@ class Answers:
                 return False
             line = {"annotator": answer.annotator, "row": answer.row, "label": answer.label}
             line["time"] = datetime.now(UTC).isoformat(timespec="seconds")
-            try:
-                with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-            except OSError as error:
-                raise StorageError(f"{self._path} cannot be written: {error.strerror}") from error
+            self._append(json.dumps(line, ensure_ascii=False) + "\n")
             self._take(answer)
             return True
 
@@ -87,6 +82,19 @@ class Answers:
         with self._lock:
             return [name for name, labels in self._said.items() if labels]
 
+    def _append(self, line: str) -> None:
+        """Bring a line to the disk, or leave the file as it was."""
+        size = self._path.stat().st_size if self._path.exists() else 0
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            with suppress(OSError):
+                os.truncate(self._path, size)
+            raise StorageError(f"{self._path} cannot be written: {error.strerror}") from error
+
     def _take(self, answer: Answer) -> None:
         labels = self._said.setdefault(answer.annotator, {})
         order = self._order.setdefault(answer.annotator, [])
@@ -105,11 +113,14 @@ class Answers:
         except OSError as error:
             raise FolderError(f"{self._path} cannot be read: {error.strerror}") from error
         if lines[-1]:  # a kill cut the last line; what is added must not stand behind it
-            self._path.write_bytes(b"\n".join([*lines[:-1], b""]))
+            os.truncate(self._path, sum(len(line) + 1 for line in lines[:-1]))
         for number, line in enumerate(lines[:-1], start=1):
             try:
                 found = json.loads(line)
-                yield Answer(str(found["annotator"]), str(found["row"]), found["label"])
+                label = found["label"]
+                if not isinstance(label, str | None):
+                    raise TypeError("no label")
+                yield Answer(str(found["annotator"]), str(found["row"]), label)
             except (ValueError, LookupError, TypeError) as error:
                 raise FolderError(
                     f"{self._path}:{number}: is no answer; mend the line or remove it"

@@ -17,6 +17,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from pairsmith.audit.answers import Answer, Answers
 from pairsmith.audit.rows import Audit, order_of
+from pairsmith.errors import StorageError
 from pairsmith.report.parts import shown
 
 LONGEST = 20_000
@@ -37,7 +38,7 @@ class Given(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    row: str
+    row: int = Field(ge=0, description="Its place among the rows that were drawn: ids may tell the label.")
     place: int = Field(ge=0, description="Of the label, counted from 0.")
 
 
@@ -68,7 +69,7 @@ class Session:
         left = [row for row in rows if row.id not in said]
         texts = [[name, shown(text, LONGEST)] for name, text in left[0].texts.items()] if left else []
         return {
-            "row": left[0].id if left else None,
+            "row": self.audit.rows.index(left[0]) if left else None,
             "texts": texts,
             "labels": [shown(label) for label in self.audit.labels],
             "done": len(rows) - len(left),
@@ -82,7 +83,7 @@ def make_app(session: Session) -> FastAPI:
     """The application; its only state is that of ``session.answers``."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
-    known = {row.id for row in session.audit.rows}
+    rows, labels = session.audit.rows, session.audit.labels
 
     @app.middleware("http")
     async def guarded(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -94,6 +95,10 @@ def make_app(session: Session) -> FastAPI:
             response = Response(text, 403, media_type="text/plain")
         response.headers.update(_HEADERS)
         return response
+
+    @app.exception_handler(StorageError)
+    def not_written(_: Request, error: StorageError) -> Response:
+        return Response(str(error), 507, headers=_HEADERS, media_type="text/plain")
 
     @app.get("/")
     def page() -> HTMLResponse:
@@ -110,21 +115,21 @@ def make_app(session: Session) -> FastAPI:
         return JSONResponse(session.state())
 
     @app.post("/answer")
-    def answer(given: Given) -> JSONResponse:
-        if given.row not in known or given.place >= len(session.audit.labels):
+    def give(given: Given) -> JSONResponse:
+        if given.row >= len(rows) or given.place >= len(labels):
             raise HTTPException(422, "there is no such row or label")
-        label = session.audit.labels[given.place]
-        counted = session.answers.give(Answer(session.annotator, given.row, label))
+        answer = Answer(session.annotator, rows[given.row].id, labels[given.place])
+        counted = session.answers.give(answer)
         return JSONResponse(session.state(counted=counted))
 
     @app.post("/back")
     def back() -> JSONResponse:
         row = session.answers.take_back(session.annotator)
         found = session.state()
-        again = next((each for each in session.audit.rows if each.id == row), None)
-        if again is not None:
-            found["row"] = again.id
-            found["texts"] = [[name, shown(text, LONGEST)] for name, text in again.texts.items()]
+        place = next((place for place, each in enumerate(rows) if each.id == row), None)
+        if place is not None:
+            found["row"] = place
+            found["texts"] = [[name, shown(text, LONGEST)] for name, text in rows[place].texts.items()]
         return JSONResponse(found)
 
     @app.post("/finish")

@@ -5,6 +5,10 @@ const token = new URLSearchParams(location.search).get("token");
 const part = (name) => document.getElementById(name);
 let state = null;
 let waiting = false;
+let drawn = 0;
+
+// So long a row is to be seen before it can be labelled: what comes sooner was meant for the one before.
+const SEEN = 400;
 
 async function ask(path, body) {
   if (waiting) return;
@@ -17,7 +21,10 @@ async function ask(path, body) {
       body: JSON.stringify(body),
     };
     const answer = await fetch(address, options);
-    if (!answer.ok) throw new Error(await answer.text());
+    if (!answer.ok) {
+      say(`Not saved: ${await answer.text()}`, true);
+      return;
+    }
     const found = await answer.json();
     if (path === "finish") {
       say("The results are written. You can close this page.");
@@ -44,6 +51,7 @@ function say(text, fault = false) {
 
 function draw() {
   say("");
+  drawn = performance.now();
   part("progress").max = state.total;
   part("progress").value = state.done;
   part("count").textContent = `${state.done} of ${state.total} · ${state.annotator}`;
@@ -74,6 +82,7 @@ function draw() {
 }
 
 function give(place) {
+  if (performance.now() - drawn < SEEN) return;
   if (state && state.row !== null && place < state.labels.length) ask("answer", { row: state.row, place });
 }
 

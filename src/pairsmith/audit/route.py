@@ -6,11 +6,12 @@ rows drawn -> labelled one by one in a browser -> confusion, agreement -> result
 from collections import Counter
 from collections.abc import Mapping
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from pairsmith.audit.agreement import Labels, agreement, confusion
-from pairsmith.audit.answers import Answers
+from pairsmith.audit.answers import FILE, Answers
 from pairsmith.audit.export import export
 from pairsmith.audit.rows import Audit, draw
 from pairsmith.audit.settings import AuditSettings
@@ -19,6 +20,7 @@ from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source,
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import Manifest, read_manifest
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import storage_errors
 
 RECORD = "audit.json"
 RESULTS = "results.json"
@@ -39,6 +41,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     Raises:
         FolderError: the data cannot be read, or the run's folder holds something else, or an audit of
             other rows.
+        KeyboardInterrupt: it was stopped; results of the labels so far are written.
         InputError: the rows have no labels or no texts.
         MissingExtra: the page's libraries are not installed.
         SettingsError: the port is taken, there are too many labels, or the folder is in a store.
@@ -59,10 +62,17 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     )
     claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest))
     try:
+        if run.fresh:
+            _set_aside(run.out)
         write_json(run.out / RECORD, identity.as_record())
         answers = Answers(run.out)
+        _check(there, answers)
+        stopped: KeyboardInterrupt | None = None
         if not settings.finish:
-            _serve(there, answers, settings, run)
+            try:
+                _serve(there, answers, settings, run)
+            except KeyboardInterrupt as stop:
+                stopped = stop
         said = {name: answers.of(name) for name in answers.annotators()}
         results = results_of(there, said)
         write_json(run.out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
@@ -70,7 +80,29 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     finally:
         lock.release(run.out)
     run.progress.result(audit_table(there, results))
+    if stopped:  # the step is not done: a recipe that holds it comes back to it
+        raise stopped
     return results
+
+
+def _set_aside(folder: Path) -> None:
+    """Keep what people said in an audit that is started over, under another name."""
+    answers = folder / FILE
+    if answers.exists():
+        number = next(n for n in count(1) if not (folder / f"{FILE}.{n}").exists())
+        with storage_errors(answers):
+            answers.rename(folder / f"{FILE}.{number}")
+
+
+def _check(there: Audit, answers: Answers) -> None:
+    rows, labels = {row.id for row in there.rows}, set(there.labels)
+    for name in answers.annotators():
+        for row, label in answers.of(name).items():
+            if row not in rows or label not in labels:
+                raise FolderError(
+                    f"{FILE}: {name} gave the row {row} the label {label!r}, which this audit does not have; "
+                    "give another folder as --out, or --fresh to start over"
+                )
 
 
 def _serve(there: Audit, answers: Answers, settings: AuditSettings, run: Run) -> None:
@@ -88,9 +120,6 @@ def _serve(there: Audit, answers: Answers, settings: AuditSettings, run: Run) ->
 
 def results_of(there: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
     """What the annotators' labels come to."""
-    known = {row.id for row in there.rows}
-    if any(row not in known for labels in said.values() for row in labels):
-        raise FolderError("answers.jsonl holds labels of rows that were not drawn; it is of another audit")
     return {
         "rows": len(there.rows),
         "labelled": {name: len(labels) for name, labels in said.items()},

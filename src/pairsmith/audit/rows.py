@@ -40,7 +40,7 @@ class Audit:
     Attributes:
         rows: in the order of the data.
         labels: that may be given, in the order of the keys.
-        claimed: labels that the rows have, in their order.
+        claimed: labels that these rows have, in their order.
         graded: whether the data's labels are scores.
     """
 
@@ -71,7 +71,8 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
         for table in folder.shards(split):
             inside = chosen[(chosen >= place) & (chosen < place + table.num_rows)] - place
             column = _label_column(table, folder)
-            claimed |= {label_text(value) for value in table.column(column).unique().to_pylist()}
+            if len(claimed) <= MOST_LABELS:
+                claimed |= {label_text(value) for value in table.column(column).unique().to_pylist()}
             found += [
                 {**row, "": label_text(row[column])} for row in table.take(pa.array(inside)).to_pylist()
             ]
@@ -83,15 +84,14 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     rows = [
         AuditRow(str(row["id"]), {name: str(row[name] or "") for name in columns}, row[""]) for row in found
     ]
-    ordered = in_order(claimed)
-    labels = settings.labels or ordered
+    labels = settings.labels or in_order(claimed)
     if len(labels) > MOST_LABELS:
         raise SettingsError(
-            f"{folder.path}: has {len(labels)} labels, and there is a key for {MOST_LABELS}; name those that "
+            f"{folder.path}: has more than {MOST_LABELS} labels, and there are no more keys; name those that "
             "may be given as --labels"
         )
     graded = column == "score" and all(map(is_number, labels))
-    return Audit(rows, labels, ordered, graded)
+    return Audit(rows, labels, in_order({row.label for row in rows}), graded)
 
 
 def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:

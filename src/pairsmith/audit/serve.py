@@ -1,5 +1,6 @@
 """The page on this machine, for as long as somebody labels."""
 
+import os
 import secrets
 import socket
 from collections.abc import Callable
@@ -17,7 +18,7 @@ _HOST = "127.0.0.1"
 def serve(
     audit: Audit, answers: Answers, *, annotator: str, seed: int, port: int, say: Callable[[str], None]
 ) -> None:
-    """Answer one annotator's browser until they finish, or the program is stopped.
+    """Answer one annotator's browser until they say that they are done.
 
     Args:
         audit: what there is to label.
@@ -28,9 +29,12 @@ def serve(
         say: hears of the address.
 
     Raises:
+        KeyboardInterrupt: the program is stopped; all labels are on the disk.
         SettingsError: the port is taken.
     """
     with socket.socket() as listening:
+        if os.name == "posix":  # a port whose last connections are ending can be had again
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((_HOST, port))
             listening.listen()  # who opens the address at once waits and is not turned away
@@ -49,7 +53,4 @@ def serve(
         )
         say(f"open http://{_HOST}:{listening.getsockname()[1]}/?token={token}")
         say("Ctrl-C ends the audit; labels are saved one by one")
-        try:
-            server.run(sockets=[listening])
-        except KeyboardInterrupt:
-            say("stopped; the same command goes on")
+        server.run(sockets=[listening])

@@ -111,13 +111,14 @@ def _axes(across: Point, up: Point, x_label: str) -> list[Markup]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between the two, three to seven of them."""
+    """Round numbers between the two, some three to eight of them."""
     if high <= low:
         return [low]
-    step = 10 ** math.floor(math.log10((high - low) / 3))
-    step *= next(factor for factor in (5, 2, 1) if (high - low) / (step * factor) >= 3)
-    first = math.ceil(low / step - 1e-9)
-    return [round(place * step, 10) for place in range(first, math.floor(high / step + 1e-9) + 1)]
+    power = 10 ** math.floor(math.log10((high - low) / 3))
+    step = power * next((factor for factor in (5, 2) if (high - low) / (power * factor) >= 3), 1)
+    first, last = math.ceil(low / step - 1e-6), math.floor(high / step + 1e-6)
+    digits = 1 - math.floor(math.log10(step))
+    return [round(place * step, max(0, digits)) for place in range(first, last + 1)] or [low]
 
 
 def _x(value: float, low: float, high: float) -> float:

@@ -1,5 +1,6 @@
 """What there is to say of a dataset folder."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
+from pairsmith.encoders.correlation import dense_groups, group_ranks
 from pairsmith.progress import clock
 from pairsmith.report.charts import bars, histogram, lines
 from pairsmith.report.likeness import Likeness, confused, cosines, shared_words, told_apart
@@ -28,6 +30,7 @@ Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
 PAIRS = (("sentence1", "sentence2"), ("input", "output"))
 _MANY = 0.05
 _BINS = 40
+_WORDS = 1_000_000
 
 
 def dataset_sections(
@@ -136,12 +139,15 @@ def lengths(found: Tally) -> Iterator[Block]:
 
 def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
     """A chart of how often which values come."""
-    whole = np.issubdtype(values.dtype, np.integer) or bool((values == np.round(values)).all())
-    span = int(values.max() - values.min()) + 1
-    if whole:  # each number in one bin, as many of them as in every other
-        step = -(-span // _BINS)
-        bins = np.arange(values.min(), values.max() + step + 1, step) - 0.5
-    counts, edges = np.histogram(values, bins=bins if whole else _BINS)
+    low, high = float(values.min()), float(values.max())
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-300):  # one value, but for rounding
+        bins = np.array([low - 0.5, low + 0.5])
+    elif (values == np.round(values)).all():  # each number in one bin, as many of them as in every other
+        step = -(-(int(high - low) + 1) // _BINS)
+        bins = np.arange(low, high + step + 1, step) - 0.5
+    else:
+        bins = np.linspace(low, high, _BINS + 1)
+    counts, edges = np.histogram(values, bins=bins)
     return Chart(histogram(edges.tolist(), counts.tolist(), name), caption)
 
 
@@ -150,22 +156,27 @@ def variety(found: Tally, warn: list[str]) -> Iterator[Block]:
     total = sum(found.splits.values())
     rows = []
     for name in found.columns:
-        texts = [words(str(row.get(name) or "")).split() for row in found.rows]
-        ones = Counter(word for text in texts for word in text)
-        twos = Counter(pair for text in texts for pair in pairwise(text))
+        ones, twos = Counter[str](), Counter[tuple[str, str]]()
+        for row in found.rows:
+            if ones.total() > _WORDS:
+                break
+            text = words(str(row.get(name) or "")).split()
+            ones.update(text)
+            twos.update(pairwise(text))
         distinct = found.distinct[name]
         rows.append(
             (
                 name,
                 f"{number(distinct)} ({percent(distinct, total)})",
-                percent(len(ones), sum(ones.values())),
-                percent(len(twos), sum(twos.values())),
+                percent(len(ones), ones.total()),
+                percent(len(twos), twos.total()),
             )
         )
     yield Table(
         ["", "different texts", "different words", "different pairs of words"],
         rows,
-        note=f"Of all words and pairs of neighbours in {len(found.rows):,} rows, those that differ.",
+        note="Different texts are counted in all rows; words and pairs of neighbours in the sample, in its "
+        f"first {_WORDS:,} words if it has more.",
     )
     for name in found.columns:
         texts_seen = Counter(str(row.get(name) or "") for row in found.rows)
@@ -193,6 +204,7 @@ def likeness(
     if sides is None:
         yield from single_texts(found, names, settings, warn)
         return
+    graded = found.label == "score" and all(isinstance(row["score"], float | None) for row in found.rows)
     pairs = [(str(row[sides[0]] or ""), str(row[sides[1]] or "")) for row in found.rows]
     near = Counter(
         name for name, pair in zip(names, pairs, strict=True) if folded(pair[0]) == folded(pair[1])
@@ -211,13 +223,13 @@ def likeness(
     measures = [shared_words(pairs), *([cosines(pairs, encoder)] if encoder else [])]
     for measure in measures:
         yield from by_label(measure, names)
-        if found.label == "score":
+        if graded:
             for low, high, area in confused(measure.values, names):
                 warn.append(
                     f"the labels {low} and {high} look alike by {measure.measure}: of two pairs, one of "
                     f"each, that of {high} is the more alike one in {100 * area:.0f} %"
                 )
-    if found.label == "score":
+    if graded:
         yield from doubtful(found, sides, measures[-1], settings)
 
 
@@ -247,11 +259,11 @@ def doubtful(
     found: Tally, sides: tuple[str, str], measure: Likeness, settings: ReportSettings
 ) -> Iterator[Block]:
     """The pairs whose score and likeness disagree most, and those where they agree."""
-    scores = np.array([float(row["score"]) for row in found.rows])
+    scores = np.array([np.nan if row["score"] is None else float(row["score"]) for row in found.rows])
     known = np.flatnonzero(np.isfinite(measure.values) & np.isfinite(scores))
     if len(known) < 2:
         return
-    ranks = [np.argsort(np.argsort(each[known], kind="stable")) for each in (scores, measure.values)]
+    ranks = [group_ranks(dense_groups(each[known])) for each in (scores, measure.values)]
     order = known[np.argsort(np.abs(ranks[0] - ranks[1]), kind="stable")]
     shown_rows = {
         f"Pairs whose score and {measure.measure} disagree most:": order[::-1][: settings.examples],
@@ -327,7 +339,8 @@ def examples(found: Tally, settings: ReportSettings) -> Iterator[Block]:
     """Some rows of each label, and the first and last by what the rows are ranked by."""
     ranked = next((name for name in ("score", "margin") if name in found.numbers), None)
     if ranked:
-        order = sorted(found.rows, key=lambda row: -float(row[ranked] or 0))
+        known = [row for row in found.rows if row[ranked] is not None and math.isfinite(row[ranked])]
+        order = sorted(known, key=lambda row: -float(row[ranked]))
         for title, rows in (("highest", order[: settings.examples]), ("lowest", order[-settings.examples :])):
             yield Examples(
                 f"Rows with the {title} {ranked}:",

@@ -1,6 +1,7 @@
 """How alike the two texts of a pair are, label by label, and whether labels can be told apart at all."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +45,7 @@ def cosines(pairs: Sequence[tuple[str, str]], encoder: SentenceTransformer) -> L
     sides = [encode_texts(encoder, [pairs[row][side] for row in rows]) for side in (0, 1)]
     if rows:
         one, other = (side / np.maximum(np.linalg.norm(side, axis=1, keepdims=True), 1e-12) for side in sides)
-        found[rows] = (one * other).sum(axis=1)
+        found[rows] = np.clip((one * other).sum(axis=1), -1, 1)  # rounding leads beyond
     return Likeness("cosine", found)
 
 
@@ -57,7 +58,8 @@ def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, floa
     """
     known = np.isfinite(values)
     names = np.array(labels)
-    counted = sorted({name for name in labels if np.sum(known & (names == name)) >= _FEWEST}, key=float)
+    enough = [name for name in set(labels) if np.sum(known & (names == name)) >= _FEWEST]
+    counted = sorted((name for name in enough if name != "–"), key=float)
     found = []
     for low, high in _neighbours(counted):
         both = known & ((names == low) | (names == high))
@@ -84,17 +86,18 @@ def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[
     Returns:
         both within [0, 1]; None where fewer than two labels have rows enough.
     """
-    counts: Mapping[str, int] = {name: labels.count(name) for name in set(labels)}
-    kept = [place for place, name in enumerate(labels) if counts[name] >= _FEWEST and texts[place].strip()]
-    if len({labels[place] for place in kept}) < 2:
-        return None
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold, cross_val_score
     from sklearn.pipeline import make_pipeline
 
-    kept = sorted(np.random.default_rng(seed).permutation(kept)[:_CLASSIFIED].tolist())
+    there = [place for place, text in enumerate(texts) if words(text) and labels[place] != "–"]
+    drawn = np.random.default_rng(seed).permutation(there)[:_CLASSIFIED].tolist()
+    counts = Counter(labels[place] for place in drawn)
+    kept = sorted(place for place in drawn if counts[labels[place]] >= _FEWEST)
     names = np.array([labels[place] for place in kept])
+    if len(set(names.tolist())) < 2:
+        return None
     classifier = make_pipeline(
         TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True), LogisticRegression(max_iter=500)
     )

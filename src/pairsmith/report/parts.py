@@ -1,6 +1,5 @@
 """What a page consists of. Texts in it are data: the template escapes them, whatever they hold."""
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,9 +10,12 @@ from markupsafe import Markup
 LONGEST = 600
 """Characters that are shown of a text at most."""
 
-_HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _JOINERS = "\u200c\u200d"
 """Part of many scripts and of emoji."""
+_BLANK = "\u115f\u1160\u2800\u3164\uffa0"
+"""Letters and signs that nobody sees."""
+_UNSEEN = {"Cc", "Cf", "Zl", "Zp", "Cs", "Co"}
+"""Kinds of characters that are no letters, digits, signs or blanks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +96,23 @@ def shown(text: str, longest: int = LONGEST) -> str:
     Marks that turn the direction of writing would turn the rest of the page, and control characters end
     some readers of it.
     """
-    cut = text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
-    return _HIDDEN.sub(_visible, cut)
+    found: list[str] = []
+    left = longest
+    for place, character in enumerate(text):
+        written = _visible(character)
+        left -= len(written)
+        if left < 0:
+            return f"{''.join(found)}… ({len(text):,} characters)" if place else "…"
+        found.append(written)
+    return "".join(found)
 
 
-def _visible(found: re.Match[str]) -> str:
-    character = found.group()
-    if character in _JOINERS:
+def _visible(character: str) -> str:
+    if character in "\n\t" or character in _JOINERS:
         return character
-    return f"⟨{unicodedata.name(character, f'U+{ord(character):04X}')}⟩"
+    if character in _BLANK or unicodedata.category(character) in _UNSEEN:
+        return f"⟨{unicodedata.name(character, f'U+{ord(character):04X}')}⟩"
+    return character
 
 
 def number(value: float, places: int = 1) -> str:

@@ -8,7 +8,7 @@ from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 ROW_SECONDS = 5e-5
-"""Of a million pairs of sentences a processor makes a page in less than a minute."""
+"""For a row, by benchmarks/report.py."""
 ENCODED_SECONDS = 5e-3
 """Of a small encoder, for a pair."""
 PAGE_BYTES = 100_000

@@ -28,7 +28,7 @@ from pairsmith.runs.storage import write_atomic
 
 PAGE = "report.html"
 RECORD = "report.json"
-_RUN, _TRAINING, _RESULTS = "run.json", "training.json", "results.json"
+_RUN, _TRAINING, _RESULTS, _AUDIT = "run.json", "training.json", "results.json", "audit.json"
 _KINDS = (_RUN, MANIFEST, _TRAINING, _RESULTS)
 
 
@@ -58,6 +58,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
     )
     claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest), extends=lambda _: True)
     try:
+        write_json(run.out / RECORD, identity.as_record())  # first of all the folder says whose it is
         known = {name: known_texts(name) for name in settings.against}
         encoder = (
             load_sentence_encoder(settings.encoder, device=settings.device, dtype=settings.dtype)
@@ -103,9 +104,15 @@ def _sections(
     if kind == MANIFEST:
         yield from dataset_sections(DatasetFolder.open(folder), settings, known, encoder, warn)
     elif kind == _TRAINING:
-        yield model_section(_json(folder / _TRAINING))
+        record = _json(folder / _TRAINING)
+        if not record.get("complete", True):
+            warn.append(f"the training in {folder} is not finished")
+        yield model_section(record)
     elif kind == _RESULTS:
-        yield evaluation_section(_json(folder / _RESULTS))
+        results = _json(folder / _RESULTS)
+        if not results.get("about", {}).get("complete", True):
+            warn.append(f"the evaluation in {folder} is not finished")
+        yield evaluation_section(results)
     else:
         yield from _run_sections(folder, settings, known, encoder, warn)
 
@@ -125,9 +132,14 @@ def _run_sections(
             warn.append(f"the step {name} is not finished")
             continue
         own: list[str] = []
-        yield Section(name, [], level=2)
         step = folder / name
-        yield from _sections(step, kind_of(step), settings, known, encoder, own)
+        if size_of(step / RECORD) is not None or size_of(step / _AUDIT) is not None:
+            continue  # a page, or what people said of rows, which lies beside
+        yield Section(name, [], level=2)
+        try:
+            yield from _sections(step, kind_of(step), settings, known, encoder, own)
+        except FolderError as error:
+            own.append(str(error))
         warn += [f"{name}: {warning}" for warning in own]
 
 

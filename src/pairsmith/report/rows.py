@@ -21,7 +21,11 @@ _NOT_TEXT = {"id", "label", "title"}
 _LABELS = ("label", "score")
 MOST_LABELS = 20
 """A column of more distinct values is no label; its values are drawn as a histogram."""
-_WORD = re.compile(r"\w+")
+LOOKED_AT = 4_000
+"""Characters of a text of the sample that are looked at closely."""
+_ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+"""Scripts without blanks between words: each of their characters counts as one."""
+_WORD = re.compile(rf"[{_ALONE}]|[^\W{_ALONE}]+")
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def tally(
         for table in folder.shards(split):
             _count(counts, table, split, columns, numbers, known)
             inside = chosen[(chosen >= place) & (chosen < place + table.num_rows)] - place
-            rows += table.take(pa.array(inside)).to_pylist()
+            rows += [_cut(row) for row in table.take(pa.array(inside)).to_pylist()]
             place += table.num_rows
     values = {value for split in counts.labels.values() for value in split}
     label = counts.label if 0 < len(values) <= MOST_LABELS else None
@@ -102,6 +106,11 @@ def tally(
         dict(counts.held),
         rows,
     )
+
+
+def _cut(row: Row) -> Row:
+    """A row of the sample, of whose long texts the beginning is kept."""
+    return {name: value[:LOOKED_AT] if isinstance(value, str) else value for name, value in row.items()}
 
 
 def _columns(folder: DatasetFolder) -> tuple[list[str], list[str]]:
@@ -145,7 +154,9 @@ def _count(
 
 
 def label_name(value: object) -> str:
-    """How a label is written: numbers without needless digits."""
+    """How a label is written: numbers without needless digits, ``–`` where it is missing."""
+    if value is None:
+        return "–"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -164,5 +175,5 @@ def texts_of(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
     found = [(name, str(row.get(name) or "")) for name in columns]
     answers = row.get("answers")
     if isinstance(answers, Mapping):
-        found.append(("answers", " | ".join(answers.get("text") or [])))
+        found.append(("answers", " | ".join(str(each or "") for each in answers.get("text") or [])))
     return found

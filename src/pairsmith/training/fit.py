@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -193,8 +194,16 @@ def _fit(
         return trainer
 
     with (
-        quick_training(model, device),
-        watched(model, metric, lesson.measure, steps, settings, progress, checkpoints) as watch,
+        quick_training(model, device) as as_usual,
+        watched(
+            model,
+            metric,
+            partial(as_usual, lesson.measure) if lesson.measure else None,
+            steps,
+            settings,
+            progress,
+            checkpoints,
+        ) as watch,
     ):
         # Of several trainings each is kept until the best of them is saved.
         watch.run(make, keep_end=len(settings.learning_rate) > 1)

@@ -1,7 +1,8 @@
 """What a training on a processor does otherwise than one on a GPU, as it takes less time there."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,15 +12,20 @@ _SHARES = 2**16
 """A share to be dropped is rounded to a multiple of 1 / 65,536."""
 
 
+T = TypeVar("T")
+AsUsual = Callable[[Callable[[], T]], T]
+"""Calls what it is given while the model attends as usual: it may read more at once than a training does."""
+
+
 @contextmanager
-def quick_training(model: nn.Module, device: str) -> Iterator[None]:
+def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
     """Within it a training of ``model`` on a processor takes less time; elsewhere nothing changes.
 
     Attention is written out, as torch's block-wise one takes longer backward than it saves forward, and
     dropout draws four numbers where torch's draws one.
     """
     if device != "cpu":
-        yield
+        yield lambda call: call()
         return
     usual = [
         (each, each.config._attn_implementation)
@@ -32,15 +38,25 @@ def quick_training(model: nn.Module, device: str) -> Iterator[None]:
         for name, each in module.named_children()
         if type(each) is nn.Dropout
     ]
-    for each, _ in usual:
-        each.set_attn_implementation("eager")
+
+    def attend(quickly: bool) -> None:
+        for each, attention in usual:
+            each.set_attn_implementation("eager" if quickly else attention)
+
+    def as_usual(call: Callable[[], T]) -> T:
+        attend(quickly=False)
+        try:
+            return call()
+        finally:
+            attend(quickly=True)
+
+    attend(quickly=True)
     for module, name, dropout in dropouts:
         setattr(module, name, QuickDropout(dropout.p))
     try:
-        yield
+        yield as_usual
     finally:
-        for each, attention in usual:
-            each.set_attn_implementation(attention)
+        attend(quickly=False)
         for module, name, dropout in dropouts:
             setattr(module, name, dropout)
 

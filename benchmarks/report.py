@@ -1,0 +1,78 @@
+"""What a page about a very large data set costs: time, memory, and the size of the page.
+
+python benchmarks/report.py --work FOLDER --json FILE
+
+The rows are pairs of up to 12 made-up words with three scores. FOLDER gets some 200 MB.
+"""
+
+import argparse
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from common import write
+from pairsmith.progress import Progress, Silent
+from pairsmith.records import REJECT, SCORED_PAIR
+from pairsmith.report.route import report
+from pairsmith.report.settings import ReportSettings
+from pairsmith.runs import Card, FolderWriter, Run
+
+SHARD = 50_000
+WORDS = 20_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    args = parser.parse_args()
+    make(args.work / "pairs", args.rows)
+    begun = time.perf_counter()
+    page = report(ReportSettings(data=str(args.work / "pairs")), Run(args.work / "page", Progress()))
+    seconds = time.perf_counter() - begun
+    results = {
+        "rows": args.rows,
+        "seconds": round(seconds, 1),
+        "peak memory MB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "page kB": round(page.stat().st_size / 1000),
+    }
+    print(results)
+    if args.json:
+        write(args.json, {"results": results})
+
+
+def make(folder: Path, rows: int) -> None:
+    """A data set of that many rows."""
+    rng = np.random.default_rng(0)
+    writer = FolderWriter.start(
+        Run(folder, Silent()), step="generate", schema=SCORED_PAIR, settings={}, inputs={}, models={}
+    )
+    if writer.finished:
+        return
+    for shard in range(-(-rows // SHARD)):
+        count = min(SHARD, rows - shard * SHARD)
+        columns = {
+            "id": [f"{shard}-{row}" for row in range(count)],
+            "sentence1": texts(count, rng),
+            "sentence2": texts(count, rng),
+            "score": rng.choice([0.0, 0.5, 1.0], count),
+        }
+        writer.commit(shard, {"train": pa.table(columns, schema=SCORED_PAIR)}, REJECT.empty_table())
+    writer.finish(Card("Made-up pairs", "For a benchmark."))
+
+
+def texts(count: int, rng: np.random.Generator) -> list[str]:
+    """Of 4 to 12 words, some of which come much more often than others."""
+    words = rng.zipf(1.3, size=(count, 12)) % WORDS
+    lengths = rng.integers(4, 13, size=count)
+    return [
+        " ".join(f"word{word}" for word in row[:length]) for row, length in zip(words, lengths, strict=True)
+    ]
+
+
+if __name__ == "__main__":
+    main()
