@@ -22,6 +22,7 @@ from pairsmith.progress import Silent
 from pairsmith.records import LABELLED_TEXT, MINED_PAIR, LabelledText, MinedPair, ScoredPair
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
+from pairsmith.runs.status import status_lines
 
 ROWS = [ScoredPair(str(i), f"one {i}", f"other {i}", (0.0, 0.5, 1.0)[i % 3]) for i in range(30)]
 TOKEN = "right"
@@ -472,6 +473,10 @@ def test_a_stopped_audit_is_not_done_but_its_results_are_there(tmp_path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         audit(AuditSettings(data=str(tmp_path / "in"), rows=5), run)
     assert json.loads((tmp_path / "out" / "results.json").read_text())["labelled"] == {"me": 1}
+    assert status_lines(tmp_path / "out") == [f"{tmp_path / 'out'}: audit, stopped"]
+    monkeypatch.setattr("pairsmith.audit.serve.serve", lambda *_, **__: None)
+    audit(AuditSettings(data=str(tmp_path / "in"), rows=5), run)
+    assert status_lines(tmp_path / "out") == [f"{tmp_path / 'out'}: audit, finished"]
 
 
 def test_scores_of_a_model_have_no_table(tmp_path):

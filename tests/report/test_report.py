@@ -26,6 +26,7 @@ from pairsmith.report.settings import ReportSettings
 from pairsmith.running import run_recipe
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.estimate import Estimate
+from pairsmith.runs.status import status_lines
 
 
 def page_of(data, out, **settings):
@@ -241,6 +242,7 @@ def test_a_recipe_may_end_with_a_page(tmp_path):
     path.write_text("name: one\nsteps:\n  - {name: page, step: report, settings: {data: ./in}}\n")
     run_recipe(load_recipe(path), tmp_path / "run", Silent())
     assert (tmp_path / "run" / "page" / "report.html").exists()
+    assert status_lines(tmp_path / "run")[1:] == ["page: report, finished"]
     run_recipe(load_recipe(path), tmp_path / "run", Silent())
 
 

@@ -77,6 +77,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
         results = results_of(there, said)
         write_json(run.out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
         export(there, said, results["labels"], run.out, identity.inputs["data"])
+        write_json(run.out / RECORD, identity.as_record() | {"complete": stopped is None})
     finally:
         lock.release(run.out)
     run.progress.result(audit_table(there, results))
