@@ -559,16 +559,18 @@ def test_the_quickstart_recipe_is_sound_and_finds_its_files(tmp_path):
         "generate",
         "generate",
         "postprocess",
+        "report",
         "evaluate-sts",
         "train-encoder",
         "evaluate-sts",
     ]
-    _, pairs, clean, before, encoder, after = (planned.settings(tmp_path) for planned in plan.steps)
+    _, pairs, clean, page, before, encoder, after = (planned.settings(tmp_path) for planned in plan.steps)
     assert Path(pairs.inputs[0]).is_file()
     assert pairs.inputs[1] == str(tmp_path / "sentences")
     assert Path(before.data).is_file()
     assert before.data == after.data
     assert clean.data == str(tmp_path / "pairs")
+    assert page.data == str(tmp_path / "clean")
     assert encoder.data == str(tmp_path / "clean")
     assert after.model == str(tmp_path / "encoder")
     assert set(plan.results) == {"spearman_before", "spearman_after", "pairs"}
