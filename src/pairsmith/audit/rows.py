@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from pairsmith.audit.settings import AuditSettings
 from pairsmith.errors import InputError, SettingsError
+from pairsmith.report.rows import label_name, with_sample
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 
@@ -60,23 +60,14 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     """
     if not folder.rows:
         raise InputError(f"{folder.path}: has no rows to look at")
-    total = folder.rows
-    chosen = np.sort(
-        generator(settings.seed, "audit").choice(total, min(settings.rows, total), replace=False)
-    )
     found: list[dict[str, Any]] = []
     claimed: set[str] = set()
-    place, column = 0, ""
-    for split in folder.splits:
-        for table in folder.shards(split):
-            inside = chosen[(chosen >= place) & (chosen < place + table.num_rows)] - place
-            column = _label_column(table, folder)
-            if len(claimed) <= MOST_LABELS:
-                claimed |= {label_text(value) for value in table.column(column).unique().to_pylist()}
-            found += [
-                {**row, "": label_text(row[column])} for row in table.take(pa.array(inside)).to_pylist()
-            ]
-            place += table.num_rows
+    column = ""
+    for _, table, drawn in with_sample(folder, settings.rows, generator(settings.seed, "audit")):
+        column = _label_column(table, folder)
+        if len(claimed) <= MOST_LABELS:
+            claimed |= {label_name(value) for value in table.column(column).unique().to_pylist()}
+        found += [{**row, "": label_name(row[column])} for row in drawn]
     columns = next((names for names in _TEXTS if set(names) <= found[0].keys()), None)
     if columns is None:
         there = ", ".join(name for name in found[0] if name)
@@ -98,11 +89,6 @@ def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:
     """The places of the rows as an annotator sees them."""
     order: list[int] = generator(seed, "audit order", annotator).permutation(len(audit.rows)).tolist()
     return order
-
-
-def label_text(value: object) -> str:
-    """How a label is written: numbers without needless digits."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def is_number(label: str) -> bool:

@@ -1,4 +1,4 @@
-"""The shapes of rows that can be mixed, told by the columns of their first row."""
+"""The shapes of rows that a training reads, told by the columns of their first row."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def kind_of(source: str) -> Kind:
         return QUESTIONS
     row = next((row for _, row in open_source(source).rows()), None)
     if row is None:
-        raise InputError(f"{source}: has no rows to mix")
+        raise InputError(f"{source}: has no rows")
     return kind_with(row.keys(), source)
 
 
@@ -69,7 +69,7 @@ def kind_with(columns: Collection[str], source: str) -> Kind:
     if found is None:
         known = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)
         raise InputError(
-            f"{source}: has the columns {', '.join(columns)}; rows to mix have one of these sets: {known}"
+            f"{source}: has the columns {', '.join(columns)}; expected one of these sets: {known}"
         )
     return found
 

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
+from pairsmith.tasks.spec import label_text
 
 Row = Mapping[str, Any]
 
@@ -84,15 +85,11 @@ def tally(
         FolderError: a file is missing or damaged.
     """
     columns, numbers = _columns(folder)
-    chosen = np.sort(generator(seed, "report").choice(folder.rows, min(sample, folder.rows), replace=False))
-    counts, rows, place = _Counts(held=Counter(dict.fromkeys(known, 0))), list[Row](), 0
-    for split in folder.splits:
-        counts.labels[split] = Counter()
-        for table in folder.shards(split):
-            _count(counts, table, split, columns, numbers, known)
-            inside = chosen[(chosen >= place) & (chosen < place + table.num_rows)] - place
-            rows += [_cut(row) for row in table.take(pa.array(inside)).to_pylist()]
-            place += table.num_rows
+    counts, rows = _Counts(held=Counter(dict.fromkeys(known, 0))), list[Row]()
+    counts.labels = {split: Counter() for split in folder.splits}
+    for split, table, drawn in with_sample(folder, sample, generator(seed, "report")):
+        _count(counts, table, split, columns, numbers, known)
+        rows += [_cut(row) for row in drawn]
     values = {value for split in counts.labels.values() for value in split}
     label = counts.label if 0 < len(values) <= MOST_LABELS else None
     return Tally(
@@ -106,6 +103,23 @@ def tally(
         dict(counts.held),
         rows,
     )
+
+
+def with_sample(
+    folder: DatasetFolder, count: int, rng: np.random.Generator
+) -> Iterator[tuple[str, pa.Table, list[dict[str, Any]]]]:
+    """Each shard with its split and those of its rows that are among ``count`` drawn evenly from all.
+
+    Raises:
+        FolderError: a file is missing or damaged.
+    """
+    chosen = np.sort(rng.choice(folder.rows, min(count, folder.rows), replace=False))
+    place = 0
+    for split in folder.splits:
+        for table in folder.shards(split):
+            inside = chosen[(chosen >= place) & (chosen < place + table.num_rows)] - place
+            yield split, table, table.take(pa.array(inside)).to_pylist()
+            place += table.num_rows
 
 
 def _cut(row: Row) -> Row:
@@ -157,7 +171,7 @@ def label_name(value: object) -> str:
     """How a label is written: numbers without needless digits, ``–`` where it is missing."""
     if value is None:
         return "–"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return label_text(value) if isinstance(value, float) else str(value)
 
 
 def digest(text: str) -> bytes:

@@ -82,7 +82,7 @@ def sum_of_losses(
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not torch.is_grad_enabled() or not weights:
         return torch.stack([losses(chunk).sum() for chunk in chunks]).sum()
-    total: Tensor = _Summed.apply(losses, chunks, *weights)  # type: ignore[no-untyped-call]
+    total: Tensor = _Summed.apply(losses, chunks, *weights)  # type: ignore[no-untyped-call]  # torch has no type
     return total
 
 
