@@ -9,7 +9,7 @@ from tests.training.few import PEOPLE, PLAYS
 from pairsmith.encoders.cross import load_cross_encoder, score_pairs
 from pairsmith.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.mine import filter as filtering
-from pairsmith.mine.filter import filter_pairs
+from pairsmith.mine.filter import best_of_each, filter_pairs
 from pairsmith.mine.settings import FilterSettings
 from pairsmith.progress import Progress, Silent
 from pairsmith.records import (
@@ -117,12 +117,80 @@ def test_two_workers_write_the_same_bytes(world):
     assert one.table().equals(two.table())
 
 
-def test_other_pairs_keep_their_labels(world):
+CLAIMED = [ScoredPair(f"r{n}", f"the {PLAYS[n]}", f"a {PLAYS[n]}", [1.0, 0.5, 0.0][n % 3]) for n in range(12)]
+
+
+def test_by_their_scores_other_pairs_keep_their_labels(world, judge):
     tmp, settings = world
-    rows = [ScoredPair(f"r{n}", f"the {PLAYS[n]}", f"a {PLAYS[n]}", 1.0) for n in range(4)]
-    folder_of(tmp / "scored", rows, SCORED_PAIR)
-    found = filter_pairs(settings(pairs=str(tmp / "scored"), best=2), Run(tmp / "out", Progress()))
-    assert [row["score"] for row in found.table().to_pylist()] == [1.0, 1.0]
+    folder_of(tmp / "scored", CLAIMED, SCORED_PAIR)
+    given = settings(pairs=str(tmp / "scored"), best=2, by="score")
+    found = filter_pairs(given, Run(tmp / "out", Progress())).table().to_pylist()
+    cross = load_cross_encoder(judge, device="cpu")
+    scores = score_pairs(cross, [row.sentence1 for row in CLAIMED], [row.sentence2 for row in CLAIMED])
+    best = [CLAIMED[i] for i in np.argsort(-scores, kind="stable")[:2]]
+    assert [(row["id"], row["score"]) for row in found] == [(row.id, row.score) for row in best]
+
+
+def test_of_pairs_written_for_a_score_those_near_to_it_are_kept(world, monkeypatch):
+    tmp, settings = world
+    folder_of(tmp / "scored", CLAIMED, SCORED_PAIR)
+    judged = [
+        0.9,
+        0.5,
+        0.4,
+        0.6,
+        0.8,
+        0.12,
+        0.3,
+        0.4,
+        0.0001,
+        0.2,
+        0.95,
+        0.3,
+    ]  # of the labels 1, 0.5, 0, 1, …
+    taken = iter(judged)
+    monkeypatch.setattr(
+        filtering,
+        "score_pairs",
+        lambda cross, inputs, outputs, **more: np.array(
+            [np.log(p / (1 - p)) for p in (next(taken) for _ in inputs)], np.float32
+        ),
+    )
+    given = settings(pairs=str(tmp / "scored"), best=6)
+    found = filter_pairs(given, Run(tmp / "out", Silent()))
+    # 1: r0 0.9, r3 0.6, r6 0.3, r9 0.2; 0.5: r1 1, r7 0.9, r4 0.7, r10 0.55; 0: r8 1, r5 0.88, r11 0.7, r2
+    assert [row["id"] for row in found.table().to_pylist()] == ["r1", "r8", "r0", "r7", "r5", "r3"]
+    assert [row["score"] for row in found.table().to_pylist()] == [0.5, 0.0, 1.0, 0.5, 0.0, 1.0]
+    lost = found.rejects().to_pylist()
+    assert {row["filter"] for row in lost} == {"agreement"}
+    assert {row["id"]: round(json.loads(row["row"])["agreement"], 5) for row in lost} == pytest.approx(
+        {"r6": 0.3, "r9": 0.2, "r4": 0.7, "r10": 0.55, "r11": 0.7, "r2": 0.6}
+    )
+    assert json.loads(lost[0]["row"])["score"] in (0.0, 0.5, 1.0)
+    taken = iter(judged)
+    near = filter_pairs(
+        settings(pairs=str(tmp / "scored"), threshold=0.85, best=4), Run(tmp / "near", Silent())
+    )
+    assert [row["id"] for row in near.table().to_pylist()] == ["r1", "r8", "r0", "r7"]
+
+
+def test_a_beginning_of_the_order_holds_the_same_part_of_each_label():
+    values = np.arange(30.0)
+    labels = np.array([0.0] * 20 + [1.0] * 10)
+    order = best_of_each(values, labels)
+    assert sorted(order.tolist()) == list(range(30))
+    for count in (3, 6, 15, 27):
+        assert (labels[order[:count]] == 1).sum() == count / 3
+    assert best_of_each(np.array([0.2, 0.9, 0.5]), np.array([0.1, 0.2, 0.3])).tolist() == [1, 2, 0]
+
+
+def test_agreement_wants_scores_between_0_and_1(world):
+    tmp, settings = world
+    with pytest.raises(InputError, match=r"--by agreement wants the columns .*found id, input"):
+        filter_pairs(settings(by="agreement"), Run(tmp / "out", Silent()))
+    folder_of(tmp / "scored", [ScoredPair("r", "a", "b", 3.0)], SCORED_PAIR)
+    with pytest.raises(InputError, match="lie between 0 and 1; give --by score"):
+        filter_pairs(settings(pairs=str(tmp / "scored")), Run(tmp / "out", Silent()))
 
 
 def test_no_pairs_make_no_rows(world):

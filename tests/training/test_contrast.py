@@ -44,7 +44,10 @@ def test_the_losses_of_the_cross_encoder_by_hand():
         return math.log(1 + math.exp(-x))
 
     binary = (minus_log_sigmoid(2) + minus_log_sigmoid(0) + minus_log_sigmoid(1) + minus_log_sigmoid(1)) / 4
-    assert binary_loss(SCORES, ROW).item() == pytest.approx(binary, abs=1e-6)
+    right = torch.tensor([1.0, 0.0, 0.0, 1.0])
+    assert binary_loss(SCORES, right).item() == pytest.approx(binary, abs=1e-6)
+    half = (minus_log_sigmoid(2) + minus_log_sigmoid(-2)) / 2  # as right as wrong
+    assert binary_loss(SCORES[:1], torch.tensor([0.5])).item() == pytest.approx(half, abs=1e-6)
     listwise = (-2 + math.log(math.exp(2) + 1 + math.exp(-1)) + 0) / 2
     assert listwise_loss(SCORES, ROW).item() == pytest.approx(listwise, abs=1e-6)
 

@@ -262,6 +262,39 @@ def test_a_cross_encoder_learns_what_is_right(mined, tiny_bert):
     assert (right > wrong).mean() >= 0.75
 
 
+def test_a_cross_encoder_learns_the_scores_that_people_gave(tmp_path, tiny_bert, monkeypatch):
+    def scored(name, numbers):
+        rows = [
+            {"sentence1": f"the {PLAYS[n % 12]}", "sentence2": f"a {PLAYS[(n + step) % 12]}", "score": score}
+            for n in numbers
+            for step, score in ((0, 1.0), (1, 0.0))
+        ]
+        write(tmp_path / name, rows)
+        return str(tmp_path / name)
+
+    given = TrainCrossencoderSettings(
+        kind="scored",
+        seeds=scored("seeds.jsonl", range(8)),
+        validation=scored("seeds.jsonl", range(8)),
+        base=str(tiny_bert),
+        **{**FAST, "steps": 80, "eval_steps": 20, "learning_rate": 1e-2},
+    )
+    train_crossencoder(given, Run(tmp_path / "out", Silent()))
+    curve = json.loads((tmp_path / "out" / "training.json").read_text())["validation"]
+    assert curve[0]["Spearman"] < 50 < 80 < curve[-1]["Spearman"] <= 100
+    with pytest.raises(SettingsError, match="--mined is for right and wrong pairs; of kind scored"):
+        train_crossencoder(
+            given.model_copy(update={"mined": "m", "encoder": "e"}), Run(tmp_path / "no", Silent())
+        )
+    with pytest.raises(SettingsError, match="--loss listwise is for"):
+        train_crossencoder(given.model_copy(update={"loss": "listwise"}), Run(tmp_path / "no", Silent()))
+    write(tmp_path / "five.jsonl", [{"sentence1": "a", "sentence2": "b", "score": 5}])
+    with pytest.raises(InputError, match=r"five.jsonl: a score is 5; scores lie between 0 .* divide"):
+        train_crossencoder(
+            given.model_copy(update={"seeds": str(tmp_path / "five.jsonl")}), Run(tmp_path / "no", Silent())
+        )
+
+
 def test_a_cross_encoder_of_summaries_needs_a_search(mined, corpora, tiny_bert):
     with pytest.raises(SettingsError, match="--mined is missing"):
         train_crossencoder(crossencoder(mined, tiny_bert, "summaries"), Run(mined / "out", Silent()))

@@ -1,6 +1,9 @@
 """The step ``filter``: pairs judged by a cross-encoder (M6).
 
 pairs -> unnormalised scores, shard by shard -> the best kept, the others rejected with their scores
+
+Mined pairs are best where the score is highest. Pairs that were written for a score are best where the
+cross-encoder's score is near to it.
 """
 
 from dataclasses import dataclass
@@ -25,9 +28,9 @@ _DECIDES_SCORES = {"dtype", "max_length", "shard_size"}
 
 
 def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
-    """Score pairs and keep the best; see ``FilterSettings``. The scores stay in the folder's ``scores``.
+    """Score pairs and keep the best; see ``FilterSettings``. Scores stay in the folder's ``scores``.
 
-    Rows are in the order of their scores; the score takes the place of a mined pair's cosine.
+    Rows are in the order in which they are best; the score takes the place of a mined pair's cosine.
 
     Raises:
         UserError: the pairs, the model or the folder is not usable.
@@ -38,9 +41,10 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     source = DatasetFolder.open(settings.pairs)
     pairs = pa.concat_tables(source.table(split) for split in source.splits)
     columns = _text_columns(pairs, source)
+    claims = _claims(pairs, settings, source)
     inputs = {"pairs": hash_source(source.path)}
     models = {"model": model_revision(settings.model)}
-    decides = settings.model_dump(mode="json", include={"best", "threshold", *_DECIDES_SCORES})
+    decides = settings.model_dump(mode="json", include={"by", "best", "threshold", *_DECIDES_SCORES})
     writer = FolderWriter.start(
         run, step="filter", schema=pairs.schema, settings=decides, inputs=inputs, models=models
     )
@@ -48,12 +52,17 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
     scores = _scores(pairs, columns, settings, inputs, models, run)
-    order = np.argsort(-scores, kind="stable")
-    keep = scores[order] >= (-np.inf if settings.threshold is None else settings.threshold)
-    keep[settings.best if settings.best is not None else len(keep) :] = False
+    if claims is None:
+        name, values = "score", scores.astype(np.float64)
+        order = np.argsort(-values, kind="stable")
+    else:
+        name, values = "agreement", agreement(scores, claims)
+        order = best_of_each(values, claims)
+    keep = values[order] >= (-np.inf if settings.threshold is None else settings.threshold)
+    keep[np.cumsum(keep) > (settings.best or len(keep))] = False
     kept = _scored(pairs.take(order[keep]), scores[order[keep]])
     lost = [
-        Reject.of(row["id"], "score", "not among the best", {**row, "score": float(scores[place])})
+        Reject.of(row["id"], name, "not among the best", {**row, name: float(values[place])})
         for place, row in zip(order[~keep].tolist(), pairs.take(order[~keep]).to_pylist(), strict=True)
     ]
     writer.commit(0, {"train": kept}, to_table(lost, REJECT))
@@ -70,6 +79,57 @@ def _text_columns(pairs: pa.Table, source: DatasetFolder) -> tuple[str, str]:
         f"{source.path}: pairs have the columns input and output, or sentence1 and sentence2; "
         f"found {', '.join(pairs.column_names)}"
     )
+
+
+def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) -> NDArray[np.float64] | None:
+    """The scores that the pairs were written for; None where the cross-encoder's alone decide."""
+    claimed = {"sentence1", "sentence2", "score"} <= set(pairs.column_names)
+    if settings.by == "score" or not (claimed or settings.by == "agreement"):
+        return None
+    if not claimed:
+        raise InputError(
+            f"{source.path}: --by agreement wants the columns sentence1, sentence2 and score; found "
+            f"{', '.join(pairs.column_names)}"
+        )
+    claims: NDArray[np.float64] = pairs["score"].to_numpy().astype(np.float64)
+    if not (np.isfinite(claims) & (claims >= 0) & (claims <= 1)).all():
+        raise InputError(
+            f"{source.path}: scores of pairs lie between 0 and 1; give --by score to ignore them"
+        )
+    return claims
+
+
+def agreement(scores: NDArray[np.float32], claims: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How near a cross-encoder's judgement is to what a pair was written for: ``1 - |sigmoid(s) - claim|``.
+
+    Args:
+        scores: ``(n,)``, unnormalised.
+        claims: ``(n,)``, in [0, 1].
+
+    Returns:
+        ``(n,)`` float64 in [0, 1].
+    """
+    judged = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # the sigmoid, which cannot overflow so
+    found: NDArray[np.float64] = 1 - np.abs(judged - claims)
+    return found
+
+
+def best_of_each(values: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.int64]:
+    """An order of which any beginning holds about the same part of each label's rows, the best of them.
+
+    Args:
+        values: ``(n,)``, the higher the better.
+        labels: ``(n,)``.
+
+    Returns:
+        ``(n,)``, the numbers of the rows; of rows as far on in their label the best is first.
+    """
+    rank = np.empty(len(values))
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        rank[rows[np.argsort(-values[rows], kind="stable")]] = (np.arange(len(rows)) + 0.5) / len(rows)
+    order: NDArray[np.int64] = np.lexsort((-values, rank))
+    return order
 
 
 def _scored(kept: pa.Table, scores: NDArray[np.float32]) -> pa.Table:
@@ -158,8 +218,8 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
     return Card(
         title="Pairs that a cross-encoder kept",
         description=(
-            f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`) to which the "
-            f"cross-encoder {settings.model} gave the highest scores."
+            f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`) that the "
+            f"cross-encoder {settings.model} judged best."
         ),
         columns={
             "input": "a text of the first corpus",

@@ -128,15 +128,24 @@ class MineSettings(Settings):
 
 
 class FilterSettings(Settings):
-    """Score pairs with a cross-encoder and keep the best (M6)."""
+    """Judge pairs by a cross-encoder and keep the best (M6)."""
 
     pairs: str = Field(
-        description="Dataset folder of pairs: as mine writes it, or with the columns sentence1, sentence2."
+        description="Dataset folder of pairs: with the columns input and output, as mine writes it, or "
+        "sentence1 and sentence2."
     )
     model: str = Field(description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id.")
-    best: int | None = Field(default=None, ge=1, description="Keep so many pairs, those of highest score.")
+    by: Literal["auto", "score", "agreement"] = Field(
+        default="auto",
+        description="What is best. score: the highest score. agreement: how near the score, brought between "
+        "0 and 1, is to the one that the pair was written for; of each label as large a part is kept. auto: "
+        "agreement where pairs have the columns sentence1, sentence2 and score, else score.",
+    )
+    best: int | None = Field(default=None, ge=1, description="Keep so many pairs.")
     threshold: float | None = Field(
-        default=None, allow_inf_nan=False, description="Keep pairs whose unnormalised score is at least this."
+        default=None,
+        allow_inf_nan=False,
+        description="Keep pairs whose unnormalised score, or whose agreement from 0 to 1, is at least this.",
     )
     device: Device = "auto"
     dtype: Dtype = "bfloat16"

@@ -6,12 +6,12 @@ from typing import Literal
 
 from pairsmith.errors import InputError
 from pairsmith.records.documents import read_documents
-from pairsmith.records.readers import read_inputs_and_outputs
+from pairsmith.records.readers import read_inputs_and_outputs, read_pairs
 from pairsmith.records.squad import read_questions
 
-KindName = Literal["pairs", "reading", "summaries"]
+KindName = Literal["pairs", "reading", "summaries", "scored"]
 """pairs: any two texts; reading: a question, and an answer in a passage; summaries: a document and its
-summary."""
+summary; scored: two texts and how well they go together."""
 
 FEW = 10
 """Fewer seeds than this are hardly enough to learn from."""
@@ -25,6 +25,7 @@ class Example:
         input: a question, a document, or any text.
         output: an answer in its passage as one text, a summary, or any text.
         context: the passage, where it is an answer in one; ``answer`` and ``answer_start`` likewise.
+        score: how well they belong together, from 0 to 1.
     """
 
     input: str
@@ -32,6 +33,7 @@ class Example:
     context: str | None = None
     answer: str | None = None
     answer_start: int | None = None
+    score: float = 1.0
 
 
 def answer_in_passage(answer: str, passage: str) -> str:
@@ -44,11 +46,13 @@ def read_examples(source: str, kind: KindName) -> list[Example]:
 
     Args:
         source: of kind ``pairs`` rows with the columns input and output, or sentence1 and sentence2; of kind
-            ``reading`` as for ``read_questions``; of kind ``summaries`` as for ``read_documents``.
+            ``reading`` as for ``read_questions``; of kind ``summaries`` as for ``read_documents``; of kind
+            ``scored`` as for ``read_pairs``.
         kind: of the task.
 
     Raises:
-        InputError: the source is not there or cannot be read, a side is blank, or it holds none.
+        InputError: the source is not there or cannot be read, a side is blank, a score is not from 0 to 1, or
+            it holds none.
     """
     found = list(dict.fromkeys(each_example(source, kind)))
     if not found:
@@ -70,6 +74,14 @@ def each_example(source: str, kind: KindName) -> Iterator[Example]:
                     f"{document.where}: the summary is blank or missing; give one or drop the row"
                 )
             yield Example(document.document, document.summary)
+    elif kind == "scored":
+        for pair in read_pairs(source):
+            if not 0 <= pair.score <= 1:
+                raise InputError(
+                    f"{source}: a score is {pair.score:g}; scores lie between 0 and 1: "
+                    "divide those of another scale by its highest"
+                )
+            yield Example(pair.sentence1, pair.sentence2, score=pair.score)
     else:
         for one, other in read_inputs_and_outputs(source):
             yield Example(one, other)

@@ -1,6 +1,7 @@
-"""The step ``train-crossencoder``: a second, closer look at what the bi-encoder finds (M6).
+"""The step ``train-crossencoder``: a second, closer look at pairs (M6).
 
 seeds and what the bi-encoder confuses with their outputs -> binary or list-wise loss -> cross-encoder
+pairs that people scored -> binary loss towards the scores -> cross-encoder
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pairsmith.encoders.correlation import spearman
 from pairsmith.encoders.cross import CrossEncoder, load_cross_encoder, score_pairs
 from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.errors import InputError, ModelError, SettingsError
@@ -32,7 +34,7 @@ from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.retrieved import retrieved
 from pairsmith.training.settings import TrainCrossencoderSettings
-from pairsmith.training.watch import Training
+from pairsmith.training.watch import Measure, Training
 from pairsmith.training.wrong import WrongOutputs, random_outputs, some, wrong_answers
 
 _USE = """```python
@@ -59,10 +61,7 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
         StorageError: the model cannot be written.
     """
     device = pick_device(settings.device)
-    if (settings.mined is None) != (settings.encoder is None):
-        raise SettingsError("--mined and --encoder go together: the pairs, and what they were mined with")
-    if settings.mined is None and settings.kind == "summaries":
-        raise SettingsError("--mined is missing; of kind summaries wrong outputs are those that search finds")
+    _check_together(settings)
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     refuse_sources(run, settings, sources)
     seeds = [in_window(each, settings.window) for each in read_examples(settings.seeds, settings.kind)]
@@ -93,6 +92,19 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
     folder.finish(partial(save_transformer, cross.model, cross.tokenizer, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out
+
+
+def _check_together(settings: TrainCrossencoderSettings) -> None:
+    """Raise a SettingsError for settings that do not go together."""
+    if (settings.mined is None) != (settings.encoder is None):
+        raise SettingsError("--mined and --encoder go together: the pairs, and what they were mined with")
+    if settings.mined is None and settings.kind == "summaries":
+        raise SettingsError("--mined is missing; of kind summaries wrong outputs are those that search finds")
+    if settings.kind == "scored" and (settings.mined or settings.loss == "listwise"):
+        given = "--mined" if settings.mined else "--loss listwise"
+        raise SettingsError(
+            f"{given} is for right and wrong pairs; of kind scored each pair has its own score"
+        )
 
 
 def _check_encoder(encoder: str, found: DatasetFolder) -> None:
@@ -135,6 +147,7 @@ def train_crossencoder_on(
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; a pair is told from others, so there must be two or more")
+    scored = settings.kind == "scored"
     wrong = wrong_for(seeds, near[: len(seeds)] if near else None, settings)
     unseen = wrong_for(validation, near[len(seeds) :] if near else None, settings)
     listwise = settings.loss == "listwise" or (settings.loss == "auto" and settings.kind == "summaries")
@@ -146,17 +159,24 @@ def train_crossencoder_on(
         return Scorer(cross, listwise=listwise)
 
     def draw(number: int, rng: np.random.Generator) -> Row:
-        return Row(seeds[number].input, [seeds[number].output, *wrong(number, rng)])
+        seed = seeds[number]
+        return Row(seed.input, [seed.output, *wrong(number, rng)], seed.score)
 
     def lesson(scorer: Scorer) -> Lesson[Row]:
-        measure = partial(ranking_accuracy, scorer.cross, validation, unseen) if validation else None
+        measure: Measure | None = None
+        if validation:
+            measure = (
+                partial(score_correlation, scorer.cross, validation)
+                if scored
+                else partial(ranking_accuracy, scorer.cross, validation, unseen)
+            )
         return Lesson(len(seeds), draw, partial(_batch, scorer.cross), measure)
 
     scorer, rate, training = fit_each_rate(
         make,
         lesson,
         settings,
-        metric="accuracy",
+        metric="Spearman" if scored else "accuracy",
         device=device,
         progress=progress,
         checkpoints=checkpoints,
@@ -170,8 +190,10 @@ def wrong_for(
     """What draws ``negatives`` wrong outputs for these examples.
 
     Of kind ``reading``, wrong answers of the right passage, right answers in wrong passages (M7) and what
-    a search found; of the others what a search found, or other examples' outputs.
+    a search found; of kind ``scored`` none; of the others what a search found, or other examples' outputs.
     """
+    if settings.kind == "scored":
+        return lambda number, rng: []  # noqa: ARG005 - all numbers alike
     outputs = [example.output for example in examples]
     made: WrongOutputs | None = None
     if settings.kind == "reading":
@@ -190,14 +212,15 @@ def wrong_for(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An input, and outputs of which the first is right."""
+    """An input, and outputs of which the first is right, or as right as ``score`` says; others are wrong."""
 
     input: str
     outputs: Sequence[str]
+    score: float = 1.0
 
 
 def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
-    """All pairs of the rows, and to which row each belongs; the first of a row is right."""
+    """All pairs of the rows, to which row each belongs, and how right each is."""
     inputs = [row.input for row in rows for _ in row.outputs]
     outputs = [output for row in rows for output in row.outputs]
     pairs = chunked(
@@ -206,7 +229,8 @@ def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
         cross.model.device,
     )
     belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
-    return {"pairs": pairs.as_inputs(), "row": torch.tensor(belongs)}
+    right = [0.0 if place else row.score for row in rows for place in range(len(row.outputs))]
+    return {"pairs": pairs.as_inputs(), "row": torch.tensor(belongs), "right": torch.tensor(right)}
 
 
 class Scorer(nn.Module):
@@ -216,22 +240,22 @@ class Scorer(nn.Module):
         super().__init__()
         self.cross = cross
         self.model: nn.Module = cross.model
-        self._loss = listwise_loss if listwise else binary_loss
+        self._listwise = listwise
 
-    def forward(self, pairs: Mapping[str, Any], row: Tensor) -> dict[str, Tensor]:
+    def forward(self, pairs: Mapping[str, Any], row: Tensor, right: Tensor) -> dict[str, Tensor]:
         """The loss of a batch."""
         scores = compute_chunks(lambda chunk: self.model(**chunk).logits.float().squeeze(1), pairs)
-        return {"loss": self._loss(scores, row)}
+        return {"loss": listwise_loss(scores, row) if self._listwise else binary_loss(scores, right)}
 
 
-def binary_loss(scores: Tensor, row: Tensor) -> Tensor:
-    """Mean binary cross-entropy of right and wrong pairs (M6, reading comprehension).
+def binary_loss(scores: Tensor, right: Tensor) -> Tensor:
+    """Mean binary cross-entropy of pairs (M6, reading comprehension).
 
     Args:
         scores: ``(pairs,)`` float32, unnormalised.
-        row: ``(pairs,)`` int64, to which input each belongs, in order; the first of each is right.
+        right: ``(pairs,)`` float32 in [0, 1], how right each is: 1 and 0, or what people scored.
     """
-    return nn.functional.binary_cross_entropy_with_logits(scores, _first(row).to(scores.dtype))
+    return nn.functional.binary_cross_entropy_with_logits(scores, right)
 
 
 def listwise_loss(scores: Tensor, row: Tensor) -> Tensor:
@@ -239,7 +263,7 @@ def listwise_loss(scores: Tensor, row: Tensor) -> Tensor:
 
     Args:
         scores: ``(pairs,)`` float32, unnormalised.
-        row: as for ``binary_loss``.
+        row: ``(pairs,)`` int64, to which input each belongs, in order; the first of each is right.
     """
     own = row[:, None] == torch.arange(int(row[-1]) + 1, device=row.device)  # (pairs, rows)
     totals = scores[:, None].masked_fill(~own, -torch.inf).logsumexp(dim=0)
@@ -264,6 +288,13 @@ def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: Wr
         own, *others = (next(scores) for _ in outputs)
         best += all(own > other for other in others)
     return 100.0 * best / len(rows)
+
+
+def score_correlation(cross: CrossEncoder, examples: Sequence[Example]) -> float | None:
+    """Spearman's correlation, ×100, of the scores with people's; None where it is undefined."""
+    scores = score_pairs(cross, [each.input for each in examples], [each.output for each in examples])
+    found = spearman(scores, np.array([each.score for each in examples]))
+    return None if np.isnan(found) else 100.0 * found
 
 
 def near_outputs(

@@ -207,11 +207,16 @@ class TrainBiencoderSettings(FewShotSettings):
 
 
 class TrainCrossencoderSettings(FewShotSettings):
-    """A cross-encoder that tells the pairs of the seeds from those that a search confuses with them (M6)."""
+    """A cross-encoder that tells the pairs of the seeds from those that a search confuses with them (M6).
+
+    Of kind ``scored`` it learns the scores that people gave pairs.
+    """
 
     seeds: str = Field(description="The labelled pairs; as for train-biencoder.")
-    kind: Literal["pairs", "reading", "summaries"] = Field(
-        default="pairs", description="What belongs together; as for mine."
+    kind: Literal["pairs", "reading", "summaries", "scored"] = Field(
+        default="pairs",
+        description="What belongs together; as for mine. scored: pairs with the columns sentence1, sentence2 "
+        "and score, from 0 to 1; the scores are learned.",
     )
     mined: str | None = Field(
         default=None,
