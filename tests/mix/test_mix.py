@@ -12,7 +12,15 @@ from pairsmith.mix.plan import plan_mix
 from pairsmith.mix.route import mix, shares
 from pairsmith.mix.settings import MixSettings
 from pairsmith.progress import Silent
-from pairsmith.records import MINED_ANSWER, MinedAnswer, ScoredPair, read_questions, to_table
+from pairsmith.records import (
+    MINED_ANSWER,
+    MINED_PAIR,
+    MinedAnswer,
+    MinedPair,
+    ScoredPair,
+    read_questions,
+    to_table,
+)
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
 
@@ -122,6 +130,26 @@ def test_mined_asked_and_labelled_questions_become_one_training_set(tmp_path):
     found = list(read_questions(str(made.path)))
     assert [question.question for question in found] == ["Capital of which country?", "What is the capital?"]
     assert made.manifest.counts.rejects == 1
+
+
+def test_mined_pairs_are_completed_by_pairs_written_for_the_other_labels(tmp_path):
+    found = [MinedPair(f"r{n}", f"who {n}?", f"{n} who?", 1.2, 0.7) for n in range(3)]
+    folder(tmp_path / "mined", [{"train": found}], MINED_PAIR)
+    written = pairs(tmp_path / "written.jsonl", 3, "red", 0.0)
+    mined = str(tmp_path / "mined")
+    rows = mixed(tmp_path, mined, written, pairs_as=1.0, weight=[1, 1]).table().to_pylist()
+    assert [(row["sentence1"], row["score"]) for row in rows if row["source"] == mined] == [
+        (f"who {n}?", 1.0) for n in range(3)
+    ]
+    assert sum(row["score"] for row in rows) == 3
+    assert len(rows) == 6
+    with pytest.raises(InputError, match=r"has scored pairs, .*mined has pairs of inputs and outputs"):
+        mixed(tmp_path, mined, written, out="other")
+    settings = MixSettings(data=["@mined", written], pairs_as=1.0)
+    before = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 3}, sample=to_table(found, MINED_PAIR))
+    planned = plan_mix(settings, {"@mined": before})
+    assert planned.rows == {"train": 6}
+    assert planned.sample["score"].to_pylist() == [1.0, 0.0] * 3
 
 
 def test_rows_of_different_kinds_are_refused(tmp_path):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pairsmith.mix.route import mixed, shares
 from pairsmith.mix.settings import MixSettings
-from pairsmith.records.kinds import Kind, Row, kind_of, kind_with
+from pairsmith.records.kinds import Kind, Row, kind_of, kind_with, scored_as
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 _SAMPLE = 1_000
@@ -29,14 +29,15 @@ def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
     for source in settings.data:
         earlier = before.get(source)
         if earlier is not None and earlier.sample is not None:
-            kind = kind or kind_with(set(earlier.sample.column_names), source)
-            samples[source] = [_as_row(row, kind) for row in earlier.sample.slice(0, _SAMPLE).to_pylist()]
+            kind = scored_as(kind_with(set(earlier.sample.column_names), source), settings.pairs_as)
+            rows = earlier.sample.slice(0, _SAMPLE).to_pylist()
+            samples[source] = [_as_row(row, kind, settings.pairs_as) for row in rows]
             counts.append(sum(earlier.rows.values()))
         else:
-            kind = kind or kind_of(source)
-            rows = kind.read(source)
-            samples[source] = list(islice(rows, _SAMPLE))
-            counts.append(len(samples[source]) + sum(1 for _ in rows))
+            kind = scored_as(kind_of(source), settings.pairs_as)
+            read = kind.read(source)
+            samples[source] = list(islice(read, _SAMPLE))
+            counts.append(len(samples[source]) + sum(1 for _ in read))
     assert kind is not None  # there is a source
     found = mixed(samples, kind, settings)
     whole = sum(shares(counts, settings.weight, settings.rows))
@@ -50,7 +51,9 @@ def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
     )
 
 
-def _as_row(row: Mapping[str, Any], kind: Kind) -> Row:
+def _as_row(row: Mapping[str, Any], kind: Kind, score: float | None) -> Row:
     """A row of a step before as the kind's."""
     given = {"question": row.get("input"), "title": "", **row}
+    if "sentence1" in kind.schema.names and "input" in row:
+        given |= {"sentence1": row["input"], "sentence2": row["output"], "score": score}
     return {name: given.get(name) for name in kind.schema.names}

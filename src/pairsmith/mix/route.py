@@ -12,7 +12,7 @@ import pyarrow as pa
 from pairsmith.errors import InputError
 from pairsmith.mix.settings import MixSettings
 from pairsmith.records import REJECT, Reject, to_table
-from pairsmith.records.kinds import Kind, Row, kind_of
+from pairsmith.records.kinds import Kind, Row, kind_of, scored_as
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 from pairsmith.runs.seeds import generator
 from pairsmith.texts.folding import folded
@@ -30,7 +30,8 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     """
     for source in settings.data:
         refuse_source(run, data=source)
-    kind = common_kind(settings.data)
+    kinds = {source: scored_as(kind_of(source), settings.pairs_as) for source in settings.data}
+    kind = common_kind(kinds)
     schema = pa.schema([*kind.schema, ("source", pa.string())])
     writer = FolderWriter.start(
         run,
@@ -43,7 +44,8 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
-    found = mixed({source: list(kind.read(source)) for source in settings.data}, kind, settings)
+    rows = {source: list(each.read(source)) for source, each in kinds.items()}
+    found = mixed(rows, kind, settings)
     writer.commit(0, {"train": pa.Table.from_pylist(found.rows, schema)}, to_table(found.rejects, REJECT))
     taken = {source: sum(row["source"] == source for row in found.rows) for source in settings.data}
     folder = writer.finish(_card(kind, taken))
@@ -57,19 +59,19 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     return folder
 
 
-def common_kind(sources: Sequence[str]) -> Kind:
-    """The kind of the rows of all sources.
+def common_kind(kinds: Mapping[str, Kind]) -> Kind:
+    """The kind of the rows of all sources, by whose names their kinds are given.
 
     Raises:
         InputError: two sources have rows of different kinds.
     """
-    first = kind_of(sources[0])
-    for source in sources[1:]:
-        if (other := kind_of(source)) is not first:
+    first, kind = next(iter(kinds.items()))
+    for source, other in kinds.items():
+        if other.name != kind.name:
             raise InputError(
-                f"{source} has {other.name}, {sources[0]} has {first.name}; rows of one kind can be mixed"
+                f"{source} has {other.name}, {first} has {kind.name}; rows of one kind can be mixed"
             )
-    return first
+    return kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,13 @@ class MixSettings(Settings):
         default="drop",
         description="Rows whose texts differ from another row's in case, spaces and punctuation alone.",
     )
+    pairs_as: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Take pairs of inputs and outputs, as mine writes them, for scored pairs of this score; "
+        "those of other scores may then be written by generate.",
+    )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the rows picked by chance.")
 
     @model_validator(mode="after")

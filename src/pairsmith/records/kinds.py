@@ -1,7 +1,7 @@
 """The shapes of rows that a training reads, told by the columns of their first row."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -72,6 +72,18 @@ def kind_with(columns: Collection[str], source: str) -> Kind:
             f"{source}: has the columns {', '.join(columns)}; expected one of these sets: {known}"
         )
     return found
+
+
+def scored_as(kind: Kind, score: float | None) -> Kind:
+    """Pairs of inputs and outputs as scored pairs of this score; other kinds, or without one, as they are."""
+    if kind is not _PAIRS or score is None:
+        return kind
+
+    def read(source: str | Source) -> Iterator[Row]:
+        for row in _PAIRS.read(source):
+            yield {"id": row["id"], "sentence1": row["input"], "sentence2": row["output"], "score": score}
+
+    return replace(_SCORED, read=read)
 
 
 def _questions(source: str | Source) -> Iterator[Row]:
