@@ -36,11 +36,24 @@ def recipe_path(name: str) -> Path:
     Raises:
         SettingsError: there is no shipped recipe of that name.
     """
+    return _shipped(name, "", "recipe")
+
+
+def comparison_path(name: str) -> Path:
+    """File of the shipped comparison called ``name``, e.g. ``compare-sts``.
+
+    Raises:
+        SettingsError: there is no shipped comparison of that name.
+    """
+    return _shipped(name, "comparisons", "comparison")
+
+
+def _shipped(name: str, below: str, what: str) -> Path:
     folder = _PACKAGE / "recipes"
     if not folder.is_dir():
         folder = _CHECKOUT / "recipes"
-    path = folder / f"{name}.yaml"
+    path = folder / below / f"{name}.yaml"
     if not path.is_file():
-        known = [file.stem for file in folder.glob("*.yaml")]
-        raise SettingsError(f"no shipped recipe is called {name!r}; {choices(name, known)}")
+        known = [file.stem for file in (folder / below).glob("*.yaml")]
+        raise SettingsError(f"no shipped {what} is called {name!r}; {choices(name, known)}")
     return path

@@ -56,6 +56,9 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
             parent = groups[group]
         parent.command(last, help=step.help)(step_command(step))
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
+    app.command("compare", help="Compare ways of making rows: a model trained on each, over several seeds.")(
+        _compare
+    )
     app.command("plan", help="Say what a recipe will make and cost before it runs.")(_plan)
     app.command("status", help="Say how far a run is, and what is left of it.")(_status)
     tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
@@ -179,6 +182,33 @@ def _run(
         plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
         progress = _progress(quiet)
         progress.result(results_table(run_recipe(plan, place(out), progress, fresh=fresh)))
+
+
+def _compare(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="A YAML file, or the name of a comparison that ships: compare-sts, compare-reading.",
+            show_default=False,
+        ),
+    ],
+    *,
+    out: Out,
+    only_write: Annotated[
+        bool, typer.Option("--only-write", help="Write the recipe of each seed, and end.")
+    ] = False,
+    fresh: Fresh = False,
+    quiet: QuietFlag = False,
+) -> None:
+    from pairsmith.compare.file import find_comparison, read_comparison
+    from pairsmith.compare.outcome import table
+    from pairsmith.compare.route import compare
+
+    with _spoken_errors():
+        comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
+        scores, costs = compare(comparison, place(out), progress, fresh=fresh, only_write=only_write)
+        if scores:
+            progress.result(table(scores, costs))
 
 
 def _plan(

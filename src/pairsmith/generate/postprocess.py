@@ -242,16 +242,21 @@ def all_rows(source: DatasetFolder) -> tuple[pa.Schema, list[Row]]:
 def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:
     """The rows of a table, and their columns; ``where`` it is goes into the error of ``all_rows``."""
     columns = table.column_names
-    if columns == SCORED_PAIR.names:
+    if _has(columns, SCORED_PAIR):
         return SCORED_PAIR, list(from_table(table, ScoredPair))
-    if columns == LABELLED_PAIR.names:
+    if _has(columns, LABELLED_PAIR):
         return LABELLED_PAIR, list(from_table(table, LabelledPair))
-    if columns == LABELLED_TEXT.names:
+    if _has(columns, LABELLED_TEXT):
         return LABELLED_TEXT, list(from_table(table, LabelledText))
     raise InputError(
         f"{where} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
         "sentence2, score), labelled pairs or labelled texts, as `pairsmith generate` writes them"
     )
+
+
+def _has(columns: Sequence[str], schema: pa.Schema) -> bool:
+    """Whether these are the schema's columns; rows of a mixture name their source behind them."""
+    return list(columns) in (schema.names, [*schema.names, "source"])
 
 
 def task_of(source: DatasetFolder) -> TaskSpec | None:

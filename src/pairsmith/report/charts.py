@@ -61,12 +61,18 @@ def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str) -> Ma
     return _image(parts, HEIGHT)
 
 
-def lines(series: Mapping[str, Sequence[Point]], x_label: str) -> Markup:
-    """A line through the points of each name, with a legend where there are several."""
+def lines(
+    series: Mapping[str, Sequence[Point]], x_label: str, spans: Mapping[str, Sequence[Point]] | None = None
+) -> Markup:
+    """A line through the points of each name, with a legend where there are several.
+
+    ``spans`` has for each point the ends of an upright line through it.
+    """
     points = [point for each in series.values() for point in each]
     if not points:
         return _image([], _ROW)
     xs, ys = zip(*points, strict=True)
+    ys += tuple(end for each in (spans or {}).values() for span in each for end in span)
     ends = (min(xs), max(xs)), (min(ys), max(ys))
     parts = _axes(*ends, x_label)
     for place, (name, each) in enumerate(series.items()):
@@ -75,6 +81,12 @@ def lines(series: Mapping[str, Sequence[Point]], x_label: str) -> Markup:
         parts.append(
             Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="2"/>').format(path, colour)
         )
+        for (at, _), (low, high) in zip(each, (spans or {}).get(name, ()), strict=False):
+            parts.append(
+                Markup('<path d="M{:.1f},{:.1f} V{:.1f}" stroke="{}"/>').format(
+                    _x(at, *ends[0]), _y(low, *ends[1]), _y(high, *ends[1]), colour
+                )
+            )
         if len(each) == 1:
             x, y = path.split(",")
             parts.append(Markup('<circle cx="{}" cy="{}" r="3" fill="{}"/>').format(x, y, colour))

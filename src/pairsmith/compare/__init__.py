@@ -1,0 +1,1 @@
+"""Ways to make training rows, compared on one task with one model."""

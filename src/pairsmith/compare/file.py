@@ -1,0 +1,169 @@
+"""Comparison files: what makes rows, what is trained on them, and how that is measured.
+
+A comparison is written as recipes, one for each seed. Each way makes its rows once; of them so many are
+taken as every number of rows says, the model is trained on them, and measured.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from pairsmith.bundled import comparison_path
+from pairsmith.errors import SettingsError, choices
+from pairsmith.faults import Fault, faults_of, shown
+from pairsmith.recipes import Entry
+from pairsmith.settings import NothingIsEmpty, Settings
+from pairsmith.yamlfile import YamlFile, read_yaml
+
+MOST_SEEDS = 10
+LABELLED = "labelled"
+"""What the rows of people are called beside the ways."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,31}")
+
+
+class Way(Settings):
+    """A way to make rows: steps, of which the last one's rows count."""
+
+    steps: tuple[Entry, ...] = Field(min_length=1, description="The steps, in order.")
+    pick: Literal["first", "random"] = Field(
+        default="first",
+        description="Which of its rows are taken: the first, as of ranked ones, or some by chance.",
+    )
+
+
+class Trained(Settings):
+    """What is trained on the rows."""
+
+    step: str = Field(description="The training: train-encoder, train-reader, …")
+    data: str = Field(default="data", description="Its setting that the rows go into.")
+    settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(default={}, description="Its other settings.")
+
+
+class Measured(Settings):
+    """How what was trained is measured."""
+
+    step: str = Field(description="The evaluation: evaluate-sts, evaluate-qa, …")
+    figure: str = Field(description="The figure that is compared, as in the results of a recipe: key.key.")
+    settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(
+        default={}, description="Its settings, but for the model."
+    )
+
+
+class Comparison(Settings):
+    """What a comparison file holds."""
+
+    name: str = Field(description="The comparison's name.")
+    description: str = Field(default="", description="What is compared, for people.")
+    names: Annotated[dict[str, Any], NothingIsEmpty] = Field(
+        default={},
+        description="Instructions, seeds, corpora, models and data for the evaluation, by names of your own; "
+        "a setting $NAME stands for one of them.",
+    )
+    seeds: tuple[int, ...] = Field(
+        default=(1, 2, 3),
+        min_length=1,
+        max_length=MOST_SEEDS,
+        description="Everything is done with each of these.",
+    )
+    rows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        min_length=1, description="How many rows of a way are trained on; several make a curve."
+    )
+    labelled: str | None = Field(
+        default=None,
+        description="Rows that people labelled: trained on alone, and with the rows of every way.",
+    )
+    shared: tuple[Entry, ...] = Field(default=(), description="Steps whose folders all ways may read.")
+    ways: dict[str, Way] = Field(min_length=1, description="The ways to make rows, by their names.")
+    mixtures: tuple[tuple[str, ...], ...] = Field(
+        default=(), description="Ways whose rows are mixed in equal parts: [[generate, mine], …]."
+    )
+    train: Trained
+    measure: Measured
+
+
+def find_comparison(name_or_path: str) -> Path:
+    """The file of a comparison given by its path, or by the name of one that ships with pairsmith.
+
+    Raises:
+        SettingsError: it is neither.
+    """
+    path = Path(name_or_path)
+    if path.suffix in (".yaml", ".yml") or "/" in name_or_path or path.is_file():
+        return path
+    return comparison_path(name_or_path)
+
+
+def read_comparison(path: Path) -> Comparison:
+    """The comparison in the YAML file at ``path``, with its names and paths put in their places.
+
+    Raises:
+        SettingsError: with every fault, one a line.
+    """
+    file = read_yaml(path, SettingsError)
+    faults = []
+    try:
+        found = Comparison.model_validate(_placed(file))
+        faults = list(_faults_between(found))
+    except ValidationError as error:
+        faults = faults_of(error, Comparison)
+    if faults or file.duplicates:
+        raise SettingsError(file.report(faults))
+    return found
+
+
+def _placed(file: YamlFile) -> dict[Any, Any]:
+    """The file's data, each ``$name`` and each path from the file's folder in its place."""
+    names = file.data.get("names")
+    known = names if isinstance(names, Mapping) else {}
+    folder = file.path.resolve().parent
+    unknown: list[Fault] = []
+
+    def placed(value: Any, keys: tuple[str | int, ...]) -> Any:
+        if isinstance(value, Mapping):
+            return {key: placed(each, (*keys, key)) for key, each in value.items()}
+        if isinstance(value, list):
+            return [placed(each, (*keys, place)) for place, each in enumerate(value)]
+        if isinstance(value, str) and re.fullmatch(r"\$\w+", value):
+            if value[1:] not in known:
+                unknown.append(
+                    Fault(keys, f"{value} stands under no name; {choices(value[1:], map(str, known))}")
+                )
+                return value
+            return placed(known[value[1:]], keys) if keys[0] != "names" else value
+        if isinstance(value, str) and value.startswith(("./", "../")):
+            return str((folder / value).resolve())
+        return value
+
+    found = {key: placed(value, (str(key),)) for key, value in file.data.items()}
+    if unknown:
+        raise SettingsError(file.report(unknown))
+    return found
+
+
+def _faults_between(comparison: Comparison) -> list[Fault]:
+    """What is wrong with the values together."""
+    found = []
+    for name in ("seeds", "rows"):
+        values = getattr(comparison, name)
+        if len(set(values)) != len(values):
+            found.append(Fault((name,), f"one stands there twice: {', '.join(map(str, values))}"))
+    found += [
+        Fault(("ways", name), f"is 1 to 32 letters, digits or underscores, not {shown(name)}")
+        for name in comparison.ways
+        if not _NAME.fullmatch(name)
+    ]
+    for place, mixture in enumerate(comparison.mixtures):
+        if len(mixture) < 2 or len(set(mixture)) != len(mixture):
+            found.append(Fault(("mixtures", place), "a mixture is of two ways or more, each named once"))
+        found += [
+            Fault(("mixtures", place), f"no way is called {name!r}; {choices(name, comparison.ways)}")
+            for name in mixture
+            if name not in comparison.ways
+        ]
+    if LABELLED in comparison.ways:
+        text = "is what rows of people are called, which stand under labelled; give the way another name"
+        found.append(Fault(("ways", LABELLED), text))
+    return found

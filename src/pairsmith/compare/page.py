@@ -1,0 +1,83 @@
+"""A comparison as a page for people: one file, nothing loaded from elsewhere."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from pairsmith.compare.file import Comparison
+from pairsmith.compare.outcome import HEAD, Cost, Score, rows_of_table
+from pairsmith.report.charts import Point, lines
+from pairsmith.report.page import render
+from pairsmith.report.parts import Block, Chart, Facts, Note, Page, Section, Table, shown
+
+_SPREAD = (
+    "Upright lines are 95 % intervals of the mean over {seeds} seeds, by Student's t. Ways whose intervals "
+    "overlap are not told apart."
+)
+
+
+def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Cost]) -> str:
+    """The page as HTML."""
+    figure = f"{comparison.measure.step} {comparison.measure.figure}"
+    spread = _SPREAD.format(seeds=len(comparison.seeds)) if len(comparison.seeds) > 1 else "One seed only."
+    facts = Facts(
+        [
+            ("figure", shown(figure)),
+            ("trained", shown(f"{comparison.train.step} {comparison.train.settings.get('base', '')}")),
+            ("people's rows", shown(comparison.labelled or "none")),
+            ("seeds", ", ".join(map(str, comparison.seeds))),
+        ]
+    )
+    blocks: list[Block] = [
+        Note(shown(comparison.description)) if comparison.description.strip() else Note(""),
+        facts,
+        Table(
+            HEAD,
+            [tuple(shown(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
+            note="To make: all rows of the ways, once, with what was trained for them; means over seeds. "
+            "Tokens: of all texts that models wrote for it, those that were not kept included.",
+        ),
+    ]
+    by_rows, spans = curves(scores)
+    blocks.append(Chart(lines(by_rows, "rows", spans), f"{figure} by rows. {spread}"))
+    by_cost, cost_spans = points(scores, costs)
+    blocks.append(
+        Chart(
+            lines(by_cost, "seconds to make the rows and to train", cost_spans),
+            f"{figure} by the time that it took, of the most rows of each way. {spread}",
+        )
+    )
+    return render(Page(shown(comparison.name), [Section("Comparison", blocks, level=2)]))
+
+
+Lines = dict[str, list[Point]]
+
+
+def curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
+    """The mean figure by rows, a line for each way, and the interval at each point.
+
+    People's rows alone are where every line begins.
+    """
+    begin = [score for score in scores if not score.trial.ways]
+    found: Lines = {}
+    spans: Lines = {}
+    for way in dict.fromkeys(score.trial.way for score in scores if score.trial.ways):
+        own = [*begin, *(score for score in scores if score.trial.way == way)]
+        found[way] = [(fmean(score.rows), score.mean) for score in own]
+        spans[way] = [_interval(score) for score in own]
+    return found, spans
+
+
+def points(scores: Sequence[Score], costs: Mapping[str, Cost]) -> tuple[Lines, Lines]:
+    """Of each way with the most rows the mean figure by seconds, and the interval."""
+    most = {score.trial.way: score for score in scores}  # of a way the last has the most
+    found, spans = {}, {}
+    for way, score in most.items():
+        seconds = fmean(score.seconds) + sum(fmean(costs[each].seconds) for each in score.trial.ways)
+        found[way] = [(seconds, score.mean)]
+        spans[way] = [_interval(score)]
+    return found, spans
+
+
+def _interval(score: Score) -> Point:
+    margin = score.margin or 0.0
+    return score.mean - margin, score.mean + margin

@@ -1,0 +1,112 @@
+"""A comparison as recipes, which can be read, planned and run on their own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pairsmith.compare.file import LABELLED, Comparison
+from pairsmith.recipes import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A model trained on rows of one kind.
+
+    Attributes:
+        way: the name of the way, of a mixture (``generate+mine``), or ``labelled`` for people's rows alone.
+        rows: how many of its rows were asked for; 0 of people's alone.
+        ways: the ways whose rows are in it.
+        taken: the step whose folder holds the rows that were taken; none for people's alone.
+        trained: the step that trained the model.
+        measured: the step that measured it.
+    """
+
+    way: str
+    rows: int
+    ways: tuple[str, ...]
+    taken: str | None
+    trained: str
+    measured: str
+
+
+def trials(comparison: Comparison) -> list[Trial]:
+    """All models that a comparison trains with a seed, in order."""
+    found = []
+    if comparison.labelled is not None:
+        found.append(Trial(LABELLED, 0, (), None, f"{LABELLED}-model", f"{LABELLED}-score"))
+    for ways in (*((way,) for way in comparison.ways), *comparison.mixtures):
+        for rows in sorted(comparison.rows):
+            stem = f"{'-and-'.join(ways)}-{rows}"
+            found.append(Trial("+".join(ways), rows, ways, stem, f"{stem}-model", f"{stem}-score"))
+    return found
+
+
+def steps_of_way(comparison: Comparison, way: str) -> list[str]:
+    """The names that a recipe gives the steps of a way."""
+    return [f"{way}-{entry.name}" for entry in comparison.ways[way].steps]
+
+
+def as_recipe(comparison: Comparison, seed: int) -> dict[str, Any]:
+    """The recipe of one seed, as its YAML file holds it."""
+    steps = [entry.model_dump() for entry in comparison.shared]
+    for way, made in comparison.ways.items():
+        own = {entry.name for entry in made.steps}
+        steps += [_of_way(way, entry, own) for entry in made.steps]
+    if comparison.labelled is not None:
+        steps.append(_step(LABELLED, "mix", {"data": [comparison.labelled]}))
+    results = {}
+    for trial in trials(comparison):
+        steps += _steps_of(trial, comparison)
+        results[f"{trial.way} {trial.rows}"] = f"{trial.measured}/{comparison.measure.figure}"
+    return {
+        "name": comparison.name,
+        "description": comparison.description,
+        "seed": seed,
+        "steps": steps,
+        "results": results,
+    }
+
+
+def _of_way(way: str, entry: Entry, own: set[str]) -> dict[str, Any]:
+    """A step of a way, named after both; it refers to steps of the same way as the file does."""
+
+    def led(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: led(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [led(each) for each in value]
+        if isinstance(value, str) and value.startswith("@") and value[1:].partition("/")[0] in own:
+            return f"@{way}-{value[1:]}"
+        return value
+
+    return {"name": f"{way}-{entry.name}", "step": entry.step, "settings": led(entry.settings)}
+
+
+def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """Take the rows, put people's with them, train, measure."""
+    data = f"@{LABELLED}"
+    if trial.taken is not None:
+        yield _step(trial.taken, "mix", _taken(trial.ways, trial.rows, comparison))
+        data = f"@{trial.taken}"
+        if comparison.labelled is not None:
+            both = f"{trial.taken}-all"
+            yield _step(both, "mix", {"data": [f"@{LABELLED}", data]})
+            data = f"@{both}"
+    train, measure = comparison.train, comparison.measure
+    yield _step(trial.trained, train.step, {**train.settings, train.data: data})
+    yield _step(trial.measured, measure.step, {**measure.settings, "model": f"@{trial.trained}"})
+
+
+def _taken(ways: Sequence[str], rows: int, comparison: Comparison) -> dict[str, Any]:
+    """Settings of the step ``mix`` that takes so many rows in equal parts of the ways."""
+    picks = {comparison.ways[way].pick for way in ways}
+    return {
+        "data": [f"@{steps_of_way(comparison, way)[-1]}" for way in ways],
+        "weight": [1.0] * len(ways),
+        "rows": rows,
+        "pick": "random" if "random" in picks else "first",
+    }
+
+
+def _step(name: str, kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "step": kind, "settings": dict(settings)}

@@ -1,0 +1,145 @@
+"""``pairsmith compare``: which way of making rows is worth it, for one task and one model.
+
+comparison -> a recipe for each seed -> rows, models, figures -> means with intervals, and what they cost
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pairsmith.compare.file import Comparison
+from pairsmith.compare.outcome import Cost, Score, as_record
+from pairsmith.compare.page import page
+from pairsmith.compare.recipe import Trial, as_recipe, steps_of_way, trials
+from pairsmith.compare.tokens import written_tokens
+from pairsmith.errors import FolderError, SettingsError, StorageError
+from pairsmith.places import Place
+from pairsmith.progress import Progress
+from pairsmith.recipes import Recipe, load_recipe
+from pairsmith.running import RECORD as RUN
+from pairsmith.running import run_recipe
+from pairsmith.runs.folder import MANIFEST
+from pairsmith.runs.storage import write_atomic, write_json
+
+RECORD = "comparison.json"
+PAGE = "comparison.html"
+
+
+def compare(
+    comparison: Comparison, out: Place, progress: Progress, *, fresh: bool = False, only_write: bool = False
+) -> tuple[list[Score], dict[str, Cost]]:
+    """Run a comparison, and write ``comparison.json`` and ``comparison.html`` into ``out``.
+
+    Of each seed there is a folder ``seed-N`` with its ``recipe.yaml``, which is an ordinary recipe, and its
+    ``run``. What an earlier call finished is not done again.
+
+    Args:
+        comparison: from ``read_comparison``.
+        out: a folder of this machine.
+        progress: where to show it.
+        fresh: start over.
+        only_write: write the recipes and end; both results are empty.
+
+    Raises:
+        FolderError: ``out`` is a store's or holds something else.
+        SettingsError: a recipe that comes of it has faults.
+        PairsmithError: whatever a step raises.
+    """
+    if not isinstance(out, Path):
+        raise FolderError(f"--out {out}: a comparison is written to a folder of this machine; give its path")
+    recipes = _written(comparison, out)
+    if only_write:
+        progress.say("\n".join(f"wrote {_folder(out, seed) / 'recipe.yaml'}" for seed in recipes))
+        return [], {}
+    found = []
+    for number, (seed, recipe) in enumerate(recipes.items(), start=1):
+        progress.say(f"seed {seed} ({number}/{len(recipes)}) → {_folder(out, seed)}")
+        found.append(run_recipe(recipe, _folder(out, seed) / "run", progress, fresh=fresh))
+    runs = [Ran(_folder(out, seed) / "run", recipe) for seed, recipe in recipes.items()]
+    scores = [_score(trial, found, runs) for trial in trials(comparison)]
+    costs = {way: _cost(comparison, way, runs) for way in comparison.ways}
+    write_json(out / RECORD, as_record(comparison, scores, costs))
+    write_atomic(out / PAGE, page(comparison, scores, costs).encode("utf-8", "replace"))
+    progress.say(f"wrote {out / PAGE}")
+    return scores, costs
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A recipe that was run, and where."""
+
+    folder: Path
+    recipe: Recipe
+
+    def spent(self, steps: Iterable[str]) -> float:
+        """Seconds that these steps took."""
+        record: dict[str, float] = json.loads((self.folder / RUN).read_text(encoding="utf-8"))["spent"]
+        return round(sum(record.get(name, 0.0) for name in steps), 1)
+
+    def rows(self, step: str) -> int:
+        """How many rows a step made."""
+        manifest = json.loads((self.folder / step / MANIFEST).read_text(encoding="utf-8"))
+        found: int = manifest["counts"]["rows"]
+        return found
+
+    def tokens(self, steps: Iterable[str]) -> int:
+        """Tokens that models wrote in these steps."""
+        planned = {each.name: each for each in self.recipe.steps}
+        found = 0
+        for name in steps:
+            model = getattr(planned[name].settings(self.folder), "model", None)
+            found += written_tokens(self.folder / name, planned[name].kind, model)
+        return found
+
+
+def _folder(out: Path, seed: int) -> Path:
+    return out / f"seed-{seed}"
+
+
+def _written(comparison: Comparison, out: Path) -> dict[int, Recipe]:
+    """The recipe of each seed, written and checked."""
+    if out.exists() and not out.is_dir():
+        raise FolderError(f"--out {out} is a file; give a folder")
+    inside = sorted(file.name for file in out.iterdir()) if out.is_dir() else []
+    others = [name for name in inside if not name.startswith(("seed-", ".")) and name not in (RECORD, PAGE)]
+    if others:
+        raise FolderError(f"--out {out} holds something else ({others[0]}); give another folder")
+    recipes = {}
+    for seed in comparison.seeds:
+        path = _folder(out, seed) / "recipe.yaml"
+        text = yaml.safe_dump(as_recipe(comparison, seed), sort_keys=False, allow_unicode=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{path.parent} cannot be made: {error.strerror}") from None
+        write_atomic(path, text.encode())
+        try:
+            recipes[seed] = load_recipe(path)
+        except SettingsError as error:
+            raise SettingsError(f"the comparison as a recipe has faults:\n{error}") from None
+    return recipes
+
+
+def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[Ran]) -> Score:
+    name = f"{trial.way} {trial.rows}"
+    values = []
+    for found in figures:
+        value = found[name]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SettingsError(f"measure.figure: {name} is {value!r}, not a number; name another figure")
+        values.append(float(value))
+    rows = [ran.rows(trial.taken) if trial.taken else 0 for ran in runs]
+    return Score(trial, rows, values, [ran.spent([trial.trained]) for ran in runs])
+
+
+def _cost(comparison: Comparison, way: str, runs: Sequence[Ran]) -> Cost:
+    steps = steps_of_way(comparison, way)
+    return Cost(
+        [ran.spent(steps) for ran in runs],
+        [ran.tokens(steps) for ran in runs],
+        [ran.rows(steps[-1]) for ran in runs],
+    )

@@ -1,0 +1,52 @@
+"""How many tokens models wrote in a step."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pairsmith.encoders.heads import load_tokenizer
+from pairsmith.errors import UserError
+from pairsmith.runs import DatasetFolder
+
+_WRITTEN = {
+    "generate": ("sentence2", "text"),
+    "ask": ("question",),
+    "rewrite": ("question", "input", "summary", "output"),
+}
+"""By step, the columns of which the first that is there holds what a model wrote."""
+_TOGETHER = 1_000
+
+
+def written_tokens(folder: Path, step: str, model: str | None) -> int:
+    """Tokens of the texts that a step's ``model`` wrote, those that were not kept included.
+
+    Counted by the model's tokenizer; 0 of steps that write nothing, and of models whose tokenizer is not
+    here, such as a server's.
+    """
+    if step not in _WRITTEN or model is None:
+        return 0
+    try:
+        tokenizer = load_tokenizer(model)
+    except UserError:
+        return 0
+    made = DatasetFolder.open(folder)
+    texts = _texts(made, _WRITTEN[step])
+    count = 0
+    while some := list(islice(texts, _TOGETHER)):
+        count += sum(map(len, tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]))
+    return count
+
+
+def _texts(made: DatasetFolder, columns: tuple[str, ...]) -> Iterator[str]:
+    for split in made.splits:
+        for shard in made.shards(split):
+            for row in shard.to_pylist():
+                yield _text(row, columns)
+    for reject in made.rejects().to_pylist():
+        yield _text(json.loads(reject["row"]), columns)
+
+
+def _text(row: dict[str, Any], columns: tuple[str, ...]) -> str:
+    return next((str(row[name]) for name in columns if row.get(name)), "")

@@ -1,0 +1,249 @@
+"""Ways of making rows compared: the file, its recipes, what comes of them."""
+
+import json
+import math
+import random
+import re
+
+import pytest
+import yaml
+from transformers import AutoTokenizer
+
+from pairsmith.bundled import model_path
+from pairsmith.cli import main
+from pairsmith.compare.file import Comparison, find_comparison, read_comparison
+from pairsmith.compare.outcome import Cost, Score, margin, table
+from pairsmith.compare.page import curves, points
+from pairsmith.compare.recipe import Trial, as_recipe, trials
+from pairsmith.compare.route import compare
+from pairsmith.errors import FolderError, SettingsError
+from pairsmith.progress import Progress, Silent
+from pairsmith.recipes import load_recipe
+from pairsmith.runs import DatasetFolder
+
+TEXT = """\
+name: small
+names:
+  written_for: ./texts.txt
+  base: {base}
+seeds: [1, 2]
+rows: [4, 8]
+labelled: ./people.jsonl
+ways:
+  written:
+    pick: random
+    steps:
+      - name: pairs
+        step: generate
+        settings: {{task: sts, model: "pairsmith:tiny", inputs: $written_for, per_input: 1}}
+      - name: clean
+        step: postprocess
+        settings: {{data: "@pairs", augment: 0, validation: 0}}
+  found:
+    steps:
+      - name: all
+        step: mix
+        settings: {{data: ./found.jsonl}}
+mixtures: [[written, found]]
+train:
+  step: train-encoder
+  settings: {{base: $base, epochs: 1, learning_rate: 1.0e-3}}
+measure:
+  step: evaluate-sts
+  figure: graded.all
+  settings: {{data: ./graded.tsv, bootstrap: 0}}
+"""
+
+
+def pairs(count, word):
+    rng = random.Random(word)
+    return [
+        {"sentence1": f"{word} {n}", "sentence2": f"{word} {rng.random():.3f}", "score": n % 3 / 2}
+        for n in range(count)
+    ]
+
+
+@pytest.fixture
+def file(tmp_path, tiny_bert):
+    (tmp_path / "texts.txt").write_text(
+        "".join(f"A man plays the {word}.\n" for word in ("flute", "drum", "harp", "horn"))
+    )
+    for name, count in (("people", 5), ("found", 6)):
+        rows = "".join(json.dumps(row) + "\n" for row in pairs(count, name))
+        (tmp_path / f"{name}.jsonl").write_text(rows)
+    graded = "".join(f"a {n}\tb {n * 7 % 5}\t{n % 6}\n" for n in range(12))
+    (tmp_path / "graded.tsv").write_text(f"sentence1\tsentence2\tscore\n{graded}")
+    (tmp_path / "c.yaml").write_text(TEXT.format(base=tiny_bert))
+    return tmp_path / "c.yaml"
+
+
+def called(*arguments):
+    """The command, which ends well."""
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert not end.value.code
+
+
+def changed(file, **changes):
+    data = yaml.safe_load(file.read_text()) | changes
+    file.write_text(yaml.safe_dump(data, sort_keys=False))
+    return file
+
+
+def test_the_recipe_of_a_seed(file, tmp_path):
+    comparison = read_comparison(file)
+    recipe = as_recipe(comparison, 7)
+    steps = {step["name"]: step for step in recipe["steps"]}
+    assert list(steps)[:6] == [
+        "written-pairs", "written-clean", "found-all", "labelled", "labelled-model", "labelled-score"
+    ]  # fmt: skip
+    assert steps["written-clean"]["settings"]["data"] == "@written-pairs"
+    assert steps["written-pairs"]["settings"]["inputs"] == str(tmp_path / "texts.txt")
+    assert steps["labelled"]["settings"]["data"] == [str(tmp_path / "people.jsonl")]
+    assert steps["labelled-model"]["settings"]["data"] == "@labelled"
+    assert steps["written-4"]["settings"] == {
+        "data": ["@written-clean"], "weight": [1.0], "rows": 4, "pick": "random"
+    }  # fmt: skip
+    assert steps["found-8"]["settings"]["pick"] == "first"
+    both = steps["written-and-found-8"]["settings"]
+    assert (both["data"], both["weight"]) == (["@written-clean", "@found-all"], [1.0, 1.0])
+    assert steps["written-and-found-8-all"]["settings"]["data"] == [
+        "@labelled", "@written-and-found-8"
+    ]  # fmt: skip
+    assert steps["written-and-found-8-model"]["settings"]["data"] == "@written-and-found-8-all"
+    assert steps["found-4-score"]["settings"]["model"] == "@found-4-model"
+    assert recipe["results"]["written+found 4"] == "written-and-found-4-score/graded.all"
+    assert [(trial.way, trial.rows) for trial in trials(comparison)] == [
+        ("labelled", 0), ("written", 4), ("written", 8), ("found", 4), ("found", 8),
+        ("written+found", 4), ("written+found", 8),
+    ]  # fmt: skip
+
+
+def test_without_rows_of_people_ways_are_trained_on_alone(file):
+    data = yaml.safe_load(file.read_text())
+    del data["labelled"]
+    recipe = as_recipe(Comparison.model_validate(data), 1)
+    steps = {step["name"]: step for step in recipe["steps"]}
+    assert steps["found-4-model"]["settings"]["data"] == "@found-4"
+    assert not any(name.startswith("labelled") or name.endswith("-all-model") for name in steps)
+
+
+def test_from_the_file_to_the_table(file, tmp_path, capsys):
+    changed(file, rows=[8], mixtures=[])
+    called("compare", str(file), "--out", str(tmp_path / "out"))
+    shown = capsys.readouterr().out
+    record = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    scores = {(score["way"], score["asked"]): score for score in record["scores"]}
+    assert list(scores) == [("labelled", 0), ("written", 8), ("found", 8)]
+    for score in scores.values():
+        results = [
+            json.loads((tmp_path / "out" / f"seed-{seed}" / "run" / "results.json").read_text())
+            for seed in (1, 2)
+        ]
+        figures = [found[f"{score['way']} {score['asked']}"] for found in results]
+        assert score["figures"] == pytest.approx(figures, abs=1e-4)
+        assert score["mean"] == pytest.approx(sum(figures) / 2, abs=1e-4)
+        half = 12.706 * abs(figures[0] - figures[1]) / 2
+        assert score["margin"] == pytest.approx(half, abs=1e-2)
+        assert f"{score['mean']:.2f}" in shown
+    assert scores["found", 8]["rows"] == [6, 6]
+    assert "6 of 8" in shown
+    made = DatasetFolder.open(tmp_path / "out" / "seed-1" / "run" / "written-pairs")
+    tokenizer = AutoTokenizer.from_pretrained(model_path("pairsmith:tiny"))
+    texts = [row["sentence2"] for row in made.table().to_pylist()]
+    texts += [json.loads(row["row"])["sentence2"] for row in made.rejects().to_pylist()]
+    tokens = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)
+    assert tokens == record["costs"]["written"]["tokens"][0] > 20
+    assert record["costs"]["found"]["tokens"] == [0, 0]
+    assert record["costs"]["written"]["rows"][0] <= 12
+    assert all(seconds > 0 for seconds in record["costs"]["written"]["seconds"])
+    page = (tmp_path / "out" / "comparison.html").read_text()
+    assert page.count("<svg") == 2
+    before = (tmp_path / "out" / "seed-2" / "run" / "run.json").read_bytes()
+    called("compare", str(file), "--out", str(tmp_path / "out"))  # nothing is done again
+    assert (tmp_path / "out" / "seed-2" / "run" / "run.json").read_bytes() == before
+
+
+def test_recipes_alone_can_be_had(file, tmp_path, capsys):
+    called("compare", str(file), "--out", str(tmp_path / "out"), "--only-write")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["seed-1", "seed-2"]
+    recipe = load_recipe(tmp_path / "out" / "seed-2" / "recipe.yaml")
+    assert {step.values["seed"] for step in recipe.steps if "seed" in step.values} == {2}
+    assert "seed-2/recipe.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"seeds": []}, r"c.yaml:\d+: seeds: .*at least 1"),
+        ({"seeds": list(range(11))}, r"c.yaml:\d+: seeds: .*at most 10"),
+        ({"rows": [4, 4]}, r"c.yaml:\d+: rows: one stands there twice: 4, 4"),
+        ({"mixtures": [["written", "foud"]]}, r"mixtures.0: no way is called 'foud'; did you mean 'found'"),
+        ({"mixtures": [["found"]]}, r"mixtures.0: a mixture is of two ways or more"),
+        (
+            {"ways": {"a-b": {"steps": [{"name": "a", "step": "mix"}]}}, "mixtures": []},
+            r"c.yaml:\d+: ways.a-b: is 1 to 32 letters, digits or underscores, not 'a-b'",
+        ),
+        ({"ways": {"a": {"steps": []}}}, r"c.yaml:\d+: ways.a.steps: .*at least 1"),
+        ({"names": {"base": "x"}}, r"\$written_for stands under no name; known: base"),
+        ({"train": {"step": "train-encodr"}}, r"no step is called 'train-encodr'; did you mean"),
+        ({"measure": {"step": "evaluate-sts", "figure": "all"}}, r"data"),
+        ({"labelled": "./none.jsonl"}, r"there is no .*none.jsonl"),
+        ({"ways": {"labelled": {"steps": [{"name": "a", "step": "mix"}]}}, "mixtures": []}, r"ways.labelled"),
+    ],
+)
+def test_faults_of_the_file_are_named(file, tmp_path, changes, fault, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["compare", str(changed(file, **changes)), "--out", str(tmp_path / "out")])
+    assert end.value.code == 2
+
+    assert re.search(fault, capsys.readouterr().err)
+
+
+def test_a_folder_of_something_else_is_left_alone(file, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("mine")
+    comparison = read_comparison(file)
+    with pytest.raises(FolderError, match=r"holds something else \(thesis.tex\)"):
+        compare(comparison, tmp_path / "out", Silent())
+    with pytest.raises(FolderError, match="is a file"):
+        compare(comparison, tmp_path / "texts.txt", Progress())
+
+
+def test_intervals_by_hand():
+    assert margin([1.0]) is None
+    assert margin([1.0, 3.0]) == pytest.approx(12.706 * math.sqrt(2) / math.sqrt(2))
+    assert margin([1.0, 2.0, 3.0]) == pytest.approx(4.303 / math.sqrt(3))
+
+
+SCORES = [
+    Score(Trial("labelled", 0, (), None, "a", "b"), [0, 0], [50.0, 52.0], [10.0, 10.0]),
+    Score(Trial("one", 100, ("one",), "c", "a", "b"), [100, 100], [60.0, 60.0], [20.0, 22.0]),
+    Score(Trial("one+two", 100, ("one", "two"), "c", "a", "b"), [90, 100], [70.0, 70.0], [20.0, 22.0]),
+]
+COSTS = {"one": Cost([100.0, 110.0], [3000, 3200], [120, 120]), "two": Cost([5.0, 5.0], [0, 0], [90, 100])}
+
+
+def test_lines_of_the_page_begin_with_peoples_rows():
+    found, spans = curves(SCORES)
+    assert found == {"one": [(0.0, 51.0), (100.0, 60.0)], "one+two": [(0.0, 51.0), (95.0, 70.0)]}
+    assert spans["one"][0] == pytest.approx((51 - 12.706, 51 + 12.706))
+    assert spans["one"][1] == (60.0, 60.0)
+    by_cost, _ = points(SCORES, COSTS)
+    assert by_cost == {"labelled": [(10.0, 51.0)], "one": [(126.0, 60.0)], "one+two": [(131.0, 70.0)]}
+
+
+def test_the_table_by_hand():
+    lines = table(SCORES, COSTS).splitlines()
+    assert lines[0].split("  ")[0] == "rows of"
+    assert lines[1].split() == ["labelled", "0", "51.00", "12.71", "10", "s"]
+    assert lines[2].split() == ["one", "100", "60.00", "0.00", "1", "min", "45", "s", "3,100", "21", "s"]
+    assert lines[3].split()[:4] == ["one+two", "95", "of", "100"]
+
+
+def test_a_shipped_comparison_is_found_by_name():
+    assert find_comparison("compare-sts").name == "compare-sts.yaml"
+    with pytest.raises(
+        SettingsError, match="no shipped comparison is called 'compare-st'; did you mean 'compare-sts'"
+    ):
+        find_comparison("compare-st")
