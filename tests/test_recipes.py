@@ -747,6 +747,7 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("relabel", "pairsmith.infuse.relabel.relabel"),
         ("infuse", "pairsmith.training.student.infuse"),
         ("evaluate-sts", "pairsmith.evaluate.sts.evaluate_sts"),
+        ("evaluate-mteb", "pairsmith.evaluate.mteb.evaluate_mteb"),
         ("evaluate-qa", "pairsmith.evaluate.qa.evaluate_qa"),
         ("evaluate-summaries", "pairsmith.evaluate.summaries.evaluate_summaries"),
         ("evaluate-paraphrase", "pairsmith.evaluate.paraphrase.evaluate_paraphrase"),
@@ -764,6 +765,6 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
         "generate", "postprocess", "train-encoder",
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
         "train-asker", "ask", "train-teacher", "relabel", "infuse",
-        "evaluate-sts", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
+        "evaluate-sts", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
         "evaluate-ner", "evaluate-sentiment", "mix", "export", "report", "audit",
     }  # fmt: skip

@@ -95,6 +95,7 @@ def _estimate(
 
 _MODELS = {
     "evaluate-sts": "model",
+    "evaluate-mteb": "model",
     "evaluate-qa": "model",
     "evaluate-summaries": "model",
     "evaluate-paraphrase": "model",
@@ -166,6 +167,7 @@ def _planner(kind: str) -> Callable[..., Estimate]:
 
         found = {
             "evaluate-sts": plan.plan_evaluate_sts,
+            "evaluate-mteb": plan.plan_evaluate_mteb,
             "evaluate-qa": plan.plan_evaluate_qa,
             "evaluate-summaries": plan.plan_evaluate_summaries,
             "evaluate-paraphrase": plan.plan_evaluate_paraphrase,

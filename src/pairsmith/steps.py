@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pairsmith.audit.settings import AuditSettings
 from pairsmith.evaluate.lead import check_summarizer_name
 from pairsmith.evaluate.settings import (
+    EvaluateMtebSettings,
     EvaluateNerSettings,
     EvaluateParaphraseSettings,
     EvaluateQaSettings,
@@ -164,6 +165,12 @@ def _evaluate_sts(settings: EvaluateStsSettings, run: "Run") -> object:
     return evaluate_sts(settings, run)
 
 
+def _evaluate_mteb(settings: EvaluateMtebSettings, run: "Run") -> object:
+    from pairsmith.evaluate.mteb import evaluate_mteb
+
+    return evaluate_mteb(settings, run)
+
+
 def _evaluate_qa(settings: EvaluateQaSettings, run: "Run") -> object:
     from pairsmith.evaluate.qa import evaluate_qa
 
@@ -314,6 +321,13 @@ STEPS: Steps = {
         _evaluate_sts,
         "Measure a sentence encoder on semantic textual similarity.",
         command="evaluate sts",
+        checks={"model": check_name},
+    ),
+    "evaluate-mteb": Step(
+        EvaluateMtebSettings,
+        _evaluate_mteb,
+        "Measure a sentence encoder on tasks of the package mteb.",
+        command="evaluate mteb",
         checks={"model": check_name},
     ),
     "evaluate-qa": Step(

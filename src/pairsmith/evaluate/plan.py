@@ -13,11 +13,13 @@ from pairsmith.encoders.span_reader import text_vectors
 from pairsmith.encoders.token_vectors import load_token_encoder
 from pairsmith.evaluate.bootstrap import spearman_draws
 from pairsmith.evaluate.few_shot_paraphrase import EPOCHS, drawn, last_layers, scored, tune
+from pairsmith.evaluate.mteb import load_encoder, tasks_of, with_mteb
 from pairsmith.evaluate.ner import split_files
 from pairsmith.evaluate.paraphrase import labelled_pairs
 from pairsmith.evaluate.qa import answerer
 from pairsmith.evaluate.sentiment import judge, labelled_opinions
 from pairsmith.evaluate.settings import (
+    EvaluateMtebSettings,
     EvaluateNerSettings,
     EvaluateParaphraseSettings,
     EvaluateQaSettings,
@@ -68,6 +70,36 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
     draw = (time.monotonic() - begun) / CALIBRATION_DRAWS / len(values)
     seconds += draw * drawn * settings.bootstrap
     return Estimate(seconds=seconds, memory=peak_memory(), disk=4096, rows={})
+
+
+def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Encode some sentences, and carry that over to the characters that the tasks have; no data are fetched.
+
+    Raises:
+        UserError: as for ``evaluate_mteb``.
+    """
+    with_mteb()
+    from pairsmith.evaluate.mteb_tasks import characters_of, told_in_lines
+
+    with told_in_lines(Silent().say):
+        tasks, _ = tasks_of(settings)
+        known = settings.model_copy(update={"model": base}) if settings.model in before else settings
+        characters = sum(characters_of(task) for task in tasks)
+        started = time.monotonic()
+        encoder = load_encoder(known, "", Silent()).model
+        encoder.encode(_SENTENCES[:1], show_progress_bar=False)
+        loading = time.monotonic() - started
+        begun = time.monotonic()
+        encoder.encode(_SENTENCES, batch_size=settings.batch_size, show_progress_bar=False)
+        each = (time.monotonic() - begun) / sum(map(len, _SENTENCES))
+    disk = 4096 * (1 + len(tasks))
+    return Estimate(seconds=loading + each * characters, memory=peak_memory(), disk=disk, rows={})
+
+
+_SENTENCES = [
+    f"In {year} the old bridge over the river was closed for repairs." for year in range(1800, 2056)
+]
+"""Of the length that sentences of test sets have; what they say does not matter to the time."""
 
 
 def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = MINILM) -> Estimate:

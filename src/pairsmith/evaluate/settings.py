@@ -1,8 +1,8 @@
 """What can be set when a model is evaluated."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pairsmith.fields import BatchTokens, Device, Dtype
 from pairsmith.modelnames import PoolingName
@@ -40,6 +40,44 @@ class EvaluateStsSettings(Settings):
     seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
     device: Device = "auto"
     dtype: Dtype = "float32"
+
+
+class EvaluateMtebSettings(Settings):
+    """The main scores of tasks of the package mteb, which runs them itself."""
+
+    model: str = Field(
+        description="Encoder: a folder or Hub id of a sentence-transformers or transformers model, "
+        "embedded:all-minilm-l6-v2, or pairsmith:tiny."
+    )
+    tasks: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Names of mteb's tasks, such as STSBenchmark; their data come from the Hugging Face Hub.",
+    )
+    benchmark: str | None = Field(
+        default=None, description="All tasks of one of mteb's benchmarks, such as MTEB(eng, v2)."
+    )
+    data: str | None = Field(
+        default=None,
+        description="Graded pairs of your own, in the forms that evaluate sts reads: each set is a task of "
+        "its own, and nothing is downloaded.",
+    )
+    pooling: PoolingName = Field(
+        default="default",
+        description="default: as the model was saved, the mean of its token vectors where nothing was saved; "
+        "mean or cls: the bare transformer's last layer.",
+    )
+    batch_size: int = Field(default=64, ge=1, description="Texts encoded at once.")
+    max_length: int | None = Field(
+        default=None, ge=3, description="Longest text in tokens; the rest is cut off. Unset: the model's own."
+    )
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> Self:
+        if not self.tasks and self.benchmark is None and self.data is None:
+            raise ValueError("name some --tasks or a --benchmark of mteb, or give graded pairs as --data")
+        return self
 
 
 class EvaluateQaSettings(Settings):

@@ -86,7 +86,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     identity = Identity.of(
         STEP,
         settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
-        inputs={"data": _hash_pairs(suites)},
+        inputs={"data": hash_pairs(suites)},
         models={"model": model_revision(settings.model)},
     )
     there = claim(run, identity, RESULTS, _about)
@@ -228,7 +228,7 @@ def _figure(score: Mapping[str, Any], name: str) -> str:
     return f"{score[name]:6.2f}{spread}"
 
 
-def _hash_pairs(suites: Sequence[StsSuite]) -> str:
+def hash_pairs(suites: Sequence[StsSuite]) -> str:
     """SHA-256 of the pairs: what else lies beside the test sets does not matter."""
     pairs: JSON = [
         [suite.name, subset, pair.sentence1, pair.sentence2, pair.score]

@@ -55,9 +55,11 @@ class Checkpoints:
 
     Attributes:
         folder: where the trainer puts them.
+        logs: where TensorBoard logs of the training go, if there are to be any.
     """
 
-    def __init__(self, where: Place) -> None:
+    def __init__(self, where: Place, logs: Place | None = None) -> None:
+        self.logs = logs
         self._store = where if isinstance(where, UPath) else None
         if isinstance(where, Path):
             self.folder = where
@@ -65,9 +67,9 @@ class Checkpoints:
             self.folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
             atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
 
-    def part(self, name: str) -> "Checkpoints":
-        """Those of a part of the training, which is a training of its own."""
-        return Checkpoints((self._store or self.folder) / name)
+    def part(self, name: str, shown: str) -> "Checkpoints":
+        """Those of a part of the training, which is a training of its own, ``shown`` as such in the logs."""
+        return Checkpoints((self._store or self.folder) / name, self.logs / shown if self.logs else None)
 
     def end(self, total: int) -> Found | None:
         """What the checkpoint of the last step holds, with the weights that were kept; None without one.

@@ -28,13 +28,14 @@ from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
 from pairsmith.training.card import encoder_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import ModelFolder
+from pairsmith.training.logs import check_tensorboard, steps_between
 from pairsmith.training.settings import TrainEncoderSettings
 from pairsmith.training.watch import Measure, Training, Watch, watched
 
 STEP = "train-encoder"
 _COLUMNS = ("sentence1", "sentence2", "score")
 # The data count by their content. The rest says where and how fast, not what.
-_NOT_IN_WEIGHTS = {"data", "device", "eval_batch_size", "checkpoint_steps"}
+_NOT_IN_WEIGHTS = {"data", "device", "eval_batch_size", "checkpoint_steps", "tensorboard"}
 
 
 def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
@@ -51,9 +52,12 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         InputError: the data are no scored pairs, or their scores lie outside [-1, 1].
         ModelError: the base cannot be loaded, or the training diverged.
         SettingsError: there is no such device.
+        MissingExtra: logs are wanted, and TensorBoard is not installed.
         StorageError: the model cannot be written.
     """
     pick_device(settings.device)
+    if settings.tensorboard:
+        check_tensorboard()
     refuse_source(run, data=settings.data, base=settings.base)
     data = DatasetFolder.open(settings.data)
     train = scored_pairs(data, "train")
@@ -205,7 +209,8 @@ def _trainer(
         save_steps=settings.checkpoint_steps,
         save_total_limit=2,
         eval_strategy="no",
-        logging_strategy="no",
+        logging_strategy="steps" if settings.tensorboard else "no",
+        logging_steps=steps_between(total),
         report_to="none",
         disable_tqdm=True,
     )

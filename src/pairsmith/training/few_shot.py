@@ -7,15 +7,19 @@ from pairsmith.progress import Progress
 from pairsmith.records import FEW
 from pairsmith.runs import Run, hash_source, refuse_source
 from pairsmith.training.folder import ModelFolder
+from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.settings import FitSettings
 
 
 def refuse_sources(run: Run, settings: FitSettings, sources: Mapping[str, str | None]) -> None:
-    """Refuse to write where something is read from; before anything is read.
+    """Refuse to write where something is read from, and logs that cannot be; before anything is read.
 
     Raises:
+        MissingExtra: logs are wanted, and TensorBoard is not installed.
         FolderError: the run's folder is one of the sources, or the base model.
     """
+    if settings.tensorboard:
+        check_tensorboard()
     for name, source in {**sources, "base": settings.base}.items():
         if source:
             refuse_source(run, **{name.partition(" ")[0]: source})
@@ -54,7 +58,8 @@ def begin(
         run,
         step=step,
         settings=settings.model_dump(
-            mode="json", exclude={*named, *elsewhere, "validation", "device", "checkpoint_steps"}
+            mode="json",
+            exclude={*named, *elsewhere, "validation", "device", "checkpoint_steps", "tensorboard"},
         ),
         inputs={name: hash_source(source) for name, source in read.items()} | dict(inputs or {}),
         models={"base": model_revision(settings.base), **(models or {})},

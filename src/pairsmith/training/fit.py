@@ -17,6 +17,7 @@ from pairsmith.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.dropout import set_attention_dropout
+from pairsmith.training.logs import steps_between
 from pairsmith.training.processor import quick_training
 from pairsmith.training.settings import FitSettings
 from pairsmith.training.watch import Measure, Training, watched
@@ -134,7 +135,7 @@ def fit_each_rate(
         model = make()
         if settings.attention_dropout is not None:
             set_attention_dropout(model, settings.attention_dropout)
-        kept = checkpoints.part(f"rate-{number}") if checkpoints else None
+        kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None
         training = _fit(model, lesson(model), settings, metric, rate, device, shown, kept)
         if len(rates) > 1:
             shown.say(f"learning rate {rate:g}: {training}")
@@ -181,7 +182,8 @@ def _fit(
             save_steps=settings.checkpoint_steps,
             save_total_limit=2,
             eval_strategy="no",
-            logging_strategy="no",
+            logging_strategy="steps" if settings.tensorboard else "no",
+            logging_steps=steps_between(steps),
             report_to="none",
             disable_tqdm=True,
         )

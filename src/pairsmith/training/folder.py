@@ -21,6 +21,7 @@ from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors, upload
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.logs import FOLDER, remove_logs
 
 RECORD = "training.json"
 _SCRATCH = ".pairsmith-model.tmp"
@@ -54,7 +55,7 @@ class ModelFolder:
 
     def __init__(self, out: Place, identity: Identity, *, finished: bool) -> None:
         self._out = out
-        self.checkpoints = Checkpoints(out / _CHECKPOINTS)
+        self.checkpoints = Checkpoints(out / _CHECKPOINTS, out / FOLDER)
         self._identity = identity
         self.finished = finished
 
@@ -138,6 +139,7 @@ class ModelFolder:
         with storage_errors(self._out):
             if not keep_checkpoints:
                 self.checkpoints.remove()
+                remove_logs(self._out / FOLDER)
             if isinstance(self._out, Path):
                 shutil.rmtree(self._out / _SCRATCH, ignore_errors=True)
             remove_files([self._out / name for name in record.files] if record else [])

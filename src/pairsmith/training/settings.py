@@ -46,6 +46,11 @@ class TrainEncoderSettings(Settings):
     checkpoint_steps: int = Field(
         default=200, ge=1, description="Steps between two checkpoints, from which a stopped training goes on."
     )
+    tensorboard: bool = Field(
+        default=False,
+        description="Write TensorBoard logs into logs/ of the output folder, which changes nothing else; "
+        "needs the extra tensorboard.",
+    )
     eval_batch_size: int = Field(default=64, ge=1, description="Sentences encoded at once in validation.")
     pooling: PoolingName = Field(
         default="default",
@@ -100,6 +105,11 @@ class FitSettings(Settings):
     )
     checkpoint_steps: int = Field(
         default=100, ge=1, description="Steps between two checkpoints, from which a stopped training goes on."
+    )
+    tensorboard: bool = Field(
+        default=False,
+        description="Write TensorBoard logs into logs/ of the output folder, which changes nothing else; "
+        "needs the extra tensorboard.",
     )
     max_length: int | None = Field(
         default=None, ge=8, description="Longest input in tokens; the rest is cut off. Unset: the base's own."

@@ -16,8 +16,10 @@ from transformers import TrainerCallback
 
 from pairsmith.errors import ModelError, StorageError, first_line
 from pairsmith.modelfiles import quiet_loading, unsaid
+from pairsmith.places import Place
 from pairsmith.progress import Progress, Task
 from pairsmith.training.checkpoints import Checkpoints, Found
+from pairsmith.training.logs import Logs
 
 Measure = Callable[[], float | None]
 """A figure of the model as it is now, the higher the better; None where it is undefined."""
@@ -75,6 +77,11 @@ class Rhythm(Protocol):
         """Steps between two looks at the validation data."""
         ...
 
+    @property
+    def tensorboard(self) -> bool:
+        """Whether to write TensorBoard logs, where there is a place for them."""
+        ...
+
 
 class Watch(TrainerCallback):
     """Draws the progress, measures on the validation data, and remembers the best weights."""
@@ -102,6 +109,7 @@ class Watch(TrainerCallback):
         self._best_step = 0
         self._best = float("-inf")
         self._best_weights: dict[str, torch.Tensor] = {}
+        self._logs: Logs | None = None
         self._started = time.monotonic()
 
     @property
@@ -128,26 +136,40 @@ class Watch(TrainerCallback):
             self._bar.skip(self._total)
             self._model.load_state_dict(self._best_weights)
             return
-        with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
-            start = kept.latest(self._total) if kept else None
-            trainer = make_trainer(kept.folder if kept else Path(scratch))
-            if kept is None:
-                trainer.args.save_strategy = "no"
-            if start:
-                path, found = start
-                self._restore(found)
-                self._bar.skip(int(path.name.partition("-")[2]))
-                self._progress.say(f"going on from {path.name}")
-            else:
-                self.look(0)
-            # Checkpoints of one second are in the order of their numbers, whatever their times.
-            times = unsaid("transformers.trainer_utils", "mtime may not be reliable")
-            with quiet_loading(), times, _checkpoint_errors(kept):
-                trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
-        self._close()
+        try:
+            with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
+                self._train(make_trainer, Path(scratch))
+            self._close()
+        finally:
+            if self._logs:
+                self._logs.close()
+                self._logs = None
         if kept and keep_end:
             weights = {name: value.detach().cpu().clone() for name, value in self._model.state_dict().items()}
             kept.seal(self._total, replace(self._found(), best_weights=weights))
+
+    def _train(self, make_trainer: Callable[[Path], Any], scratch: Path) -> None:
+        """Make all steps, those before the last checkpoint excepted; without checkpoints in ``scratch``."""
+        kept = self._checkpoints
+        start = kept.latest(self._total) if kept else None
+        trainer = make_trainer(kept.folder if kept else scratch)
+        if kept is None:
+            trainer.args.save_strategy = "no"
+        step = -1
+        if start:
+            path, found = start
+            self._restore(found)
+            step = int(path.name.partition("-")[2])
+            self._bar.skip(step)
+            self._progress.say(f"going on from {path.name}")
+        if kept and kept.logs and self._settings.tensorboard:
+            self._open_logs(kept.logs, step)
+        if not start:
+            self.look(0)
+        # Checkpoints of one second are in the order of their numbers, whatever their times.
+        times = unsaid("transformers.trainer_utils", "mtime may not be reliable")
+        with quiet_loading(), times, _checkpoint_errors(kept):
+            trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
         """After each step: count it, and look at the validation data when it is time."""
@@ -159,8 +181,21 @@ class Watch(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
         """After a checkpoint was written: add what was found so far."""
+        if self._logs:
+            self._logs.flush()
         if self._checkpoints is not None:
             self._checkpoints.seal(state.global_step, self._found())
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
+        """When the trainer tells its loss and learning rate: log them, where that is wanted."""
+        if self._logs and logs:
+            self._logs.train(logs, state.global_step)
+
+    def _open_logs(self, where: Place, step: int) -> None:
+        self._logs = Logs(where, self._metric, step)
+        if self._logs.new:  # nobody asked for logs before the stop: the validation figures are known
+            for looked_at, figure in self._curve.items():
+                self._logs.validation(figure, looked_at)
 
     def _found(self) -> Found:
         best = None if math.isinf(self._best) else self._best
@@ -176,6 +211,8 @@ class Watch(TrainerCallback):
         figure = self._measure()
         self._model.train(was_training)
         self._curve[step] = figure
+        if self._logs:
+            self._logs.validation(figure, step)
         if figure is not None:
             self._bar.note = f"validation {figure:.2f}"
         if step > 0 and figure is not None and figure > self._best:
