@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertLMHeadModel, BertModel, EncoderDecoderModel, PreTrainedConfig
 
 from pairsmith.training.processor import QuickDropout, quick_training
 
@@ -76,6 +76,25 @@ def test_the_model_is_as_before_behind_it() -> None:
         assert list(model.state_dict()) == keys
     assert model["inner"].config._attn_implementation == "sdpa"
     assert [(name, type(module)) for name, module in model.named_modules()] == before
+
+
+def test_an_encoder_that_was_given_a_decoder_attends_so_in_every_layer() -> None:
+    decoder = BertConfig(**small().config.to_dict() | {"is_decoder": True, "add_cross_attention": True})
+    model = EncoderDecoderModel(encoder=small(), decoder=BertLMHeadModel(decoder))
+
+    def attentions() -> set[str]:
+        return {
+            module.config._attn_implementation
+            for module in model.modules()
+            if isinstance(getattr(module, "config", None), PreTrainedConfig)
+        }
+
+    assert attentions() == {"sdpa"}
+    with quick_training(model, "cpu") as as_usual:
+        assert attentions() == {"eager"}
+        assert as_usual(attentions) == {"sdpa"}
+        assert attentions() == {"eager"}
+    assert attentions() == {"sdpa"}
 
 
 def test_elsewhere_nothing_changes() -> None:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 _SHARES = 2**16
 """A share to be dropped is rounded to a multiple of 1 / 65,536."""
@@ -27,11 +27,7 @@ def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
     if device != "cpu":
         yield lambda call: call()
         return
-    usual = [
-        (each, each.config._attn_implementation)
-        for each in _outermost(model)
-        if each._can_set_attn_implementation()
-    ]
+    usual = [(config, config._attn_implementation) for config in _configs(model)]
     dropouts = [
         (module, name, each)
         for module in model.modules()
@@ -40,8 +36,8 @@ def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
     ]
 
     def attend(quickly: bool) -> None:
-        for each, attention in usual:
-            each.set_attn_implementation("eager" if quickly else attention)
+        for config, attention in usual:
+            config._attn_implementation = "eager" if quickly else attention
 
     def as_usual(call: Callable[[], T]) -> T:
         attend(quickly=False)
@@ -61,11 +57,21 @@ def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
             setattr(module, name, dropout)
 
 
-def _outermost(model: nn.Module) -> list[PreTrainedModel]:
-    """The models of transformers in it, without those that are parts of others."""
-    found = [each for each in model.modules() if isinstance(each, PreTrainedModel)]
-    inner = {id(part) for each in found for part in each.modules() if part is not each}
-    return [each for each in found if id(each) not in inner]
+def _configs(model: nn.Module) -> list[PreTrainedConfig]:
+    """By what the models of transformers in it attend, outer ones first.
+
+    A layer's may be another one than its model's: an encoder that was given a decoder has a new one.
+    """
+    models = [each for each in model.modules() if isinstance(each, PreTrainedModel)]
+    if not all(each._can_set_attn_implementation() for each in models):
+        return []
+    found = {id(config): config for each in models for config in map(_config, each.modules()) if config}
+    return list(found.values())
+
+
+def _config(module: nn.Module) -> PreTrainedConfig | None:
+    config = getattr(module, "config", None)
+    return config if isinstance(config, PreTrainedConfig) else None
 
 
 class QuickDropout(nn.Dropout):
