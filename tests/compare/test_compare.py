@@ -14,7 +14,7 @@ from pairsmith.cli import main
 from pairsmith.compare.file import Comparison, find_comparison, read_comparison
 from pairsmith.compare.outcome import Cost, Score, margin, table
 from pairsmith.compare.page import curves, points
-from pairsmith.compare.recipe import Trial, as_recipe, trials
+from pairsmith.compare.recipe import Trial, as_recipe, once_recipe, trials
 from pairsmith.compare.route import compare
 from pairsmith.errors import FolderError, SettingsError
 from pairsmith.progress import Progress, Silent
@@ -92,7 +92,7 @@ def changed(file, **changes):
 
 def test_the_recipe_of_a_seed(file, tmp_path):
     comparison = read_comparison(file)
-    recipe = as_recipe(comparison, 7)
+    recipe = as_recipe(comparison, 7, tmp_path)
     steps = {step["name"]: step for step in recipe["steps"]}
     assert list(steps)[:6] == [
         "written-pairs", "written-clean", "found-all", "labelled", "labelled-model", "labelled-score"
@@ -119,13 +119,31 @@ def test_the_recipe_of_a_seed(file, tmp_path):
     ]  # fmt: skip
 
 
-def test_without_rows_of_people_ways_are_trained_on_alone(file):
+def test_without_rows_of_people_ways_are_trained_on_alone(file, tmp_path):
     data = yaml.safe_load(file.read_text())
     del data["labelled"]
-    recipe = as_recipe(Comparison.model_validate(data), 1)
+    recipe = as_recipe(Comparison.model_validate(data), 1, tmp_path)
     steps = {step["name"]: step for step in recipe["steps"]}
     assert steps["found-4-model"]["settings"]["data"] == "@found-4"
     assert not any(name.startswith("labelled") or name.endswith("-all-model") for name in steps)
+
+
+def test_what_is_done_once_is_read_by_every_seed(file, tmp_path):
+    data = yaml.safe_load(file.read_text())
+    data["once"] = [{"name": "base", "step": "mix", "settings": {"data": ["./found.jsonl"]}}]
+    data["ways"]["found"]["steps"][0]["settings"]["data"] = "@base"
+    data["train"]["settings"]["base"] = "@base/model"
+    data |= {"seeds": [5, 6], "rows": [4]}
+    file.write_text(yaml.safe_dump(data))
+    called("compare", str(file), "--out", str(tmp_path / "out"), "--only-write")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["once", "seed-5", "seed-6"]
+    assert load_recipe(tmp_path / "out" / "once" / "recipe.yaml").steps[0].name == "base"
+    comparison = read_comparison(file)
+    once = once_recipe(comparison)
+    assert (once["seed"], [step["name"] for step in once["steps"]]) == (5, ["base"])
+    steps = {step["name"]: step for step in as_recipe(comparison, 6, tmp_path / "once")["steps"]}
+    assert steps["found-all"]["settings"]["data"] == str(tmp_path / "once" / "base")
+    assert steps["found-4-model"]["settings"]["base"] == str(tmp_path / "once" / "base" / "model")
 
 
 def test_from_the_file_to_the_table(file, tmp_path, capsys):
@@ -188,7 +206,10 @@ def test_recipes_alone_can_be_had(file, tmp_path, capsys):
         ({"names": {"base": "x"}}, r"\$written_for stands under no name; known: base"),
         ({"train": {"step": "train-encodr"}}, r"no step is called 'train-encodr'; did you mean"),
         ({"measure": {"step": "evaluate-sts", "figure": "all"}}, r"data"),
-        ({"labelled": "./none.jsonl"}, r"there is no .*none.jsonl"),
+        (
+            {"labelled": "./none.jsonl"},
+            r"recipe has faults:\nrecipe.yaml:\d+: labelled.data: there is no .*none.jsonl",
+        ),
         ({"ways": {"labelled": {"steps": [{"name": "a", "step": "mix"}]}}, "mixtures": []}, r"ways.labelled"),
     ],
 )

@@ -75,7 +75,13 @@ class Comparison(Settings):
         default=None,
         description="Rows that people labelled: trained on alone, and with the rows of every way.",
     )
-    shared: tuple[Entry, ...] = Field(default=(), description="Steps whose folders all ways may read.")
+    once: tuple[Entry, ...] = Field(
+        default=(),
+        description="Steps that are run a single time, with the first seed; all others may read them.",
+    )
+    shared: tuple[Entry, ...] = Field(
+        default=(), description="Steps of each seed whose folders all ways may read."
+    )
     ways: dict[str, Way] = Field(min_length=1, description="The ways to make rows, by their names.")
     mixtures: tuple[tuple[str, ...], ...] = Field(
         default=(), description="Ways whose rows are mixed in equal parts: [[generate, mine], …]."

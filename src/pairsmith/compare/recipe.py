@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pairsmith.compare.file import LABELLED, Comparison
-from pairsmith.recipes import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,40 +46,46 @@ def steps_of_way(comparison: Comparison, way: str) -> list[str]:
     return [f"{way}-{entry.name}" for entry in comparison.ways[way].steps]
 
 
-def as_recipe(comparison: Comparison, seed: int) -> dict[str, Any]:
-    """The recipe of one seed, as its YAML file holds it."""
+def once_recipe(comparison: Comparison) -> dict[str, Any]:
+    """The recipe of what is done a single time."""
+    steps = [entry.model_dump() for entry in comparison.once]
+    return {"name": f"{comparison.name}, once", "seed": comparison.seeds[0], "steps": steps}
+
+
+def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
+    """The recipe of one seed, as its YAML file holds it; ``once`` is where what is done once was run."""
     steps = [entry.model_dump() for entry in comparison.shared]
     for way, made in comparison.ways.items():
-        own = {entry.name for entry in made.steps}
-        steps += [_of_way(way, entry, own) for entry in made.steps]
+        own = {f"@{entry.name}": f"@{way}-{entry.name}" for entry in made.steps}
+        steps += [
+            _step(own[f"@{entry.name}"][1:], entry.step, led(entry.settings, own)) for entry in made.steps
+        ]
     if comparison.labelled is not None:
         steps.append(_step(LABELLED, "mix", {"data": [comparison.labelled]}))
     results = {}
     for trial in trials(comparison):
         steps += _steps_of(trial, comparison)
         results[f"{trial.way} {trial.rows}"] = f"{trial.measured}/{comparison.measure.figure}"
+    done = {f"@{entry.name}": str(once / entry.name) for entry in comparison.once}
     return {
         "name": comparison.name,
         "description": comparison.description,
         "seed": seed,
-        "steps": steps,
+        "steps": led(steps, done),
         "results": results,
     }
 
 
-def _of_way(way: str, entry: Entry, own: set[str]) -> dict[str, Any]:
-    """A step of a way, named after both; it refers to steps of the same way as the file does."""
-
-    def led(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: led(each) for key, each in value.items()}
-        if isinstance(value, list | tuple):
-            return [led(each) for each in value]
-        if isinstance(value, str) and value.startswith("@") and value[1:].partition("/")[0] in own:
-            return f"@{way}-{value[1:]}"
-        return value
-
-    return {"name": f"{way}-{entry.name}", "step": entry.step, "settings": led(entry.settings)}
+def led(value: Any, places: Mapping[str, str]) -> Any:
+    """``value`` with references (``@name``, ``@name/part``) to these led to their places."""
+    if isinstance(value, Mapping):
+        return {key: led(each, places) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [led(each, places) for each in value]
+    if isinstance(value, str):
+        name, slash, part = value.partition("/")
+        return f"{places[name]}{slash}{part}" if name in places else value
+    return value
 
 
 def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:

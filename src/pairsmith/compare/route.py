@@ -4,6 +4,7 @@ comparison -> a recipe for each seed -> rows, models, figures -> means with inte
 """
 
 import json
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import yaml
 from pairsmith.compare.file import Comparison
 from pairsmith.compare.outcome import Cost, Score, as_record
 from pairsmith.compare.page import page
-from pairsmith.compare.recipe import Trial, as_recipe, steps_of_way, trials
+from pairsmith.compare.recipe import Trial, as_recipe, once_recipe, steps_of_way, trials
 from pairsmith.compare.tokens import written_tokens
 from pairsmith.errors import FolderError, SettingsError, StorageError
 from pairsmith.places import Place
@@ -27,6 +28,8 @@ from pairsmith.runs.storage import write_atomic, write_json
 
 RECORD = "comparison.json"
 PAGE = "comparison.html"
+ONCE = "once"
+_OURS = {RECORD, PAGE, ONCE}
 
 
 def compare(
@@ -51,10 +54,20 @@ def compare(
     """
     if not isinstance(out, Path):
         raise FolderError(f"--out {out}: a comparison is written to a folder of this machine; give its path")
-    recipes = _written(comparison, out)
+    _refuse_others(out)
+    _check(comparison)
+    once = out.resolve() / ONCE / "run"
+    first = _written(once_recipe(comparison), out / ONCE) if comparison.once else None
+    files = {
+        seed: _written(as_recipe(comparison, seed, once), _folder(out, seed)) for seed in comparison.seeds
+    }
     if only_write:
-        progress.say("\n".join(f"wrote {_folder(out, seed) / 'recipe.yaml'}" for seed in recipes))
+        for path in filter(None, [first, *files.values()]):
+            progress.say(f"wrote {path}")
         return [], {}
+    if first is not None:
+        run_recipe(load_recipe(first), once, progress, fresh=fresh)
+    recipes = {seed: load_recipe(path) for seed, path in files.items()}
     found = []
     for number, (seed, recipe) in enumerate(recipes.items(), start=1):
         progress.say(f"seed {seed} ({number}/{len(recipes)}) → {_folder(out, seed)}")
@@ -100,28 +113,37 @@ def _folder(out: Path, seed: int) -> Path:
     return out / f"seed-{seed}"
 
 
-def _written(comparison: Comparison, out: Path) -> dict[int, Recipe]:
-    """The recipe of each seed, written and checked."""
+def _refuse_others(out: Path) -> None:
+    """Refuse a folder that holds something else than a comparison."""
     if out.exists() and not out.is_dir():
         raise FolderError(f"--out {out} is a file; give a folder")
     inside = sorted(file.name for file in out.iterdir()) if out.is_dir() else []
-    others = [name for name in inside if not name.startswith(("seed-", ".")) and name not in (RECORD, PAGE)]
+    others = [name for name in inside if not name.startswith(("seed-", ".")) and name not in _OURS]
     if others:
         raise FolderError(f"--out {out} holds something else ({others[0]}); give another folder")
-    recipes = {}
-    for seed in comparison.seeds:
-        path = _folder(out, seed) / "recipe.yaml"
-        text = yaml.safe_dump(as_recipe(comparison, seed), sort_keys=False, allow_unicode=True)
+
+
+def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
+    """A recipe's file."""
+    path = folder / "recipe.yaml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be made: {error.strerror}") from None
+    write_atomic(path, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).encode())
+    return path
+
+
+def _check(comparison: Comparison) -> None:
+    """Check everything as one recipe, before anything is done."""
+    whole = as_recipe(comparison.model_copy(update={"once": ()}), comparison.seeds[0], Path())
+    whole["steps"] = [*once_recipe(comparison)["steps"], *whole["steps"]]
+    with tempfile.TemporaryDirectory() as folder:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"{path.parent} cannot be made: {error.strerror}") from None
-        write_atomic(path, text.encode())
-        try:
-            recipes[seed] = load_recipe(path)
+            load_recipe(_written(whole, Path(folder)))
         except SettingsError as error:
-            raise SettingsError(f"the comparison as a recipe has faults:\n{error}") from None
-    return recipes
+            faults = str(error).replace(f"{folder}/", "")
+            raise SettingsError(f"the comparison as a recipe has faults:\n{faults}") from None
 
 
 def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[Ran]) -> Score:
