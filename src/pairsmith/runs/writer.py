@@ -16,11 +16,20 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.errors import DamagedError, FolderError, SettingsError, StorageError, first_line, redacted
+from pairsmith.errors import (
+    DamagedError,
+    FolderError,
+    SettingsError,
+    StorageError,
+    first_line,
+    redacted,
+    redacted_values,
+)
 from pairsmith.modelfiles import hash_file
 from pairsmith.places import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
 from pairsmith.records.schemas import REJECT
 from pairsmith.runs import lock
+from pairsmith.runs.about import About
 from pairsmith.runs.card import Card, render
 from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.folder import (
@@ -258,7 +267,12 @@ class FolderWriter:
             return self.folder()
         shards = tuple(self._entries[number] for number in self.done)
         complete = self._manifest.model_copy(
-            update={"complete": True, "shards": shards, "counts": self._counts}
+            update={
+                "complete": True,
+                "shards": shards,
+                "counts": self._counts,
+                "about": About.model_validate(redacted_values(card.about().model_dump(mode="json"))),
+            }
         )
         folder = DatasetFolder(self._out, complete)
         if not folder.splits:
