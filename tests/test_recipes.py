@@ -752,6 +752,7 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("evaluate-paraphrase", "pairsmith.evaluate.paraphrase.evaluate_paraphrase"),
         ("evaluate-ner", "pairsmith.evaluate.ner.evaluate_ner"),
         ("evaluate-sentiment", "pairsmith.evaluate.sentiment.evaluate_sentiment"),
+        ("push", "pairsmith.push.route.push"),
     ],
 )
 def test_each_step_calls_its_function(monkeypatch, name, function):

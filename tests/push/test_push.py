@@ -7,6 +7,7 @@ from pathlib import Path
 
 import datasets
 import huggingface_hub
+import pyarrow as pa
 import pytest
 import yaml
 from sentence_transformers import SentenceTransformer
@@ -15,6 +16,7 @@ from tests.push.hub import TOKEN, serving
 from tests.runs.test_croissant import made, opened, scored
 from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
+from upath import UPath
 
 from pairsmith.cli import make_app
 from pairsmith.errors import FolderError, RemoteError, SettingsError
@@ -266,6 +268,21 @@ def test_folders_that_cannot_be_sent(tmp_path, files, fault):
         (tmp_path / "in" / name).write_text(text)
     with pytest.raises(FolderError, match=fault):
         dry(tmp_path / "in", tmp_path / "out")
+
+
+def test_a_folder_in_a_store_is_sent_too(rows, tmp_path):
+    store = UPath("memory://push-test/rows")
+    for path in (path for path in rows.rglob("*") if path.is_file()):
+        (store / path.relative_to(rows).as_posix()).write_bytes(path.read_bytes())
+    there = {name: path.read_bytes() for name, path in dry(store, tmp_path / "store").items()}
+    assert there == {name: path.read_bytes() for name, path in dry(rows, tmp_path / "here").items()}
+
+
+def test_rows_that_name_paths_are_not_sent(tmp_path):
+    schema = pa.schema([*SCORED_PAIR, ("source", pa.string())])
+    folder = made(tmp_path / "rows", schema, lambda n: {**scored(n), "source": "/home/anna/a.jsonl"})
+    with pytest.raises(FolderError, match="rows say that they are from /home/anna/a.jsonl"):
+        dry(folder.path, tmp_path / "out")
 
 
 def test_a_dry_run_writes_over_its_own_and_over_nothing_else(rows, tmp_path):
