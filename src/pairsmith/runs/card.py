@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
+from pairsmith.errors import redacted_values
 from pairsmith.runs.about import About, Credit, hub_licence, joint_languages
 from pairsmith.runs.credits import Sources
 from pairsmith.runs.folder import REJECTS, DatasetFolder
@@ -58,8 +59,8 @@ class Card:
     task: str = ""
 
     def about(self) -> About:
-        """What programs are to read again of it."""
-        return About(
+        """What programs are to read again of it; without passwords and tokens."""
+        found = About(
             title=_line(self.title),
             description=self.description.strip(),
             columns=dict(self.columns),
@@ -67,6 +68,7 @@ class Card:
             credits=self.sources.credits,
             task=self.task,
         )
+        return About.model_validate(redacted_values(found.model_dump(mode="json")))
 
 
 def render(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:

@@ -23,13 +23,11 @@ from pairsmith.errors import (
     StorageError,
     first_line,
     redacted,
-    redacted_values,
 )
 from pairsmith.modelfiles import hash_file
 from pairsmith.places import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
 from pairsmith.records.schemas import REJECT
 from pairsmith.runs import lock
-from pairsmith.runs.about import About
 from pairsmith.runs.card import Card, render
 from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.folder import (
@@ -271,7 +269,7 @@ class FolderWriter:
                 "complete": True,
                 "shards": shards,
                 "counts": self._counts,
-                "about": About.model_validate(redacted_values(card.about().model_dump(mode="json"))),
+                "about": card.about(),
             }
         )
         folder = DatasetFolder(self._out, complete)
