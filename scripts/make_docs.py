@@ -22,9 +22,11 @@ same settings (`--top-k 5` is `top_k: 5`). Besides the options below, every step
 
 | option | |
 |---|---|
-| `--out DIR` | Folder to write to, a path or a URL such as s3://BUCKET/FOLDER. Required. |
+| `--out DIR` | Folder to write to, a path or a URL such as s3://BUCKET/FOLDER. Required (1). |
 | `--fresh` | Start over what an earlier run left in the folder; without it, that is kept and continued. |
 | `--quiet` | Show no progress; results are printed all the same. |
+
+(1) But not for `generate --preview`, and for `push` only with `--dry-run`.
 
 A fault of the input ends the command with exit code 2 and a line that says what to do; Ctrl-C ends it with
 130, and the same command continues.

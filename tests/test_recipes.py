@@ -753,6 +753,7 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("evaluate-paraphrase", "pairsmith.evaluate.paraphrase.evaluate_paraphrase"),
         ("evaluate-ner", "pairsmith.evaluate.ner.evaluate_ner"),
         ("evaluate-sentiment", "pairsmith.evaluate.sentiment.evaluate_sentiment"),
+        ("push", "pairsmith.push.route.push"),
     ],
 )
 def test_each_step_calls_its_function(monkeypatch, name, function):
@@ -766,5 +767,5 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
         "train-asker", "ask", "train-teacher", "relabel", "infuse",
         "evaluate-sts", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
-        "evaluate-ner", "evaluate-sentiment", "mix", "export", "report", "audit",
+        "evaluate-ner", "evaluate-sentiment", "mix", "export", "push", "report", "audit",
     }  # fmt: skip

@@ -14,3 +14,15 @@ QUIP = (
     "Jia, Lewis and Zettlemoyer (2021): Question Answering Infused Pre-training of General-Purpose "
     "Contextualized Representations. arXiv:2106.08190."
 )
+
+OF_TRAININGS = {
+    "train-encoder": CITATION,
+    "train-biencoder": MINING,
+    "train-crossencoder": MINING,
+    "train-reader": MINING,
+    "train-summarizer": MINING,
+    "train-asker": QUIP,
+    "train-teacher": QUIP,
+    "infuse": QUIP,
+}
+"""The paper whose training each step is."""

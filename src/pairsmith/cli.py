@@ -89,11 +89,11 @@ def step_command(step: Step[Any]) -> Callable[..., None]:
     def body(out: str | None, fresh: bool, quiet: bool, **values: Any) -> None:
         with _spoken_errors():
             settings = settings_from(step.settings, values)
-            if out is None and not (step.dry and getattr(settings, step.dry)):
+            if out is None and step.needs_folder(settings):
                 raise SettingsError("--out is missing; give the folder to write to")
             from pairsmith.runs import Run
 
-            step.run(settings, Run(place(out or "."), _progress(quiet), fresh))
+            step.run(settings, Run(place(out or "."), _progress(quiet), fresh, kept=out is not None))
 
     common = [keyword("out", OptionalOut), keyword("fresh", Fresh, False), keyword("quiet", QuietFlag, False)]
     return with_parameters(body, step.help, [*parameters(step.settings), *common])

@@ -154,6 +154,10 @@ def _planner(kind: str) -> Callable[..., Estimate]:
         from pairsmith.export.plan import plan_export
 
         found = {"export": plan_export}
+    elif kind == "push":
+        from pairsmith.push.plan import plan_push
+
+        found = {"push": plan_push}
     elif kind == "audit":
         from pairsmith.audit.plan import plan_audit
 

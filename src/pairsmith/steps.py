@@ -25,6 +25,7 @@ from pairsmith.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.mix.settings import MixSettings
 from pairsmith.modelnames import check_name
+from pairsmith.push.settings import PushSettings
 from pairsmith.report.settings import ReportSettings
 from pairsmith.settings import Settings
 from pairsmith.tasks import load_task
@@ -55,6 +56,7 @@ class Step(Generic[S]):
         help: one line for people.
         command: what the command line calls it, where that is not its name: ``evaluate sts``.
         dry: the setting, if there is one, with which the step writes nothing and needs no folder.
+        wet: the setting, if there is one, without which it needs none.
         checks: by setting, what raises a UserError if the value cannot do, before anything runs.
     """
 
@@ -63,7 +65,14 @@ class Step(Generic[S]):
     help: str
     command: str = ""
     dry: str = ""
+    wet: str = ""
     checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
+
+    def needs_folder(self, settings: S) -> bool:
+        """Whether there has to be a folder to write to."""
+        if self.dry and getattr(settings, self.dry):
+            return False
+        return not self.wet or bool(getattr(settings, self.wet))
 
 
 Steps = Mapping[str, Step[Any]]
@@ -225,6 +234,12 @@ def _export(settings: ExportSettings, run: "Run") -> object:
     return export(settings, run)
 
 
+def _push(settings: PushSettings, run: "Run") -> object:
+    from pairsmith.push.route import push
+
+    return push(settings, run)
+
+
 STEPS: Steps = {
     "generate": Step(
         GenerateSettings,
@@ -374,6 +389,12 @@ STEPS: Steps = {
         ExportSettings,
         _export,
         "Write rows in the form of another tool.",
+    ),
+    "push": Step(
+        PushSettings,
+        _push,
+        "Send a data set or a model to the Hugging Face Hub.",
+        wet="dry_run",
     ),
     "report": Step(
         ReportSettings,

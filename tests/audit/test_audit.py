@@ -20,7 +20,7 @@ from pairsmith.audit.settings import AuditSettings
 from pairsmith.errors import FolderError, InputError, MissingExtra, SettingsError, StorageError
 from pairsmith.progress import Silent
 from pairsmith.records import LABELLED_TEXT, MINED_PAIR, LabelledText, MinedPair, ScoredPair
-from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs import DatasetFolder, Run, Sources
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
 
@@ -377,7 +377,7 @@ def test_what_people_said_is_exported(tmp_path):
     said = {"ann": {ids[0]: "0.5", ids[1]: "1"}, "bob": {ids[0]: "0.5", ids[1]: "0"}}
     results = results_of(audit_of, said)
     for _ in range(2):  # over those of before
-        export(audit_of, said, results["labels"], tmp_path / "out", "hash")
+        export(audit_of, said, results["labels"], tmp_path / "out", "hash", Sources())
     labelled = DatasetFolder.open(tmp_path / "out" / "labelled")
     assert labelled.table().to_pylist() == [
         {
@@ -406,7 +406,7 @@ def test_names_stay_names_in_what_is_exported(tmp_path):
     rows = [LabelledText(str(i), f"t{i}", ('"<b>&', "x")[i % 2]) for i in range(4)]
     audit_of = draw(data(tmp_path, rows, schema=LABELLED_TEXT), AuditSettings(data="x"))
     said = {"ann": {row.id: row.label for row in audit_of.rows}}
-    export(audit_of, said, results_of(audit_of, said)["labels"], tmp_path / "out", "hash")
+    export(audit_of, said, results_of(audit_of, said)["labels"], tmp_path / "out", "hash", Sources())
     found = DatasetFolder.open(tmp_path / "out" / "labelled").table().column("label").to_pylist()
     assert sorted(found) == ['"<b>&', '"<b>&', "x", "x"]
     config = ElementTree.parse(tmp_path / "out" / "label-studio.xml").getroot()

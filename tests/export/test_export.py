@@ -75,6 +75,42 @@ def test_beir_has_a_corpus_queries_and_judgements(tmp_path):
     }
 
 
+@pytest.mark.filterwarnings("ignore:Using `tqdm.autonotebook`", "ignore::ResourceWarning")
+def test_the_package_beir_opens_it(tmp_path):
+    from beir.datasets.data_loader import GenericDataLoader
+
+    exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "beir")
+    corpus, queries, judged = GenericDataLoader(data_folder=str(tmp_path / "out")).load(split="train")
+    assert sorted((each["title"], each["text"]) for each in corpus.values()) == [
+        ("France", TEXTS[0]),
+        ("Italy", TEXTS[1]),
+    ]
+    assert sorted(queries.values()) == sorted(each["question"] for each in QUESTIONS)
+    found = {
+        (queries[query], corpus[text]["text"]): score
+        for query, of in judged.items()
+        for text, score in of.items()
+    }
+    assert found == {(each["question"], each["context"]): 1 for each in QUESTIONS}
+
+
+def test_the_json_loader_of_datasets_opens_a_squad(tmp_path):
+    exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "squad")
+    opened = datasets.load_dataset(
+        "json",
+        data_files=str(tmp_path / "out" / "train.json"),
+        field="data",
+        cache_dir=str(tmp_path / "cache"),
+    )
+    articles = opened["train"].to_list()
+    assert {
+        (article["title"], paragraph["context"], each["id"], each["question"], each["answers"][0]["text"])
+        for article in articles
+        for paragraph in article["paragraphs"]
+        for each in paragraph["qas"]
+    } == {(q["title"], q["context"], q["id"], q["question"], q["answers"]["text"][0]) for q in QUESTIONS}
+
+
 def test_columns_as_losses_take_them(tmp_path):
     found = exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "sentence-transformers")
     assert rows_of(found["train.jsonl"])[0] == {"anchor": "What is the capital?", "positive": TEXTS[0]}

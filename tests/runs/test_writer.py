@@ -22,7 +22,7 @@ class TestWhatIsWritten:
         manifest = json.loads((done / "manifest.json").read_text())
         assert list(manifest) == [
             *("format", "step", "settings", "seed", "inputs", "models", "fingerprint", "base"),
-            *("complete", "planned", "asked", "shards", "counts", "pairsmith", "created"),
+            *("complete", "planned", "asked", "shards", "counts", "about", "pairsmith", "created"),
         ]
         assert manifest["format"] == 1
         assert manifest["seed"] == 7

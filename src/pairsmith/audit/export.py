@@ -13,7 +13,7 @@ from pairsmith.audit.agreement import Labels
 from pairsmith.audit.rows import Audit
 from pairsmith.progress import Silent
 from pairsmith.records import REJECT, Reject, to_table
-from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs import Card, FolderWriter, Run, Sources
 from pairsmith.runs.storage import write_atomic
 
 LABELLED, LABEL_STUDIO, LABEL_STUDIO_CONFIG, ARGILLA = (
@@ -26,7 +26,9 @@ _PEOPLE = uuid.UUID("5b1b7b5e-6d0c-5e0b-9d5f-0e6a51f3c0de")
 """Argilla wants a UUID for each person: theirs is made of this one and of their name."""
 
 
-def export(audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, source: str) -> None:
+def export(
+    audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, source: str, sources: Sources
+) -> None:
     """Write all forms into the audit's folder, over those of before.
 
     Args:
@@ -35,18 +37,21 @@ def export(audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, so
         most: by row what most annotators said; rows that are missing in it are rejects of the folder.
         out: the audit's folder.
         source: the content of the data, as its hash.
+        sources: the data, with their licences and citations.
 
     Raises:
         StorageError: a file cannot be written.
     """
-    write_labelled(audit, said, most, out / LABELLED, source)
+    write_labelled(audit, said, most, out / LABELLED, source, sources)
     files: dict[str, Any] = {LABEL_STUDIO: label_studio(audit, said), ARGILLA: argilla(audit, said)}
     for name, content in files.items():
         write_atomic(out / name, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
     write_atomic(out / LABEL_STUDIO_CONFIG, label_studio_config(audit).encode())
 
 
-def write_labelled(audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, source: str) -> None:
+def write_labelled(
+    audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, source: str, sources: Sources
+) -> None:
     """A dataset folder of the rows with what most annotators said, and the share of them that said so."""
     texts = list(audit.rows[0].texts)
     column = "score" if audit.graded else "label"
@@ -90,6 +95,7 @@ def write_labelled(audit: Audit, said: Mapping[str, Labels], most: Labels, out: 
             },
             made="The labels were given by people who did not see those of the data.",
             tags=("human-labelled",),
+            sources=sources,
         )
     )
 

@@ -16,7 +16,7 @@ from pairsmith.audit.export import export
 from pairsmith.audit.rows import Audit, draw
 from pairsmith.audit.settings import AuditSettings
 from pairsmith.errors import FolderError, MissingExtra, SettingsError
-from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, write_json
+from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, sources_of, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import Manifest, read_manifest
 from pairsmith.runs.identity import Identity
@@ -76,7 +76,8 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
         said = {name: answers.of(name) for name in answers.annotators()}
         results = results_of(there, said)
         write_json(run.out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
-        export(there, said, results["labels"], run.out, identity.inputs["data"])
+        sources = sources_of(data=[settings.data])
+        export(there, said, results["labels"], run.out, identity.inputs["data"], sources)
         write_json(run.out / RECORD, identity.as_record() | {"complete": stopped is None})
     finally:
         lock.release(run.out)

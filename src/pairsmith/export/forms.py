@@ -16,6 +16,8 @@ Splits = Mapping[str, Sequence[Row]]
 Files = Iterator[tuple[str, Iterable[str]]]
 """The name of a file, and its lines."""
 
+RowForm = Callable[[Splits, Kind], Files]
+
 _BELONG = {
     "questions with answers": ("question", "context"),
     "pairs of inputs and outputs": ("input", "output"),
@@ -83,7 +85,7 @@ def sentence_transformers(splits: Splits, kind: Kind) -> Files:
         yield f"{split}.jsonl", [_line({name: row[column] for column, name in names.items()}) for row in rows]
 
 
-FORMS: Mapping[FormName, Callable[[Splits, Kind], Files]] = {
+FORMS: Mapping[FormName, RowForm] = {
     "jsonl": jsonl,
     "squad": squad,
     "beir": beir,

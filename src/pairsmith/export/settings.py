@@ -6,7 +6,7 @@ from pydantic import Field
 
 from pairsmith.settings import Settings
 
-FormName = Literal["jsonl", "squad", "beir", "sentence-transformers"]
+FormName = Literal["jsonl", "squad", "beir", "sentence-transformers", "croissant"]
 
 
 class ExportSettings(Settings):
@@ -15,5 +15,6 @@ class ExportSettings(Settings):
     data: str = Field(description="Rows: a dataset folder, a file or a Hub id.")
     form: FormName = Field(
         description="jsonl: a row a line; squad: questions as in SQuAD 1.1; beir: a corpus, queries and "
-        "which belong together; sentence-transformers: columns that its losses take."
+        "which belong together; sentence-transformers: columns that its losses take; croissant: the "
+        "Parquet files of a dataset folder with a description in Croissant 1.1."
     )

@@ -31,7 +31,16 @@ from pairsmith.records import (
     text_id,
     to_table,
 )
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    hash_source,
+    refuse_source,
+    sources_of,
+    summary,
+)
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.tasks import TaskSpec
 from pairsmith.texts.folding import folded
@@ -293,4 +302,6 @@ def _card(settings: PostprocessSettings, source: DatasetFolder, counts: Mapping[
         counts=counts,
         citations=(CITATION,),
         licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
+        sources=sources_of(data=[source.path]),
+        task=source.manifest.about.task,
     )

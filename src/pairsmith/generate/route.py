@@ -20,7 +20,17 @@ from pairsmith.lm.loading import load_model
 from pairsmith.lm.remote import is_remote, remote_revision
 from pairsmith.modelnames import model_revision, resolve_model
 from pairsmith.places import is_url
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    hash_source,
+    refuse_source,
+    sources_of,
+    summary,
+)
 from pairsmith.runs.executors import Lost, Where, execute
 from pairsmith.tasks import Decoding, TaskSpec, load_task
 
@@ -156,14 +166,15 @@ def _remote_settings(task: TaskSpec, settings: GenerateSettings) -> dict[str, An
 
 def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items: int) -> Card:
     instructions = "\n\n".join(f"[{label}]\n{task.instruction(label)}" for label in task.label_names)
+    model = called(settings.model)
     what = "pairs" if task.kind == "pair" else "texts"
     steered = decoding.decay > 0 and any(task.counters(label) for label in task.label_names)
     return Card(
-        title=f"{task.name}: {what} written by {settings.model}",
+        title=f"{task.name}: {what} written by {model}",
         description=" ".join(
             [
                 task.description,
-                f"The {what} were written by the language model {settings.model}, which followed one "
+                f"The {what} were written by the language model {model}, which followed one "
                 "instruction per label.",
                 "Self-debiasing kept it from writing texts that fit a label's counter-labels better (DINO)."
                 if steered
@@ -175,4 +186,5 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
         counts={"inputs": items} if task.kind == "pair" else {"texts asked per label": items},
         citations=(CITATION,),
         licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
+        sources=sources_of(models=[settings.model], data=settings.inputs),
     )

@@ -23,7 +23,16 @@ from pairsmith.lm.loading import load_model
 from pairsmith.modelnames import model_revision
 from pairsmith.records import REJECT, Document, read_documents, to_table
 from pairsmith.records.asked import ASKED
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    hash_source,
+    refuse_source,
+    sources_of,
+)
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.seeds import stream_key
@@ -167,7 +176,7 @@ def _card(settings: AskSettings) -> Card:
         + (
             "their sentences as questions for a name or number that was taken out, with noise."
             if settings.model == CLOZE
-            else f"questions that {settings.model} asked of them."
+            else f"questions that {called(settings.model)} asked of them."
         ),
         columns={
             "context": "the passage",
@@ -177,4 +186,5 @@ def _card(settings: AskSettings) -> Card:
         made="The questions and answers were made by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the passages apply.",
+        sources=sources_of(models=[] if settings.model == CLOZE else [settings.model], data=settings.inputs),
     )

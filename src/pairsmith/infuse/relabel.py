@@ -19,7 +19,16 @@ from pairsmith.infuse.settings import RelabelSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.records.asked import RELABELLED, AskedQuestion, read_asked
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    hash_source,
+    refuse_source,
+    sources_of,
+)
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.streamed import RecordShard, commit_records
@@ -142,7 +151,9 @@ def _distribution(places: Places) -> dict[str, list[Any]]:
 def _card(settings: RelabelSettings) -> Card:
     return Card(
         title="Questions answered by a teacher",
-        description=f"Questions on passages; {settings.model} says where their answers start and end.",
+        description=(
+            f"Questions on passages; {called(settings.model)} says where their answers start and end."
+        ),
         columns={
             "written": "the answer as it was written with the question",
             "answers": "the teacher's best answer",
@@ -152,4 +163,5 @@ def _card(settings: RelabelSettings) -> Card:
         made="The answers were found by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the texts apply.",
+        sources=sources_of(models=[settings.model], data=settings.data),
     )

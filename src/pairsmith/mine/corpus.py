@@ -22,7 +22,7 @@ from pairsmith.mine.settings import MineSettings
 from pairsmith.mine.units import Unit, cutter
 from pairsmith.modelnames import check_revision
 from pairsmith.records import REJECT, Document, Reject, read_documents, text_id, to_table
-from pairsmith.runs import Card, DatasetFolder, Run, hash_source
+from pairsmith.runs import Card, DatasetFolder, Run, called, hash_source, sources_of
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, start_part
 from pairsmith.runs.streamed import RecordShard, commit_records
@@ -256,9 +256,10 @@ def encoded(
 
 def _card(corpus: Corpus, settings: MineSettings) -> Card:
     return Card(
-        title=f"{corpus.name}, encoded by {settings.encoder}",
+        title=f"{corpus.name}, encoded by {called(settings.encoder)}",
         description="Texts and their vectors of length 1, by a sentence encoder, as mining needs them.",
         made="The texts are as they were given, or cut from these; the vectors were computed.",
         tags=("embeddings",),
         licence="The rights in the texts apply.",
+        sources=sources_of(models=[settings.encoder], data=corpus.sources),
     )

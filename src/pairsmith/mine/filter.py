@@ -18,7 +18,17 @@ from pairsmith.errors import InputError
 from pairsmith.mine.settings import FilterSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    hash_source,
+    refuse_source,
+    sources_of,
+    summary,
+)
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
 
@@ -205,12 +215,13 @@ class ScorerLoader:
 
 def _scores_card(settings: FilterSettings) -> Card:
     return Card(
-        title=f"Scores of pairs by {settings.model}",
+        title=f"Scores of pairs by {called(settings.model)}",
         description="Pairs by their ids, and a cross-encoder's unnormalised scores.",
         columns={"score": "the higher, the better; in no bounds"},
         made="The scores were computed from the pairs' texts.",
         tags=(),
         licence="No texts are in it.",
+        sources=sources_of(models=[settings.model]),
     )
 
 
@@ -219,7 +230,7 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         title="Pairs that a cross-encoder kept",
         description=(
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`) that the "
-            f"cross-encoder {settings.model} judged best."
+            f"cross-encoder {called(settings.model)} judged best."
         ),
         columns={
             "input": "a text of the first corpus",
@@ -231,4 +242,6 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         tags=("mined",),
         citations=(MINING,),
         licence="The rights in the texts apply.",
+        sources=sources_of(models=[settings.model], data=[source.path]),
+        task=source.manifest.about.task,
     )

@@ -22,7 +22,7 @@ from pairsmith.mine.encoded import Encoded
 from pairsmith.mine.settings import MineSettings
 from pairsmith.modelfiles import pick_device
 from pairsmith.records import REJECT, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, called, sources_of
 from pairsmith.runs.executors import Advance, Work
 from pairsmith.runs.mapped import Made, commit_each, start_part
 
@@ -375,9 +375,10 @@ def _stacked(near: Sequence[Neighbours]) -> Neighbours:
 
 def _card(settings: MineSettings) -> Card:
     return Card(
-        title=f"Nearest neighbours of two corpora under {settings.encoder}",
+        title=f"Nearest neighbours of two corpora under {called(settings.encoder)}",
         description="For each text the numbers of its nearest texts in the other corpus, and their cosines.",
         made="The neighbours were computed from the texts' vectors.",
         tags=("embeddings",),
         licence="No texts are in it.",
+        sources=sources_of(models=[settings.encoder]),
     )

@@ -16,7 +16,16 @@ from pairsmith.errors import InputError
 from pairsmith.mine.settings import RewriteSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, answer_in_passage, text_id, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    hash_source,
+    refuse_source,
+    sources_of,
+)
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, completed, shard_count
 
@@ -168,10 +177,12 @@ def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:
         title=f"Pairs whose {written} a model wrote",
         description=(
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`); the {written} were "
-            f"written anew by {settings.model}."
+            f"written anew by {called(settings.model)}."
         ),
         columns={"input": "a question or a document", "output": "an answer in a passage, or a summary"},
         made=f"The {written} were written by a program; no person has checked them.",
         citations=(MINING,),
         licence="The rights in the texts apply.",
+        sources=sources_of(models=[settings.model], data=[source.path]),
+        task="summarization" if settings.kind == "summaries" else "",
     )

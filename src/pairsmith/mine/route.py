@@ -26,11 +26,14 @@ from pairsmith.records import (
     text_id,
     to_table,
 )
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, refuse_source, summary
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, called, refuse_source, sources_of, summary
 from pairsmith.runs.storage import scratch_file
 
 _WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address"}
 """Settings that say where and how fast, not what."""
+
+_TASKS = {"summaries": "summarization"}
+"""The Hub's category of a kind's task, where the columns do not tell."""
 
 SHARD_ROWS = 100_000
 """Pairs that are saved together."""
@@ -159,7 +162,7 @@ def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
         title="Mined pairs",
         description=(
             "Pairs of texts that were found in two corpora and put together by a program, by the margin "
-            f"score of their vectors under {settings.encoder}. Nobody has checked the pairs."
+            f"score of their vectors under {called(settings.encoder)}. Nobody has checked the pairs."
         ),
         counts=counts,
         columns={
@@ -172,4 +175,6 @@ def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
         tags=("mined",),
         citations=(MINING,),
         licence="The rights in the corpora apply to the texts.",
+        sources=sources_of(models=[settings.encoder], data=[*settings.inputs, *settings.outputs]),
+        task=_TASKS.get(settings.kind, ""),
     )

@@ -13,7 +13,17 @@ from pairsmith.errors import InputError
 from pairsmith.mix.settings import MixSettings
 from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.records.kinds import Kind, Row, kind_of, scored_as
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    hash_source,
+    refuse_source,
+    sources_of,
+    summary,
+)
 from pairsmith.runs.seeds import generator
 from pairsmith.texts.folding import folded
 
@@ -44,11 +54,12 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
-    rows = {source: list(each.read(source)) for source, each in kinds.items()}
+    names = names_of(settings.data)
+    rows = {names[source]: list(each.read(source)) for source, each in kinds.items()}
     found = mixed(rows, kind, settings)
     writer.commit(0, {"train": pa.Table.from_pylist(found.rows, schema)}, to_table(found.rejects, REJECT))
-    taken = {source: sum(row["source"] == source for row in found.rows) for source in settings.data}
-    folder = writer.finish(_card(kind, taken))
+    taken = {source: sum(row["source"] == source for row in found.rows) for source in names.values()}
+    folder = writer.finish(_card(kind, taken, settings.data))
     if settings.rows and len(found.rows) < settings.rows:
         run.progress.say(
             f"{len(found.rows):,} rows, not {settings.rows:,}: one of the sources has no more for its share"
@@ -72,6 +83,16 @@ def common_kind(kinds: Mapping[str, Kind]) -> Kind:
                 f"{source} has {other.name}, {first} has {kind.name}; rows of one kind can be mixed"
             )
     return kind
+
+
+def names_of(sources: Sequence[str]) -> dict[str, str]:
+    """What the rows call each source: its name, not where it lies; a number tells those of one name apart."""
+    found: dict[str, str] = {}
+    for source in dict.fromkeys(sources):
+        name = called(source)
+        same = sum(called(other) == name for other in found)
+        found[source] = f"{name} ({same + 1})" if same else name
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +169,14 @@ def _repeats(row: Row, source: str, kind: Kind, seen: dict[tuple[str, ...], tupl
     return f"the same texts stand in {where}"
 
 
-def _card(kind: Kind, taken: Mapping[str, int]) -> Card:
+def _card(kind: Kind, taken: Mapping[str, int], sources: Sequence[str]) -> Card:
     return Card(
         "Rows of several data sets",
-        f"A mixture of {kind.name}. The column `source` says where each row is from; its makers and licence "
-        "are told there.",
+        f"A mixture of {kind.name}. The column `source` says where each row is from.",
         counts={f"rows of {source}": count for source, count in taken.items()},
         columns={"source": "the data set that the row is from"},
         made="The rows are those of the data sets named here.",
         tags=(),
+        licence="The rights in the rows of each data set apply to them.",
+        sources=sources_of(data=sources),
     )

@@ -3,6 +3,7 @@
 from pairsmith.modelfiles import hash_file
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
+from pairsmith.runs.credits import Sources, called, sources_of
 from pairsmith.runs.folder import DatasetFolder, Manifest, ShardEntry, summary
 from pairsmith.runs.storage import hash_source, write_json
 from pairsmith.runs.writer import FolderWriter, Growth, Share
@@ -16,9 +17,12 @@ __all__ = [
     "Run",
     "ShardEntry",
     "Share",
+    "Sources",
+    "called",
     "hash_file",
     "hash_source",
     "refuse_source",
+    "sources_of",
     "summary",
     "write_json",
 ]

@@ -10,12 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
+from pairsmith.errors import redacted_values
+from pairsmith.runs.about import About, Credit, hub_licence, joint_languages
+from pairsmith.runs.credits import Sources
 from pairsmith.runs.folder import REJECTS, DatasetFolder
 
 _MANY_LABELS = 30
 _EXAMPLES = 3
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
-_MEANING = {
+MEANING = {
     "id": "name of the row; the same settings and inputs give the same ids",
     "sentence1": "the first text",
     "sentence2": "the second text",
@@ -39,6 +42,8 @@ class Card:
         columns: what columns mean, where it is not what they usually mean.
         made: in a sentence, by what the rows were made.
         tags: for the Hub, beside ``pairsmith``.
+        sources: the models and data that the rows were made with, whose licences and citations are told.
+        task: the Hub's category of task, where the columns do not tell.
     """
 
     title: str
@@ -50,6 +55,20 @@ class Card:
     columns: Mapping[str, str] = field(default_factory=dict)
     made: str = "The texts were made by a program; no person has checked each of them."
     tags: Sequence[str] = ("synthetic",)
+    sources: Sources = field(default_factory=Sources)
+    task: str = ""
+
+    def about(self) -> About:
+        """What programs are to read again of it; without passwords and tokens."""
+        found = About(
+            title=_line(self.title),
+            description=self.description.strip(),
+            columns=dict(self.columns),
+            citations=tuple(dict.fromkeys([*self.citations, *self.sources.citations])),
+            credits=self.sources.credits,
+            task=self.task,
+        )
+        return About.model_validate(redacted_values(found.model_dump(mode="json")))
 
 
 def render(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
@@ -63,8 +82,8 @@ def render(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
         _examples(folder),
         _rejects(folder),
         _origin(card, folder),
-        _list("Please cite", card.citations),
-        f"## Licence\n\n{card.licence.strip()}" if card.licence.strip() else "",
+        cite(card.about().citations),
+        licences(card.licence, card.sources.credits),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -77,16 +96,53 @@ def _metadata(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
     if folder.manifest.counts.rejects:
         rejects = [{"split": REJECTS, "path": "rejects/part-*.parquet"}]
         configs.append({"config_name": REJECTS, "data_files": rejects})
-    similarity = {"sentence2", "score"} <= set(schema.names) or "output" in schema.names
+    made_with = card.sources.credits
+    languages = joint_languages(made_with)
+    hub = list(dict.fromkeys(credit.hub for credit in made_with if credit.hub and credit.role == "data"))
     values: dict[str, Any] = {
         "pretty_name": _line(card.title),
+        **({"language": list(languages)} if languages else {}),
+        **hub_licence(made_with),
         "tags": ["pairsmith", *card.tags],
-        "task_categories": ["sentence-similarity" if similarity else "text-classification"],
+        "task_categories": [card.task or task_category(schema)],
+        **({"source_datasets": hub} if hub else {}),
         "size_categories": [next((name for size, name in _SIZES if folder.rows < size), "n>1M")],
         "configs": configs,
     }
     # safe_dump quotes whatever needs it, so no text from outside can end or break the block.
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def task_category(schema: pa.Schema) -> str:
+    """The Hub's category of the task that rows with these columns are for."""
+    names = set(schema.names)
+    if {"context", "answers"} <= names:
+        return "question-answering"
+    if {"document", "summary"} <= names:
+        return "summarization"
+    similarity = {"sentence2", "score"} <= names or "output" in names
+    return "sentence-similarity" if similarity else "text-classification"
+
+
+def cite(lines: Sequence[str]) -> str:
+    """The section that says what to cite."""
+    return _list("Please cite", lines)
+
+
+def licences(text: str, made_with: Sequence[Credit]) -> str:
+    """The section that says whose rights apply: ``text``, and the licence of each source as far as known."""
+    parts = [text.strip()] if text.strip() else []
+    if made_with:
+        rows = [(each.name, each.role, _licence(each)) for each in made_with]
+        parts.append("It was made with\n\n" + _table(("what", "", "licence"), rows))
+        parts.append("What these licences mean for what was made is for whoever uses it to find out.")
+    return "## Licence\n\n" + "\n\n".join(parts) if parts else ""
+
+
+def _licence(credit: Credit) -> str:
+    if credit.licences:
+        return ", ".join(credit.licences)
+    return f"unknown: look at {credit.look or 'the place where it is from'}"
 
 
 def _task(card: Card) -> str:
@@ -111,7 +167,7 @@ def _rows(card: Card, folder: DatasetFolder) -> str:
 
 
 def _columns(card: Card, schema: pa.Schema) -> str:
-    meaning = {**_MEANING, **card.columns}
+    meaning = {**MEANING, **card.columns}
     rows = [(column.name, str(column.type), meaning.get(column.name, "")) for column in schema]
     return "## Columns\n\n" + _table(("column", "type", "meaning"), rows)
 

@@ -23,13 +23,14 @@ class Run:
     """Where a step writes, how it tells its progress, and whether it starts over what is there.
 
     A step calls ``on_begun`` when the folder says that it is this run's: from then on the same step
-    without ``fresh`` goes on with it.
+    without ``fresh`` goes on with it. ``kept`` is false where no folder was given, and nothing is written.
     """
 
     out: Place
     progress: Progress
     fresh: bool = False
     on_begun: Callable[[], None] = lambda: None
+    kept: bool = True
 
     def tell(self, event: str, text: str) -> None:
         """Say ``text``, and put it into the folder's log."""

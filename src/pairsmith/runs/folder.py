@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, TypeVar, overload
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pairsmith.errors import DamagedError, FolderError, choices, first_line
 from pairsmith.places import Place, is_folder, place, reaching, several, size_of
 from pairsmith.records.sources import missing, open_parquet
+from pairsmith.runs.about import About
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -111,6 +113,7 @@ class Manifest(_Model):
     asked: str = ""
     shards: tuple[ShardEntry, ...] = ()
     counts: Counts = Counts()
+    about: About = About()
     pairsmith: str
     created: str = ""
 
@@ -285,11 +288,27 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         FolderError: it is missing or damaged.
     """
+    with _parquet(path) as file:
+        return file.read(columns)
+
+
+def parquet_schema(path: Place) -> pa.Schema:
+    """The columns of one Parquet file.
+
+    Raises:
+        FolderError: it is missing or damaged.
+    """
+    with _parquet(path) as file:
+        return file.schema_arrow
+
+
+@contextmanager
+def _parquet(path: Place) -> Iterator[Any]:
     with reaching(path, FolderError):
         try:
             # Read as a plain file: a data set reader would make columns of "name=value" in the folder's path.
             with open_parquet(path) as file:
-                return file.read(columns)
+                yield file
         except (OSError, pa.ArrowException) as error:
             raise FolderError(
                 f"{path} cannot be read: {first_line(error)}; run the command that wrote it again"

@@ -18,7 +18,15 @@ from pairsmith.runs.folder import MANIFEST, REJECTS, run_of
 from pairsmith.runs.journal import parts
 from pairsmith.runs.log import recent
 
-_RECORDS = (MANIFEST, "training.json", "audit.json", "report.json", "export.json", "results.json")
+_RECORDS = (
+    MANIFEST,
+    "training.json",
+    "audit.json",
+    "report.json",
+    "export.json",
+    "push.json",
+    "results.json",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,14 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.errors import DamagedError, FolderError, SettingsError, StorageError, first_line, redacted
+from pairsmith.errors import (
+    DamagedError,
+    FolderError,
+    SettingsError,
+    StorageError,
+    first_line,
+    redacted,
+)
 from pairsmith.modelfiles import hash_file
 from pairsmith.places import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
 from pairsmith.records.schemas import REJECT
@@ -258,7 +265,12 @@ class FolderWriter:
             return self.folder()
         shards = tuple(self._entries[number] for number in self.done)
         complete = self._manifest.model_copy(
-            update={"complete": True, "shards": shards, "counts": self._counts}
+            update={
+                "complete": True,
+                "shards": shards,
+                "counts": self._counts,
+                "about": card.about(),
+            }
         )
         folder = DatasetFolder(self._out, complete)
         if not folder.splits:

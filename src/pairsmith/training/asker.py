@@ -74,7 +74,7 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
         "left out, as no passage holds the answer": len(questions) - len(examples),
         "learning rate": rate,
     }
-    card = few_shot_card("A model that asks questions of passages", _USE, settings, facts, training)
+    card = few_shot_card("A model that asks questions of passages", _USE, settings, facts, training, folder)
     folder.finish(partial(save_transformer, asker.model, asker.tokenizer, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out

@@ -89,7 +89,7 @@ def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
         "learning rate": rate,
         "style classifier": "yes" if style else "no",
     }
-    card = few_shot_card("A bi-encoder for mining pairs", _USE, settings, facts, training)
+    card = few_shot_card("A bi-encoder for mining pairs", _USE, settings, facts, training, folder)
 
     def save(out: Path) -> None:
         save_encoder(model.encoder, out, card)

@@ -1,15 +1,20 @@
 """The model card: what an encoder was trained on and how, for a reader who has never heard of pairsmith."""
 
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from pairsmith.bundled import is_bundled
-from pairsmith.citations import CITATION
-from pairsmith.modelnames import EMBEDDED, is_hub_id
-from pairsmith.runs import DatasetFolder
+from pairsmith.citations import OF_TRAININGS
+from pairsmith.modelnames import EMBEDDED, MINILM, is_hub_id
+from pairsmith.places import place
+from pairsmith.runs import DatasetFolder, Sources, called, sources_of
+from pairsmith.runs.about import hub_licence, joint_languages
+from pairsmith.runs.card import cite, licences
+from pairsmith.runs.credits import card_of
+from pairsmith.training.folder import ModelFolder
 from pairsmith.training.settings import FitSettings, TrainEncoderSettings
 from pairsmith.training.watch import Training
 
@@ -22,36 +27,96 @@ print(encoder.similarity(vectors, vectors))
 ```"""
 
 
-def encoder_card(settings: TrainEncoderSettings, data: DatasetFolder, training: Mapping[str, Any]) -> str:
+def encoder_card(
+    settings: TrainEncoderSettings,
+    data: DatasetFolder,
+    training: Mapping[str, Any],
+    sources: Sources | None = None,
+) -> str:
     """README.md of a trained encoder: metadata for the Hub, then the text.
 
     Args:
         settings: what it was trained with.
         data: what it was trained on.
         training: how it went (``Training.to_json``).
+        sources: the base and the data, with licences and citations; without, as they are found.
     """
-    base = _base_name(settings.base)
+    if sources is None:
+        sources = sources_of(models=[settings.base], data=[data.path])
+    base = called(settings.base)
+    metadata = _metadata("train-encoder", settings.base, sources)
     sections = [
-        f"---\n{_metadata(settings)}---\n\n# Sentence encoder trained by pairsmith",
+        f"---\n{metadata}---\n\n# Sentence encoder trained by pairsmith",
         f"A sentence encoder that started from `{base}` and was trained so that the cosine similarity of "
         "two sentences' vectors comes close to the score of the pair.",
         _USE,
         _data(data),
         _training(settings, training),
-        f"## Please cite\n\n- {CITATION}",
+        *_rights("train-encoder", sources),
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def _metadata(settings: TrainEncoderSettings) -> str:
+@dataclass(frozen=True, slots=True)
+class _OnTheHub:
+    """How the Hub files what a training makes: the library that opens it, its task, and tags."""
+
+    library: str
+    task: str
+    tags: tuple[str, ...] = ()
+
+
+_SENTENCES = _OnTheHub(
+    "sentence-transformers",
+    "sentence-similarity",
+    ("sentence-transformers", "sentence-similarity", "feature-extraction"),
+)
+_KINDS = {
+    "train-encoder": _SENTENCES,
+    "train-biencoder": _SENTENCES,
+    "train-crossencoder": _OnTheHub(
+        "sentence-transformers", "text-ranking", ("sentence-transformers", "cross-encoder")
+    ),
+    "train-reader": _OnTheHub("transformers", "question-answering"),
+    "train-summarizer": _OnTheHub("transformers", "summarization"),
+    "train-asker": _OnTheHub("transformers", "text-generation", ("question-generation",)),
+    # What AutoModel opens are their encoders; a pipeline for answers would not find the heads beside them.
+    "train-teacher": _OnTheHub("transformers", "feature-extraction", ("question-answering",)),
+    "infuse": _OnTheHub("transformers", "feature-extraction", ("question-answering",)),
+}
+
+
+def _metadata(step: str, base: str, sources: Sources, writes: str = "summaries") -> str:
+    kind = _KINDS[step]
+    task = "text-generation" if step == "train-summarizer" and writes != "summaries" else kind.task
+    bases, languages = _bases(base), joint_languages(sources.credits)
+    data = list(dict.fromkeys(each.hub for each in sources.credits if each.hub and each.role == "data"))
     values: dict[str, Any] = {
-        "library_name": "sentence-transformers",
-        "pipeline_tag": "sentence-similarity",
-        "tags": ["pairsmith", "sentence-transformers", "sentence-similarity", "feature-extraction"],
+        **({"language": list(languages)} if languages else {}),
+        **hub_licence(sources.credits),
+        "library_name": kind.library,
+        "pipeline_tag": task,
+        "tags": ["pairsmith", *kind.tags],
+        **({"base_model": bases[0] if len(bases) == 1 else bases} if bases else {}),
+        **({"datasets": data} if data else {}),
     }
-    if is_hub_id(settings.base):
-        values["base_model"] = settings.base
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def _bases(base: str) -> list[str]:
+    """The Hub ids of the base: its own, or those that the card in its folder names."""
+    if is_bundled(base) or base.startswith(EMBEDDED):
+        return ["sentence-transformers/all-MiniLM-L6-v2"] if base == MINILM else []
+    if is_hub_id(base):
+        return [base]
+    named = card_of(place(base)).get("base_model")
+    return [each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)]
+
+
+def _rights(step: str, sources: Sources) -> list[str]:
+    """The sections on what to cite and on licences."""
+    lines = dict.fromkeys([OF_TRAININGS[step], *sources.citations])
+    return [cite(list(lines)), *filter(None, [licences("", sources.credits)])]
 
 
 def _data(data: DatasetFolder) -> str:
@@ -85,15 +150,13 @@ def _figure(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.2f}"
 
 
-def _base_name(base: str) -> str:
-    """What to call the base: a Hub id or one of our names as it is, a folder by its last name."""
-    if is_hub_id(base) or is_bundled(base) or base.startswith(EMBEDDED):
-        return base
-    return Path(base).expanduser().resolve().name
-
-
 def few_shot_card(
-    title: str, use: str, settings: FitSettings, facts: Mapping[str, object], training: Training
+    title: str,
+    use: str,
+    settings: FitSettings,
+    facts: Mapping[str, object],
+    training: Training,
+    folder: ModelFolder,
 ) -> str:
     """README.md of a model that was trained on seeds.
 
@@ -103,24 +166,25 @@ def few_shot_card(
         settings: what it was trained with.
         facts: what a reader should know of the data, by name.
         training: how it went.
+        folder: which step it is, and what it is made with.
     """
-    metadata: dict[str, Any] = {"tags": ["pairsmith"]}
-    if is_hub_id(settings.base):
-        metadata["base_model"] = settings.base
+    metadata = _metadata(folder.step, settings.base, folder.sources, getattr(settings, "kind", "summaries"))
+    rights = "\n\n".join(_rights(folder.step, folder.sources)) + "\n"
     lines = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
     text = (
-        f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---\n\n# {title}\n\n"
-        f"It started from `{_base_name(settings.base)}` and was trained by pairsmith on what the table below "
+        f"---\n{metadata}---\n\n# {title}\n\n"
+        f"It started from `{called(settings.base)}` and was trained by pairsmith on what the table below "
         f"says; seeds are labelled by people.\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
         f"{training.steps:,} steps of {settings.batch_size} examples, seed {settings.seed}. "
     )
     if not training.validation:
         return (
             text
-            + "There were no validation examples to choose a step by; the weights are those of the last.\n"
+            + "There were no validation examples to choose a step by; the weights are those of the last.\n\n"
+            + rights
         )
     rows = "\n".join(f"| {step:,} | {_figure(figure)} |" for step, figure in training.validation.items())
     return (
         f"{text}The weights are those of step {training.best_step:,}, chosen by the {training.metric} (×100) "
-        f"on the validation examples:\n\n| step | {training.metric} |\n|---|---|\n{rows}\n"
+        f"on the validation examples:\n\n| step | {training.metric} |\n|---|---|\n{rows}\n\n{rights}"
     )

@@ -77,6 +77,7 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
         elsewhere={"mined", "encoder"},
         inputs={"mined outputs": hash_source(found.path)} if found else {},
         models=({"encoder": model_revision(settings.encoder)} if settings.encoder else {}) | finder,
+        made_with=[settings.mined] if settings.mined else [],
     )
     if folder is None:
         return run.out
@@ -88,7 +89,7 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
         seeds, unseen, near, settings, device, progress=run.progress, checkpoints=folder.checkpoints
     )
     facts = {"seeds": len(seeds), "validation": len(unseen), "learning rate": rate}
-    card = few_shot_card("A cross-encoder that scores pairs", _USE, settings, facts, training)
+    card = few_shot_card("A cross-encoder that scores pairs", _USE, settings, facts, training, folder)
     folder.finish(partial(save_transformer, cross.model, cross.tokenizer, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out

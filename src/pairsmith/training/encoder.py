@@ -24,7 +24,7 @@ from pairsmith.modelfiles import pick_device, quiet_loading
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
 from pairsmith.progress import Progress, Silent
-from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of
 from pairsmith.training.card import encoder_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import ModelFolder
@@ -68,6 +68,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
         inputs={"data": hash_source(data.path)},
         models={"base": model_revision(settings.base)},
+        sources=sources_of(models=[settings.base], data=[data.path]),
     )
     if folder.finished:
         run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
@@ -78,7 +79,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     training = train_encoder_on(
         encoder, train, validation, settings, progress=run.progress, checkpoints=folder.checkpoints
     )
-    card = encoder_card(settings, data, training.to_json())
+    card = encoder_card(settings, data, training.to_json(), folder.sources)
     folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out

@@ -1,11 +1,11 @@
 """How every training on seeds begins."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress
 from pairsmith.records import FEW
-from pairsmith.runs import Run, hash_source, refuse_source
+from pairsmith.runs import Run, hash_source, refuse_source, sources_of
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.settings import FitSettings
@@ -34,6 +34,7 @@ def begin(
     elsewhere: Set[str] = frozenset(),
     inputs: Mapping[str, str] | None = None,
     models: Mapping[str, str] | None = None,
+    made_with: Sequence[str] = (),
 ) -> ModelFolder | None:
     """Claim the run's folder; None where this very training lies there, whole, which is said.
 
@@ -45,6 +46,7 @@ def begin(
         elsewhere: settings beside these that count by something else, or say where and how fast, not what.
         inputs: hashes of what is read besides, by name.
         models: revisions of what else is used, by name.
+        made_with: data that the card is to name besides.
 
     Raises:
         FolderError: the folder holds something else.
@@ -63,6 +65,7 @@ def begin(
         ),
         inputs={name: hash_source(source) for name, source in read.items()} | dict(inputs or {}),
         models={"base": model_revision(settings.base), **(models or {})},
+        sources=sources_of(models=[settings.base], data=[*read.values(), *made_with]),
     )
     if not folder.finished:
         return folder

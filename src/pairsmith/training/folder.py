@@ -12,10 +12,12 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator
 
-from pairsmith.errors import StorageError, first_line
+from pairsmith.citations import OF_TRAININGS
+from pairsmith.errors import StorageError, first_line, redacted_values
 from pairsmith.modelfiles import quiet_loading
 from pairsmith.places import Place, files_below, reaching, remove_files, size_of
-from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
+from pairsmith.runs import Manifest, Run, Sources, hash_file, lock, write_json
+from pairsmith.runs.about import About
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.identity import Identity
@@ -50,11 +52,14 @@ class ModelFolder:
 
     Attributes:
         finished: whether there is nothing left to do.
+        step: name of the step.
+        sources: the base and the data, with their licences and citations.
         checkpoints: those of the training, until it is finished.
     """
 
-    def __init__(self, out: Place, identity: Identity, *, finished: bool) -> None:
+    def __init__(self, out: Place, identity: Identity, sources: Sources, *, finished: bool) -> None:
         self._out = out
+        self.step, self.sources = identity.step, sources
         self.checkpoints = Checkpoints(out / _CHECKPOINTS, out / FOLDER)
         self._identity = identity
         self.finished = finished
@@ -68,6 +73,7 @@ class ModelFolder:
         settings: Mapping[str, Any],
         inputs: Mapping[str, str],
         models: Mapping[str, str],
+        sources: Sources | None = None,
     ) -> Self:
         """Claim ``run.out``; ``finished`` tells whether this very training lies there, whole.
 
@@ -77,21 +83,23 @@ class ModelFolder:
             settings: every setting that changes the weights.
             inputs: from an input's name to the hash of its content.
             models: from a model's name to its revision.
+            sources: the base and the data, for the card.
 
         Raises:
             FolderError: the folder holds something else, or another run is writing to it.
             StorageError: it cannot be written.
         """
         identity = Identity.of(step, settings, inputs, models)
+        sources = sources or Sources()
         record = claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Record))
         if record is not None and record.complete and not run.fresh:
             if _is_whole(run.out, record):
-                folder = cls(run.out, identity, finished=True)
+                folder = cls(run.out, identity, sources, finished=True)
                 folder.checkpoints.remove()  # left by a kill at the very end
                 lock.release(run.out)
                 return folder
             run.progress.say(f"{run.out} is not as it was written; it is trained again")
-        folder = cls(run.out, identity, finished=False)
+        folder = cls(run.out, identity, sources, finished=False)
         same = record is not None and record.fingerprint == identity.fingerprint and not record.complete
         folder._clear(record, keep_checkpoints=same and not run.fresh)
         folder._save({"complete": False})
@@ -106,7 +114,11 @@ class ModelFolder:
         """
         lock.check(self._out)
         files = self._move_in(save) if isinstance(self._out, Path) else self._put(save)
-        self._save({"complete": True, **training, "files": files})
+        citations = (OF_TRAININGS.get(self.step, ""), *self.sources.citations)
+        about = About(
+            citations=tuple(dict.fromkeys(filter(None, citations))), credits=self.sources.credits
+        ).model_dump(mode="json")
+        self._save({"complete": True, **training, "files": files, "about": redacted_values(about)})
         self.checkpoints.remove()
         lock.release(self._out)
 

@@ -95,7 +95,12 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
         "learning rate": trained.learning_rate,
     }
     card = few_shot_card(
-        "A reader that marks the answer to a question in a text", _USE, settings, facts, trained.training
+        "A reader that marks the answer to a question in a text",
+        _USE,
+        settings,
+        facts,
+        trained.training,
+        folder,
     )
     reader = trained.reader
     folder.finish(partial(save_transformer, reader.model, reader.tokenizer, card), trained.training.to_json())

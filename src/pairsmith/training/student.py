@@ -81,7 +81,7 @@ def infuse(settings: InfuseSettings, run: Run) -> Place:
         "learning rate": rate,
     }
     title = "An encoder whose token vectors answer questions"
-    card = few_shot_card(title, _USE, settings, facts, training)
+    card = few_shot_card(title, _USE, settings, facts, training, folder)
     folder.finish(partial(save_student, student, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out

@@ -107,7 +107,7 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
         "learning rate": rate,
     }
     card = few_shot_card(
-        _WHAT[settings.kind], _USE.format(text=_READ[settings.kind]), settings, facts, training
+        _WHAT[settings.kind], _USE.format(text=_READ[settings.kind]), settings, facts, training, folder
     )
     folder.finish(partial(save_transformer, summarizer.model, summarizer.tokenizer, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")

@@ -64,7 +64,7 @@ def train_teacher(settings: TrainTeacherSettings, run: Run) -> Place:
         "learning rate": trained.learning_rate,
     }
     title = "A teacher that finds answers in texts"
-    card = few_shot_card(title, _USE, settings, facts, trained.training)
+    card = few_shot_card(title, _USE, settings, facts, trained.training, folder)
     folder.finish(partial(save_teacher, trained.reader, card), trained.training.to_json())
     run.progress.say(f"wrote {run.out}: {trained.training}")
     return run.out

@@ -1,0 +1,1 @@
+"""Dataset and model folders sent to the Hugging Face Hub."""

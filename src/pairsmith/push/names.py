@@ -1,0 +1,61 @@
+"""Names in the place of paths: what is sent says what a file is called, not where it lies on a machine."""
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pairsmith.errors import redacted
+from pairsmith.runs import called
+
+_PLACE = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|(?!https?:|hf:)[a-z][a-z0-9+.-]*://)[^\n]+")
+_REST = r"(?:/[^\s`'\"|()<>\[\]\\]*)?"
+
+
+class Names:
+    """Replaces places on this machine, or in a store, by the names of what lies there.
+
+    Places are the texts in a record that are nothing but a path or a URL (of the web's addresses, which
+    anybody can open, only passwords are taken out), and everything below the home folder, the working
+    folder, the one for temporary files and the one that the data lie in.
+    """
+
+    def __init__(self, folder: Path, record: Any) -> None:
+        self._known = {text: called(text) for text in _texts(record) if _is_place(text)}
+        roots = {Path.home(), Path.cwd(), Path(tempfile.gettempdir()), folder.parent}
+        roots |= {root.resolve() for root in roots}
+        long = sorted((str(root) for root in roots if len(root.parts) > 1), key=len, reverse=True)
+        self._below = re.compile("(?:" + "|".join(map(re.escape, long)) + r")(?![\w.-])" + _REST)
+
+    def text(self, text: str) -> str:
+        """``text`` with names for places, and without passwords and tokens."""
+        for path in sorted(self._known, key=len, reverse=True):
+            for spelled in (path, re.sub(r"([\\|`*\[\]<])", r"\\\1", path)):
+                text = text.replace(spelled, self._known[path])
+        return redacted(self._below.sub(lambda found: called(found[0]), text))
+
+    def values(self, value: Any) -> Any:
+        """``value``, as JSON has them, with every text and key in it replaced likewise."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(key): self.values(inner) for key, inner in value.items()}
+        return [self.values(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _texts(key)
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _is_place(text: str) -> bool:
+    """Whether a text is a place, and no text for people that begins like one."""
+    return len(text) < 1000 and len(re.findall(r"[/\\]", text)) > 1 and _PLACE.fullmatch(text) is not None

@@ -1,0 +1,31 @@
+"""What sending a folder will cost. It is little but for the way to the Hub, of which nothing is known."""
+
+from collections.abc import Mapping
+
+from pairsmith.places import files_below, is_folder, place, size_of
+from pairsmith.push.settings import PushSettings
+from pairsmith.runs.estimate import Estimate, peak_memory
+
+_BYTES_A_SECOND = 10e6
+"""Of a usual connection."""
+_RECORD_BYTES = 2_000
+
+
+def plan_push(settings: PushSettings, before: Mapping[str, Estimate]) -> Estimate:
+    """By the bytes of the folder alone.
+
+    Raises:
+        StorageError: its store cannot be reached.
+    """
+    if settings.data in before:
+        size = before[settings.data].disk
+    else:
+        found = place(settings.data)
+        files = files_below(found).values() if is_folder(found) else ()
+        size = sum(size_of(file) or 0 for file in files)
+    return Estimate(
+        seconds=2.0 + (0.0 if settings.dry_run else size / _BYTES_A_SECOND),
+        memory=peak_memory(),
+        disk=size if settings.dry_run else _RECORD_BYTES,
+        rows={},
+    )

@@ -1,0 +1,107 @@
+"""What a card says of where rows or weights came from, in a form that programs read again.
+
+It stands in ``manifest.json`` and ``training.json`` under ``about``, so that what is made of a data set
+or a model in turn can name its sources' sources.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+UNKNOWN = "unknown"
+OTHER = "other"
+SEVERAL = "several-see-below"
+"""The name of the licence on the Hub where there is more than one; the card lists them."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Credit(_Model):
+    """A model or a data set that something was made with.
+
+    Attributes:
+        name: what to call it; of a file or folder its last part, never where it lies.
+        role: which of the two.
+        licences: identifiers as the Hub has them, or the names of others; none where they are unknown.
+        citations: works that its own card asks to cite, a line each.
+        languages: of its texts, as codes; none where they are unknown.
+        hub: its Hub id, if it is from there.
+        look: where its licence can be found, if that is unknown.
+    """
+
+    name: str
+    role: Literal["model", "data"]
+    licences: tuple[str, ...] = ()
+    citations: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    hub: str = ""
+    look: str = ""
+
+
+class About(_Model):
+    """What the card of a folder says.
+
+    Attributes:
+        title: of the card; also of what it describes.
+        description: likewise, in Markdown.
+        columns: what columns mean.
+        citations: works to cite, for the methods and for all sources.
+        credits: the sources.
+        task: the Hub's category of task, where the columns do not tell; of a data set.
+    """
+
+    title: str = ""
+    description: str = ""
+    columns: dict[str, str] = {}
+    citations: tuple[str, ...] = ()
+    credits: tuple[Credit, ...] = ()
+    task: str = ""
+
+
+def joint_licences(sources: Sequence[Credit]) -> tuple[str, ...]:
+    """All licences of what something was made with; none where one of them is unknown, or without any."""
+    if not all(credit.licences for credit in sources):
+        return ()
+    return tuple(dict.fromkeys(licence for credit in sources for licence in credit.licences))
+
+
+def hub_licence(sources: Sequence[Credit]) -> dict[str, str]:
+    """``license`` and what belongs to it, as metadata of a card on the Hub; empty without any source.
+
+    The Hub has ``unknown`` and, with a name, ``other``.
+    """
+    if not sources:
+        return {}
+    found = joint_licences(sources)
+    if not found:
+        return {"license": UNKNOWN}
+    if len(found) > 1:
+        return {"license": OTHER, "license_name": SEVERAL}
+    (licence,) = found
+    return {"license": licence} if licence in HUB_LICENCES else {"license": OTHER, "license_name": licence}
+
+
+def joint_languages(sources: Sequence[Credit]) -> tuple[str, ...]:
+    """The languages of the data, where those of all data are known and the same; else none."""
+    found = {credit.languages for credit in sources if credit.role == "data"}
+    return found.pop() if len(found) == 1 else ()
+
+
+HUB_LICENCES = frozenset(
+    """
+    apache-2.0 mit openrail bigscience-openrail-m creativeml-openrail-m bigscience-bloom-rail-1.0
+    bigcode-openrail-m afl-3.0 artistic-2.0 bsl-1.0 bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear c-uda
+    cc cc0-1.0 cc-by-2.0 cc-by-2.5 cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-2.0 cc-by-nc-3.0
+    cc-by-nc-4.0 cc-by-nd-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0 cc-by-nc-sa-3.0
+    cc-by-nc-sa-4.0 cdla-sharing-1.0 cdla-permissive-1.0 cdla-permissive-2.0 wtfpl ecl-2.0 epl-1.0 epl-2.0
+    etalab-2.0 eupl-1.1 eupl-1.2 agpl-3.0 gfdl gpl gpl-2.0 gpl-3.0 lgpl lgpl-2.1 lgpl-3.0 isc h-research
+    intel-research lppl-1.3c ms-pl apple-ascl apple-amlr mpl-2.0 odc-by odbl openmdw-1.0 openmdw-1.1
+    openrail++ osl-3.0 postgresql ofl-1.1 ncsa unlicense zlib pddl lgpl-lr deepfloyd-if-license
+    fair-noncommercial-research-license llama2 llama3 llama3.1 llama3.2 llama3.3 llama4 grok2-community
+    gemma
+    """.split()  # noqa: SIM905
+)
+"""The identifiers that the Hub knows (huggingface.co/docs/hub/repositories-licenses)."""

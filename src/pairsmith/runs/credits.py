@@ -1,0 +1,184 @@
+"""The licences and citations of the models and data that a step uses, as far as they can be known here.
+
+Of what pairsmith made they stand in its record, of others in a card (README.md) as the Hub has them;
+of a Hub id in a card that lies in the local cache. Nothing is fetched for it.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import ValidationError
+
+from pairsmith.bundled import is_bundled
+from pairsmith.errors import PairsmithError
+from pairsmith.modelnames import EMBEDDED, is_hub_id
+from pairsmith.places import Place, is_folder, place, size_of
+from pairsmith.records.sources import is_hub_data
+from pairsmith.runs.about import OTHER, SEVERAL, UNKNOWN, About, Credit, joint_licences
+
+Role = Literal["model", "data"]
+
+_RECORDS = ("manifest.json", "training.json")
+_FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
+_BIBTEX = re.compile(r"```[a-z]*\s*\n(\s*@\w+\s*\{.*?)```", re.DOTALL)
+_CITED = re.compile(r"^#+[^\n]*\bcit[^\n]*\n(.*?)(?=^#|\Z)", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+_LONGEST = 2000
+_MOST = 5
+
+_SENTENCE_BERT = (
+    "Reimers and Gurevych (2019): Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks. "
+    "EMNLP 2019, arXiv:1908.10084."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What something was made with, and the works that these ask to cite."""
+
+    credits: tuple[Credit, ...] = ()
+    citations: tuple[str, ...] = ()
+
+
+def sources_of(*, models: Iterable[str] = (), data: Iterable[str | Place] = ()) -> Sources:
+    """The models and data, and what those that pairsmith made were made with in turn; each once."""
+    found = [*(_source(name, "model") for name in models), *(_source(name, "data") for name in data)]
+    made_with = dict.fromkeys(credit for each in found for credit in each.credits)
+    citations = [line for each in found for line in each.citations]
+    citations += [line for credit in made_with for line in credit.citations]
+    return Sources(tuple(made_with), tuple(dict.fromkeys(citations)))
+
+
+def called(name: str | Place) -> str:
+    """What a card calls a model or a source: a name as it is, of a path or URL the last part."""
+    text = str(name)
+    if is_bundled(text) or text.startswith(EMBEDDED) or is_hub_id(text) or is_hub_data(text):
+        return text
+    if text.startswith(("http://", "https://")):
+        return text.rpartition("#")[2].partition("?")[0].rstrip("/").rpartition("/")[2]
+    last = text.rstrip("/").replace("\\", "/").rpartition("/")[2].partition("?")[0]
+    return last if last not in ("", ".", "..", "~") else Path(text).expanduser().resolve().name
+
+
+def card_facts(text: str) -> tuple[dict[str, Any], str]:
+    """A card's metadata, empty where it has none that can be read, and its text."""
+    found = _FRONT.match(text)
+    if found is None:
+        return {}, text
+    try:
+        values = yaml.safe_load(found[1])
+    except yaml.YAMLError:
+        values = None
+    return values if isinstance(values, dict) else {}, text[found.end() :]
+
+
+def card_of(folder: Place) -> dict[str, Any]:
+    """The metadata of the card in a folder; empty where there is none."""
+    return card_facts(_text(folder / "README.md"))[0]
+
+
+def _source(name: str | Place, role: Role) -> Sources:
+    text = str(name)
+    if is_bundled(text):
+        return Sources((Credit(name=text, role=role, licences=("apache-2.0",), languages=("en",)),))
+    if text.startswith(EMBEDDED):
+        known = ("apache-2.0",)
+        return Sources((Credit(name=text, role=role, licences=known, citations=(_SENTENCE_BERT,)),))
+    if text.startswith(("http://", "https://")) and role == "model":
+        look = "the terms of whoever runs the server, and the card of the model there"
+        return Sources((Credit(name=called(text), role=role, look=look),))
+    try:
+        path = place(name)
+        if is_folder(path):
+            return _folder(path, role)
+        here = size_of(path) is not None
+    except PairsmithError:
+        here = True  # out of reach for now: what was read of it is there, its card is not known
+    if not here and (is_hub_id(text) if role == "model" else is_hub_data(text)):
+        return _of_hub(text, role)
+    look = "the place where you had it from; the file itself does not say"
+    return Sources((Credit(name=called(name), role=role, look=look),))
+
+
+def _folder(path: Place, role: Role) -> Sources:
+    """A folder: its sources where pairsmith made it, and itself where its own card says something else."""
+    about = next((found for name in _RECORDS if (found := _about(path / name))), None)
+    credit = _of_card(_text(path / "README.md"), called(path), role)
+    if about is None or not about.credits:
+        return Sources((credit,), about.citations if about else ())
+    if not credit.licences or set(credit.licences) <= {*joint_licences(about.credits), SEVERAL}:
+        return Sources(about.credits, about.citations)
+    return Sources((credit.model_copy(update={"citations": ()}), *about.credits), about.citations)
+
+
+def _of_hub(name: str, role: Role) -> Sources:
+    from huggingface_hub import try_to_load_from_cache
+
+    repo = name.partition(":")[0] if role == "data" else name
+    kind = "dataset" if role == "data" else "model"
+    try:
+        cached = try_to_load_from_cache(repo, "README.md", repo_type=kind)
+    except ValueError:  # a name that the Hub does not allow
+        cached = None
+    text = _text(Path(cached)) if isinstance(cached, str) else ""
+    where = f"https://huggingface.co/{'datasets/' if role == 'data' else ''}{repo}"
+    credit = _of_card(text, name, role)
+    look = "" if credit.licences else where
+    return Sources((credit.model_copy(update={"hub": repo, "look": look}),))
+
+
+def _of_card(text: str, name: str, role: Role) -> Credit:
+    values, body = card_facts(text)
+    look = "its card, README.md, which names none" if text else "the place where you had it from; no card"
+    licences = _licences(values)
+    return Credit(
+        name=name,
+        role=role,
+        licences=licences,
+        citations=_citations(body),
+        languages=tuple(each for each in _listed(values.get("language")) if each != UNKNOWN),
+        look="" if licences else look,
+    )
+
+
+def _licences(values: dict[str, Any]) -> tuple[str, ...]:
+    found = _listed(values.get("license"))
+    named = _listed(values.get("license_name"))
+    return tuple(
+        name for each in found if each != UNKNOWN for name in (named if each == OTHER and named else [each])
+    )
+
+
+def _citations(body: str) -> tuple[str, ...]:
+    """Entries of BibTeX anywhere, else the points of a list under a heading about citing."""
+    found = _BIBTEX.findall(body)
+    if not found:
+        parts = _CITED.findall(body)
+        found = [line[2:] for part in parts for line in part.splitlines() if line.startswith(("- ", "* "))]
+    lines = (" ".join(each.split()) for each in found)
+    return tuple(dict.fromkeys(line for line in lines if 0 < len(line) <= _LONGEST))[:_MOST]
+
+
+def _listed(value: Any) -> Sequence[str]:
+    values = value if isinstance(value, list) else [value]
+    return [each.strip().lower() for each in values if isinstance(each, str) and each.strip()]
+
+
+def _about(record: Place) -> About | None:
+    try:
+        values = json.loads(_text(record) or "{}")
+        return About.model_validate(values["about"]) if values.get("about") else None
+    except (ValueError, AttributeError, ValidationError):
+        return None
+
+
+def _text(file: Place) -> str:
+    """What a file holds; nothing where it is not there or cannot be read, as credits stop no run."""
+    try:
+        return file.read_text(encoding="utf-8") if size_of(file) is not None else ""
+    except (OSError, ValueError, PairsmithError):
+        return ""

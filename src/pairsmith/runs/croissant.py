@@ -1,0 +1,281 @@
+"""A description of a dataset folder in Croissant 1.1 (docs.mlcommons.org/croissant), a form of JSON-LD.
+
+Written out by hand, since it is one dictionary; the tests have the specification's own library read it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.records.schemas import REJECT
+from pairsmith.runs.about import joint_languages, joint_licences
+from pairsmith.runs.card import MEANING
+from pairsmith.runs.folder import REJECTS, DatasetFolder, FileEntry, Manifest, parquet_schema
+from pairsmith.runs.storage import hash_bytes
+
+CROISSANT = "croissant.json"
+
+JSONLD = dict[str, Any]
+
+_SPDX = "https://spdx.org/licenses/"
+_SPDX_NAMES = {
+    "apache-2.0": "Apache-2.0", "mit": "MIT", "bsd-3-clause": "BSD-3-Clause", "cc0-1.0": "CC0-1.0",
+    "cc-by-3.0": "CC-BY-3.0", "cc-by-4.0": "CC-BY-4.0", "cc-by-sa-3.0": "CC-BY-SA-3.0",
+    "cc-by-sa-4.0": "CC-BY-SA-4.0", "cc-by-nc-4.0": "CC-BY-NC-4.0", "cc-by-nc-sa-4.0": "CC-BY-NC-SA-4.0",
+    "odc-by": "ODC-By-1.0", "odbl": "ODbL-1.0", "gpl-3.0": "GPL-3.0-only", "unlicense": "Unlicense",
+}  # fmt: skip
+_UNKNOWN = "unknown: see the section Licence of README.md"
+
+_CONTEXT: JSONLD = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "arrayShape": "cr:arrayShape",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "containedIn": "cr:containedIn",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isArray": "cr:isArray",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "name": {"@container": "@language"},
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+"""The context of the specification, whole: readers take one that differs for another dialect."""
+
+_TYPES = {
+    pa.string(): "sc:Text", pa.large_string(): "sc:Text", pa.bool_(): "sc:Boolean",
+    pa.int8(): "cr:Int8", pa.int16(): "cr:Int16", pa.int32(): "cr:Int32", pa.int64(): "cr:Int64",
+    pa.float16(): "cr:Float16", pa.float32(): "cr:Float32", pa.float64(): "cr:Float64",
+}  # fmt: skip
+
+
+def describe(
+    manifest: Manifest, schemas: Mapping[str, pa.Schema], *, repo: str = "", endpoint: str = ""
+) -> JSONLD:
+    """The description of a finished dataset folder; the same folder gives the same, whenever it is asked.
+
+    Args:
+        manifest: the folder's.
+        schemas: of the rows, as ``data``, and of the rejects, as ``rejects``, where there are any.
+        repo: where it will be on the Hub, as OWNER/NAME; its owner is then said to be the creator.
+        endpoint: address of that Hub.
+
+    Returns:
+        a JSON-LD object; names of files are relative to the folder.
+
+    Raises:
+        ValueError: a column's type is none that Croissant has.
+    """
+    about = manifest.about
+    files = [file for shard in manifest.shards for file in shard.files]
+    kept = [file for file in files if file.split != REJECTS]
+    sets = {"data": kept}
+    if "rejects" in schemas and manifest.counts.rejects:
+        sets["rejects"] = [file for file in files if file.split == REJECTS]
+    described: JSONLD = {
+        "@context": _CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.1",
+        "name": about.title or f"Rows by {manifest.step}",
+        "description": about.description or f"Rows that the step {manifest.step} of pairsmith wrote.",
+        "license": _licences(manifest),
+        "version": f"1.0.0+{_version(files)}",
+        "keywords": ["pairsmith", manifest.step],
+        "distribution": [
+            *(_file(file) for some in sets.values() for file in some),
+            *(_file_set(name, some) for name, some in sets.items()),
+        ],
+        "recordSet": [
+            _splits([file.split for file in kept]),
+            *(_records(name, schemas[name], about.columns) for name in sets),
+        ],
+    }
+    if about.citations:
+        described["citeAs"] = "\n".join(about.citations)
+    if languages := joint_languages(about.credits):
+        described["inLanguage"] = list(languages)
+    if manifest.created:  # when the folder was begun: of what lies in it, no later date is known
+        described["dateCreated"] = described["datePublished"] = manifest.created[:10]
+    if repo:
+        owner = repo.partition("/")[0]
+        described["url"] = f"{endpoint}/datasets/{repo}"
+        described["creator"] = {"@type": "sc:Organization", "name": owner, "url": f"{endpoint}/{owner}"}
+    return described
+
+
+def schemas_of(folder: DatasetFolder) -> dict[str, pa.Schema]:
+    """The schemas that ``describe`` asks for, of a finished folder.
+
+    Raises:
+        FolderError: a file is missing or damaged.
+    """
+    first = next(
+        file.path for shard in folder.manifest.shards for file in shard.files if file.split != REJECTS
+    )
+    return {"data": parquet_schema(folder.path / first), "rejects": REJECT}
+
+
+def as_json(described: JSONLD) -> bytes:
+    """The description as the bytes of a file."""
+    return (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def _licences(manifest: Manifest) -> str | list[str]:
+    found = [
+        f"{_SPDX}{_SPDX_NAMES[each]}" if each in _SPDX_NAMES else each
+        for each in joint_licences(manifest.about.credits)
+    ]
+    return found or _UNKNOWN
+
+
+def _version(files: Sequence[FileEntry]) -> str:
+    """Stands for the content of the files: other rows, another version."""
+    return hash_bytes("".join(f"{file.path}\t{file.sha256}\n" for file in files).encode())[:12]
+
+
+def _file(file: FileEntry) -> JSONLD:
+    return {
+        "@type": "cr:FileObject",
+        "@id": file.path,
+        "name": file.path,
+        "contentUrl": file.path,
+        "contentSize": f"{file.bytes} B",
+        "encodingFormat": "application/x-parquet",
+        "sha256": file.sha256,
+    }
+
+
+def _file_set(name: str, files: Sequence[FileEntry]) -> JSONLD:
+    folder = files[0].path.partition("/")[0]
+    return {
+        "@type": "cr:FileSet",
+        "@id": f"{name}-files",
+        "name": f"{name}-files",
+        "description": f"All Parquet files in {folder}/.",
+        "encodingFormat": "application/x-parquet",
+        "includes": f"{folder}/*.parquet",
+    }
+
+
+def _splits(names: Sequence[str]) -> JSONLD:
+    known = {"train": "cr:TrainingSplit", "validation": "cr:ValidationSplit", "test": "cr:TestSplit"}
+    ordered = sorted(dict.fromkeys(names), key=lambda name: name != "train")
+    urls = any(name in known for name in ordered)
+    fields = [{"@type": "cr:Field", "@id": "splits/name", "name": "name", "dataType": "sc:Text"}]
+    if urls:
+        fields.append({"@type": "cr:Field", "@id": "splits/url", "name": "url", "dataType": "sc:URL"})
+    rows = [
+        {"splits/name": name, **({"splits/url": known.get(name, "cr:Split")} if urls else {})}
+        for name in ordered
+    ]
+    return {
+        "@type": "cr:RecordSet",
+        "@id": "splits",
+        "name": "splits",
+        "description": "The names of the splits.",
+        "dataType": "cr:Split",
+        "key": {"@id": "splits/name"},
+        "field": fields,
+        "data": rows,
+    }
+
+
+def _records(name: str, schema: pa.Schema, meaning: Mapping[str, str]) -> JSONLD:
+    fields = [_field(name, column, {**MEANING, **meaning}) for column in schema]
+    if name == "data":
+        fields.insert(0, _split_field(name))
+    what = "The rows." if name == "data" else "Rows that were made and not kept, and why."
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "description": what,
+        **({"key": {"@id": f"{name}/id"}} if name == "data" and "id" in schema.names else {}),
+        "field": fields,
+    }
+
+
+def _split_field(records: str) -> JSONLD:
+    """The split of a row, by the name of its file; readers apply the rule to what it gave once more."""
+    return {
+        "@type": "cr:Field",
+        "@id": f"{records}/split",
+        "name": "split",
+        "description": "The split that the row belongs to.",
+        "dataType": "sc:Text",
+        "source": {
+            "fileSet": {"@id": f"{records}-files"},
+            "extract": {"fileProperty": "filename"},
+            "transform": {"regex": r"^(\w+?)(?:-\d+\.parquet)?$"},
+        },
+        "references": {"field": {"@id": "splits/name"}},
+    }
+
+
+def _field(records: str, column: pa.Field, meaning: Mapping[str, str]) -> JSONLD:
+    found = _plain(f"{records}/{column.name}", column.name, column.type)
+    if column.name in meaning:
+        found["description"] = meaning[column.name]
+    source = {"fileSet": {"@id": f"{records}-files"}, "extract": {"column": column.name}}
+    if "subField" not in found:
+        return found | {"source": source}
+    for leaf, path in _leaves(found, ()):
+        leaf["source"] = {**source, "transform": {"jsonPath": ".".join(path)}}
+    return found
+
+
+def _plain(identifier: str, name: str, kind: pa.DataType) -> JSONLD:
+    """A field without its source: a value, a list of values, or a struct of such."""
+    found: JSONLD = {"@type": "cr:Field", "@id": identifier, "name": name}
+    if pa.types.is_struct(kind):
+        inner = [kind.field(place) for place in range(kind.num_fields)]
+        return found | {"subField": [_plain(f"{identifier}/{x.name}", x.name, x.type) for x in inner]}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return found | {"dataType": _type(kind.value_type, name), "isArray": True, "arrayShape": "-1"}
+    return found | {"dataType": _type(kind, name)}
+
+
+def _type(kind: pa.DataType, name: str) -> str:
+    if kind not in _TYPES:
+        raise ValueError(f"column {name} is of type {kind}, which has no name in Croissant")
+    return _TYPES[kind]
+
+
+def _leaves(field: JSONLD, path: tuple[str, ...]) -> Iterator[tuple[JSONLD, tuple[str, ...]]]:
+    for inner in field["subField"]:
+        here = (*path, str(inner["name"]))
+        if "subField" in inner:
+            yield from _leaves(inner, here)
+        else:
+            yield inner, here

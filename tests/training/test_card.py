@@ -1,0 +1,72 @@
+"""What the cards of models tell the Hub, and whose licences and works they name."""
+
+import pytest
+from huggingface_hub import ModelCard
+from tests.runs.test_credits import card
+
+from pairsmith.citations import MINING, QUIP
+from pairsmith.runs import sources_of
+from pairsmith.runs.identity import Identity
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.folder import ModelFolder
+from pairsmith.training.settings import TrainReaderSettings, TrainSummarizerSettings
+from pairsmith.training.watch import Training
+
+TRAINING = Training(steps=3, best_step=3, validation={}, seconds=1.0, metric="f1")
+
+
+def made(tmp_path, step, base, *data, settings=None):
+    identity = Identity.of(step, {}, {}, {})
+    folder = ModelFolder(tmp_path / "out", identity, sources_of(models=[base], data=data), finished=False)
+    settings = settings or TrainReaderSettings(seeds="s", base=base)
+    return few_shot_card("A model", "Use it.", settings, {"seeds": 3}, TRAINING, folder)
+
+
+@pytest.mark.parametrize(
+    ("step", "library", "task", "paper"),
+    [
+        ("train-biencoder", "sentence-transformers", "sentence-similarity", MINING),
+        ("train-crossencoder", "sentence-transformers", "text-ranking", MINING),
+        ("train-reader", "transformers", "question-answering", MINING),
+        ("train-summarizer", "transformers", "summarization", MINING),
+        ("train-asker", "transformers", "text-generation", QUIP),
+        ("train-teacher", "transformers", "feature-extraction", QUIP),
+        ("infuse", "transformers", "feature-extraction", QUIP),
+    ],
+)
+def test_each_training_says_what_opens_it_and_whom_to_cite(tmp_path, step, library, task, paper):
+    read = ModelCard(made(tmp_path, step, "pairsmith:tiny"))
+    assert (read.data.library_name, read.data.pipeline_tag) == (library, task)
+    assert f"- {paper}\n" in read.text
+    assert read.data.license == "apache-2.0"
+    assert read.data.base_model is None
+
+
+def test_a_model_that_writes_questions_is_no_summariser(tmp_path):
+    settings = TrainSummarizerSettings(seeds="s", base="b", kind="reading")
+    text = made(tmp_path, "train-summarizer", "pairsmith:tiny", settings=settings)
+    assert ModelCard(text).data.pipeline_tag == "text-generation"
+
+
+def test_bases_data_and_licences_are_named(tmp_path):
+    base = card(tmp_path / "base", "license: mit\nbase_model: org/first\n", "## Citation\n\n- First (2019)")
+    text = made(tmp_path, "train-reader", base, "rajpurkar/squad", "/home/anna/seeds.jsonl")
+    read = ModelCard(text)
+    assert read.data.base_model == "org/first"
+    assert read.data.datasets == ["rajpurkar/squad"]
+    assert read.data.license == "unknown"
+    assert "- First (2019)\n" in text
+    assert "| base | model | mit |" in text
+    assert (
+        "| rajpurkar/squad | data | unknown: look at https://huggingface.co/datasets/rajpurkar/squad |"
+        in text
+    )
+    assert "| seeds.jsonl | data | unknown: look at the place" in text
+    assert "/home/anna" not in text
+
+
+def test_a_base_from_the_hub(tmp_path):
+    assert ModelCard(made(tmp_path, "train-reader", "org/first")).data.base_model == "org/first"
+    embedded = ModelCard(made(tmp_path, "train-reader", "embedded:all-minilm-l6-v2"))
+    assert embedded.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
+    assert "Sentence-BERT" in embedded.text
