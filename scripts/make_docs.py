@@ -1,9 +1,13 @@
 """Write docs/commands/ from the settings models, a page a command: ``python scripts/make_docs.py``.
 
-The list of these pages in mkdocs.yml is written too. A test compares all of it with what this script
+The list of these pages in mkdocs.yml is written too, and docs/code.md from the docstrings, which cite the
+numbers of docs/methods.md. A test compares all of it with what this script
 makes, so that the pages cannot fall behind.
 """
 
+import ast
+import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,13 @@ from pairsmith.steps import STEPS, Step
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "commands"
+CODE = ROOT / "docs" / "code.md"
+METHODS = ROOT / "docs" / "methods.md"
+SOURCE = ROOT / "src" / "pairsmith"
 SITE = ROOT / "mkdocs.yml"
+
+NUMBER = re.compile(r"\b[DMQ][1-9]\d?\b")
+ENTRY = re.compile(r"^- \*\*([DMQ]\d+), (.+?)\.\*\*", re.MULTILINE)
 
 _WRITTEN = "<!-- Written by scripts/make_docs.py; change the settings models, not this page. -->"
 _BEGIN = "      # The rest of this list is written by scripts/make_docs.py.\n"
@@ -24,8 +34,8 @@ _HEAD = f"""\
 
 {_WRITTEN}
 
-Every step is a command, and can stand in a [recipe](../recipes.md) under its name there, with the same settings
-(`--top-k 5` is `top_k: 5`). Besides the options on its own page, every step has:
+Every step is a command, and can stand in a [recipe](../recipes.md) under its name there, with the same
+settings (`--top-k 5` is `top_k: 5`). Besides the options on its own page, every step has:
 
 | option | |
 |---|---|
@@ -45,7 +55,8 @@ _OTHERS = {
         "run RECIPE",
         "Run a recipe: steps in order.",
         """\
-The recipe is a YAML file, or one that ships with pairsmith (`quickstart`, `dino`, …; `pairsmith run --help` names all).
+The recipe is a YAML file, or one that ships with pairsmith (`quickstart`, `dino`, …;
+`pairsmith run --help` names all).
 
 | option | |
 |---|---|
@@ -61,8 +72,8 @@ How a recipe is written: [recipes](../recipes.md).
         "plan RECIPE",
         "Say what a recipe will make and cost before it runs.",
         """\
-It says rows, tokens written, time, memory and disk of each step. Some seconds of each step's real work are done and
-carried over to all of it; nothing is written.
+It says rows, tokens written, time, memory and disk of each step. Some seconds of each step's real work are
+done and carried over to all of it; nothing is written.
 
 | option | |
 |---|---|
@@ -75,16 +86,16 @@ carried over to all of it; nothing is written.
         "status DIR",
         "Say how far a run is, and what is left of it.",
         """\
-Of a step's folder, or of a recipe's: what is done and what is left, how fast it goes, how long it will take, and why
-rows were not kept. It may be asked at any time and only reads. More: [running](../running.md).
+Of a step's folder, or of a recipe's: what is done and what is left, how fast it goes, how long it will
+take, and why rows were not kept. It may be asked at any time and only reads. More: [running](../running.md).
 """,
     ),
     "tasks": (
         "tasks",
         "List the built-in tasks, or show one.",
         """\
-`pairsmith tasks` lists the built-in tasks. `pairsmith tasks show NAME` prints one as YAML, to copy and change.
-How a task is written: [tasks](../tasks.md).
+`pairsmith tasks` lists the built-in tasks. `pairsmith tasks show NAME` prints one as YAML, to copy and
+change. How a task is written: [tasks](../tasks.md).
 """,
     ),
 }
@@ -152,7 +163,44 @@ def step_page(name: str, step: Step[Any]) -> str:
         default = default_text(field).removeprefix("default: ")
         cells = [flag, values, default, field.description or ""]
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")
-    lines += ["", f"Also `--out`, `--fresh` and `--quiet`, as [every step](index.md); in a recipe `step: {name}`."]
+    lines += [
+        "",
+        f"Also `--out`, `--fresh` and `--quiet`, as [every step](index.md); in a recipe `step: {name}`.",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def cited() -> dict[str, dict[str, list[str]]]:
+    """For each number of docs/methods.md that a docstring cites: by file, the names of what cites it.
+
+    A file whose own docstring alone cites a number has no names.
+    """
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for path in sorted(SOURCE.rglob("*.py")):
+        file = path.relative_to(SOURCE).as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
+                for number in dict.fromkeys(NUMBER.findall(ast.get_docstring(node) or "")):
+                    names = found[number][file]  # the file is noted, whatever cites it
+                    if not isinstance(node, ast.Module) and not node.name.startswith("_"):
+                        names.append(node.name)
+    return found
+
+
+def code_page() -> str:
+    """Where each entry of docs/methods.md stands in the code."""
+    places = cited()
+    lines = ["# Where it stands in the code", "", _WRITTEN.replace("settings models", "docstrings"), ""]
+    lines += ["The numbers are those of [the equations](methods.md); docstrings cite them."]
+    lines += ["Files lie in `src/pairsmith/`.", ""]
+    lines += ["| | | where |", "|---|---|---|"]
+    for number, title in ENTRY.findall(METHODS.read_text(encoding="utf-8")):
+        files = [
+            f"`{file}`" + (f" ({', '.join(f'`{name}`' for name in names)})" if names else "")
+            for file, names in places.get(number, {}).items()
+        ]
+        lines.append(f"| {number} | {title} | {', '.join(files) or 'the settings of the recipes'} |")
     return "\n".join([*lines, ""])
 
 
@@ -178,6 +226,7 @@ def main() -> None:
             path.unlink()
     for name, text in found.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
+    CODE.write_text(code_page(), encoding="utf-8")
     SITE.write_text(site(SITE.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"wrote {len(found)} pages to {FOLDER}")
 
