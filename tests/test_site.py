@@ -1,5 +1,6 @@
 """The documentation site: what is generated is current, it builds without a warning, and it loads nothing from elsewhere."""
 
+import html
 import importlib.util
 import os
 import re
@@ -160,10 +161,29 @@ def test_assets_are_found() -> None:
     assert Assets(page).found == ["//a/b.css", "https://c/d.js"]
 
 
-def test_equations_need_no_script(site: Path) -> None:
+def test_equations_are_set_as_they_are_written_and_need_no_script(site: Path) -> None:
     page = (site / "methods.html").read_text(encoding="utf-8")
-    assert "delta(x) = p(x) − max of q(x) over the counter-labels" in page
     assert not re.search("mathjax|katex", page, re.IGNORECASE)
+    kept = html.unescape(re.sub("<[^>]+>", "", "\n".join(re.findall(r"<pre>.*?</pre>", page, re.DOTALL))))
+    for line in (
+        "delta(x) = p(x) − max of q(x) over the counter-labels\n",
+        "p'(x) = p(x) · max(floor, exp(decay · delta(x)))   where delta(x) < 0\n",
+        "−log( exp(s · cos(x, y)) / sum over z of exp(s · cos(x, z)) )\n",
+        "score(x, y) = cos(x, y) / ( sum over N(x) of cos(x, z) / 2k + sum over N(y) of cos(z, y) / 2k )\n",
+        "p(start = i) ∝ exp( r(c)_i · h_start(r(q)_1) ), and p(end = i) alike with h_end\n",
+    ):
+        assert line in kept
+    entries = re.findall(r"<li>\s*(?:<p>)?<strong>([DMQ]\d+), ", page)
+    assert len(entries) == len(set(entries)) == 14 + 11 + 11
+
+
+def test_lists_tables_and_fences_are_taken_for_what_they_are(site: Path) -> None:
+    """The site's Markdown wants a blank line before a list, and four spaces for what belongs to its items."""
+    for page in site.rglob("*.html"):
+        for paragraph in re.findall(r"<p>(.*?)</p>", page.read_text(encoding="utf-8"), re.DOTALL):
+            assert not re.search(r"^ *(-|\d\.|\||```|#+) ?", paragraph, re.MULTILINE), (
+                f"{page.name}: {paragraph}"
+            )
 
 
 def test_nothing_needs_a_service() -> None:
