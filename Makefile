@@ -17,8 +17,9 @@ check: $(VENV)/installed-dev  ## lint, strict types, import floors
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(VENV)/installed-dev  ## write docs/commands.md anew from the settings
+docs: $(VENV)/installed-dev  ## write the generated pages of docs/ anew, and build the site into site/
 	$(BIN)/python scripts/make_docs.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 
 bench:  ## say how to run the benchmarks; they take data of your own and hours
 	@echo "$(BIN)/python benchmarks/pair_quality.py --data DATA --json FILE"

@@ -1,8 +1,13 @@
-"""Write docs/commands.md from the settings models: ``python scripts/make_docs.py``.
+"""Write docs/commands/ from the settings models, a page a command: ``python scripts/make_docs.py``.
 
-A test compares the file with what this script makes, so that the page cannot fall behind.
+The list of these pages in mkdocs.yml is written too, and docs/code.md from the docstrings, which cite the
+numbers of docs/methods.md. A test compares all of it with what this script
+makes, so that the pages cannot fall behind.
 """
 
+import ast
+import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +15,27 @@ from pairsmith.options import default_text, option_kind
 from pairsmith.settings import option_name
 from pairsmith.steps import STEPS, Step
 
-PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "docs" / "commands"
+CODE = ROOT / "docs" / "code.md"
+METHODS = ROOT / "docs" / "methods.md"
+SOURCE = ROOT / "src" / "pairsmith"
+SITE = ROOT / "mkdocs.yml"
 
-_HEAD = """\
-# Commands
+NUMBER = re.compile(r"\b[DMQ][1-9]\d?\b")
+ENTRY = re.compile(r"^- \*\*([DMQ]\d+), (.+?)\.\*\*", re.MULTILINE)
 
-<!-- Written by scripts/make_docs.py; change the settings models, not this page. -->
+_WRITTEN = "<!-- Written by scripts/make_docs.py; change the settings models, not this page. -->"
+_BEGIN = "      # The rest of this list is written by scripts/make_docs.py.\n"
+_END = "      # Here it ends.\n"
 
-Every step is a command, `pairsmith STEP …`, and can stand in a recipe under the name in brackets, with the
-same settings (`--top-k 5` is `top_k: 5`). Besides the options below, every step has:
+_HEAD = f"""\
+# All commands
+
+{_WRITTEN}
+
+Every step is a command, and can stand in a [recipe](../recipes.md) under its name there, with the same
+settings (`--top-k 5` is `top_k: 5`). Besides the options on its own page, every step has:
 
 | option | |
 |---|---|
@@ -29,68 +46,208 @@ same settings (`--top-k 5` is `top_k: 5`). Besides the options below, every step
 (1) But not for `generate --preview`, and for `push` only with `--dry-run`.
 
 A fault of the input ends the command with exit code 2 and a line that says what to do; Ctrl-C ends it with
-130, and the same command continues.
+130, and the same command continues. `pairsmith --version` prints the version.
+
+| command | | in a recipe |
+|---|---|---|
 """
 
-_TAIL = """\
-## pairsmith run RECIPE
-
-Run a recipe: steps in order, from a YAML file, or one that ships with pairsmith (`quickstart`, `dino`).
+_OTHERS = {
+    "run": (
+        "run RECIPE",
+        "Run a recipe: steps in order.",
+        """\
+The recipe is a YAML file, or one that ships with pairsmith (`quickstart`, `dino`, …;
+`pairsmith run --help` names all).
 
 | option | |
 |---|---|
 | `--out DIR` | Folder to write to: a folder for each step, and `results.json`. Required. |
 | `--seed N` | Takes the place of the recipe's seed. |
 | `--set STEP.SETTING=VALUE` | Takes the place of what the recipe says; may be given several times. |
-| `--fresh`, `--quiet` | As above. |
+| `--fresh`, `--quiet` | As for [every step](index.md). |
 
-How a recipe is written: [recipes.md](recipes.md).
+How a recipe is written: [recipes](../recipes.md).
+""",
+    ),
+    "compare": (
+        "compare FILE",
+        "Compare ways of making rows: a model trained on each, over several seeds.",
+        """\
+The file is YAML, or one that ships with pairsmith (`compare-sts`, `compare-reading`). How it is written:
+[comparing](../comparing.md).
 
-## pairsmith plan RECIPE
-
-Say what a recipe will make and cost before it runs: rows, tokens written, time, memory and disk of each
-step. Some seconds of each step's real work are done and carried over to all of it; nothing is written.
+| option | |
+|---|---|
+| `--out DIR` | Folder of this machine to write to. Required. |
+| `--only-write` | Write the recipe of each seed, and end. |
+| `--fresh`, `--quiet` | As for [every step](index.md). |
+""",
+    ),
+    "plan": (
+        "plan RECIPE",
+        "Say what a recipe will make and cost before it runs.",
+        """\
+It says rows, tokens written, time, memory and disk of each step. Some seconds of each step's real work are
+done and carried over to all of it; nothing is written.
 
 | option | |
 |---|---|
 | `--workers N` | Say what so many workers would take, too. |
-| `--set STEP.SETTING=VALUE`, `--quiet` | As above. |
+| `--set STEP.SETTING=VALUE` | As for [`run`](run.md). |
+| `--quiet` | Show no progress. |
+""",
+    ),
+    "status": (
+        "status DIR",
+        "Say how far a run is, and what is left of it.",
+        """\
+Of a step's folder, or of a recipe's: what is done and what is left, how fast it goes, how long it will
+take, and why rows were not kept. It may be asked at any time and only reads. More: [running](../running.md).
+""",
+    ),
+    "tasks": (
+        "tasks",
+        "List the built-in tasks, or show one.",
+        """\
+`pairsmith tasks` lists the built-in tasks. `pairsmith tasks show NAME` prints one as YAML, to copy and
+change. How a task is written: [tasks](../tasks.md).
+""",
+    ),
+}
+"""The commands that are no steps: how each is called, a line about it, and the rest of its page."""
 
-## pairsmith status DIR
+_GUIDES = {
+    "generate": "tasks.md",
+    "postprocess": "methods.md#from-rows-to-a-training-set",
+    "train-encoder": "methods.md#training-and-measuring",
+    "train-biencoder": "mining.md#the-bi-encoder",
+    "mine": "mining.md#the-search",
+    "train-crossencoder": "mining.md#the-cross-encoder",
+    "filter": "mining.md#the-cross-encoder",
+    "rewrite": "mining.md#the-models-that-come-of-it",
+    "train-reader": "mining.md#the-models-that-come-of-it",
+    "train-summarizer": "mining.md#the-models-that-come-of-it",
+    "train-asker": "questions.md#asking",
+    "ask": "questions.md#asking",
+    "train-teacher": "questions.md#answering",
+    "relabel": "questions.md#answering",
+    "infuse": "questions.md#the-student",
+    "evaluate-sts": "methods.md#training-and-measuring",
+    "evaluate-qa": "mining.md#the-models-that-come-of-it",
+    "evaluate-summaries": "mining.md#the-models-that-come-of-it",
+    "evaluate-paraphrase": "questions.md#what-the-vectors-are-good-for",
+    "evaluate-ner": "questions.md#what-the-vectors-are-good-for",
+    "evaluate-sentiment": "questions.md#what-the-vectors-are-good-for",
+    "evaluate-mteb": "measuring.md",
+    "mix": "mixing.md",
+    "push": "sharing.md",
+    "export": "mixing.md#the-forms-of-other-tools",
+    "report": "report.md",
+    "audit": "audit.md",
+}
+"""Where more is said about a step. A step without an entry has a page without that line."""
 
-Say of a step's folder, or of a recipe's, what is done and what is left, how fast it goes, how long it will
-take, and why rows were not kept. It may be asked at any time and only reads. More: [running.md](running.md).
 
-## pairsmith tasks
-
-List the built-in tasks. `pairsmith tasks show NAME` prints one as YAML, to copy and change.
-How a task is written: [tasks.md](tasks.md).
-
-## pairsmith --version
-
-Print the version.
-"""
+def pages() -> dict[str, str]:
+    """The text of every page, by its file's name in ``FOLDER``."""
+    found = {"index.md": index()}
+    found |= {f"{name}.md": step_page(name, step) for name, step in STEPS.items()}
+    for name, (call, line, rest) in _OTHERS.items():
+        found[f"{name}.md"] = f"# pairsmith {call}\n\n{_WRITTEN}\n\n{line}\n\n{rest}"
+    return found
 
 
-def page() -> str:
-    """The whole page."""
-    return "\n".join([_HEAD, *(section(name, step) for name, step in STEPS.items()), _TAIL])
+def index() -> str:
+    """The page that leads to all others."""
+    rows = [
+        f"| [`pairsmith {step.command or name}`]({name}.md) | {step.help} | `{name}` |"
+        for name, step in STEPS.items()
+    ]
+    rows += [f"| [`pairsmith {call}`]({name}.md) | {line} | |" for name, (call, line, _) in _OTHERS.items()]
+    return _HEAD + "\n".join(rows) + "\n"
 
 
-def section(name: str, step: Step[Any]) -> str:
+def step_page(name: str, step: Step[Any]) -> str:
     """One step: its line of help and a table of its options."""
-    lines = [f"## pairsmith {step.command or name} [{name}]", "", step.help, ""]
-    lines += ["| option | values | default | |", "|---|---|---|---|"]
+    lines = [f"# pairsmith {step.command or name}", "", _WRITTEN, "", step.help]
+    if name in _GUIDES:
+        lines += ["", f"More about it: [{_GUIDES[name].partition('.')[0]}](../{_GUIDES[name]})."]
+    lines += ["", "| option | values | default | |", "|---|---|---|---|"]
     for setting, field in step.settings.model_fields.items():
         kind, values = option_kind(field.annotation)
         values = values.replace("|", ", ") + (", several times" if kind == list[str] else "")
         flag = f"`{option_name(setting)}`" + (f", `--no-{option_name(setting)[2:]}`" if kind is bool else "")
         default = default_text(field).removeprefix("default: ")
         cells = [flag, values, default, field.description or ""]
-        lines.append("| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |")
+        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    lines += [
+        "",
+        f"Also `--out`, `--fresh` and `--quiet`, as [every step](index.md); in a recipe `step: {name}`.",
+    ]
     return "\n".join([*lines, ""])
 
 
+def cited() -> dict[str, dict[str, list[str]]]:
+    """For each number of docs/methods.md that a docstring cites: by file, the names of what cites it.
+
+    A file whose own docstring alone cites a number has no names.
+    """
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for path in sorted(SOURCE.rglob("*.py")):
+        file = path.relative_to(SOURCE).as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
+                for number in dict.fromkeys(NUMBER.findall(ast.get_docstring(node) or "")):
+                    names = found[number][file]  # the file is noted, whatever cites it
+                    if not isinstance(node, ast.Module) and not node.name.startswith("_"):
+                        names.append(node.name)
+    return found
+
+
+def code_page() -> str:
+    """Where each entry of docs/methods.md stands in the code."""
+    places = cited()
+    lines = ["# Where it stands in the code", "", _WRITTEN.replace("settings models", "docstrings"), ""]
+    lines += ["The numbers are those of [the equations](methods.md); docstrings cite them."]
+    lines += ["Files lie in `src/pairsmith/`.", ""]
+    lines += ["| | | where |", "|---|---|---|"]
+    for number, title in ENTRY.findall(METHODS.read_text(encoding="utf-8")):
+        files = [
+            f"`{file}`" + (f" ({', '.join(f'`{name}`' for name in names)})" if names else "")
+            for file, names in places.get(number, {}).items()
+        ]
+        lines.append(f"| {number} | {title} | {', '.join(files) or 'the settings of the recipes'} |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(text: str) -> str:
+    """``text`` in one line of a table, where no mark of it is taken for markup."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def site(text: str) -> str:
+    """The text of mkdocs.yml with the list of the pages as it is now."""
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    listed = [f"      - {step.command or name}: commands/{name}.md\n" for name, step in STEPS.items()]
+    listed += [f"      - {name}: commands/{name}.md\n" for name in _OTHERS]
+    return before + _BEGIN + "".join(listed) + _END + after
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    found = pages()
+    for path in FOLDER.glob("*.md"):
+        if path.name not in found:  # of a step that is no more
+            path.unlink()
+    for name, text in found.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+    CODE.write_text(code_page(), encoding="utf-8")
+    SITE.write_text(site(SITE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(f"wrote {len(found)} pages to {FOLDER}")
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE}")
+    main()

@@ -1,4 +1,3 @@
-import importlib.util
 import os
 import subprocess
 import sys
@@ -400,14 +399,3 @@ def test_a_command_whose_result_nobody_reads_is_quiet():
     done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
-
-
-def test_the_page_of_commands_is_up_to_date():
-    script = Path(__file__).parent.parent / "scripts" / "make_docs.py"
-    spec = importlib.util.spec_from_file_location("make_docs", script)
-    make_docs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(make_docs)
-    written = make_docs.PAGE.read_text(encoding="utf-8")
-    assert written == make_docs.page(), "run: python scripts/make_docs.py"
-    for step in STEPS.values():
-        assert all(f"`{option_name(field)}`" in written for field in step.settings.model_fields)

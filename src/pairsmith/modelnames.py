@@ -9,15 +9,17 @@ import hashlib
 import importlib
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
-from upath import UPath
 
 from pairsmith.bundled import is_bundled, model_path
 from pairsmith.errors import MissingExtra, ModelError, choices, first_line, nearby
 from pairsmith.modelfiles import hash_file, weight_files
 from pairsmith.places import fetched, is_folder, is_url, place, reaching
+
+if TYPE_CHECKING:
+    from upath import UPath
 
 PoolingName = Literal["default", "mean", "cls"]
 DtypeName = Literal["float32", "bfloat16", "float16"]
@@ -115,7 +117,7 @@ def glove_path(model: str) -> Path:
     return path
 
 
-def _fetched(folder: UPath) -> Path:
+def _fetched(folder: "UPath") -> Path:
     with reaching(folder, ModelError):
         if not is_folder(folder):
             raise ModelError(f"model {folder}: no such folder; check the name")

@@ -12,15 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
 from urllib.parse import unquote, urlsplit
-
-from upath import UPath
-from upath.implementations.local import FilePath
 
 from pairsmith.errors import MissingExtra, PairsmithError, SettingsError, StorageError, first_line
 
-Place: TypeAlias = Path | UPath
+if (
+    TYPE_CHECKING
+):  # at run time only a URL needs it: it brings fsspec and asyncio, a fifth of what --help takes
+    from upath import UPath
+
+Place: TypeAlias = Union[Path, "UPath"]
 
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2", "obs", "tos", "memory")
 """Stores without folders: a name may hold slashes, and that is all."""
@@ -43,6 +45,9 @@ def place(name: str | Place) -> Place:
         return name.expanduser()
     if not is_url(name):
         return Path(name).expanduser()
+    from upath import UPath
+    from upath.implementations.local import FilePath
+
     kind = urlsplit(name).scheme
     # A listing kept in memory would hide what other processes write.
     options: dict[str, Any] = {"use_listings_cache": False} if kind in OBJECT_STORES else {}
@@ -177,7 +182,7 @@ def files_below(folder: Place) -> dict[str, Place]:
 
 def remove_files(files: Sequence[Place]) -> None:
     """Remove the files, all of one store together."""
-    remote = [file for file in files if isinstance(file, UPath)]
+    remote = [file for file in files if not isinstance(file, Path)]
     for file in files:
         if isinstance(file, Path):
             file.unlink(missing_ok=True)
@@ -193,7 +198,7 @@ def several(work: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
             yield from pool.map(work, items[start : start + _AT_ONCE])
 
 
-def _about(path: UPath) -> dict[str, Any] | None:
+def _about(path: "UPath") -> dict[str, Any] | None:
     with reaching(path, StorageError):
         try:
             return dict(path.fs.info(path.path))
@@ -205,7 +210,7 @@ def _same(one: object, other: str) -> bool:
     return str(one).strip("/") == other.strip("/")
 
 
-def fetched(folder: UPath) -> Path:
+def fetched(folder: "UPath") -> Path:
     """A copy on this machine of what lies below ``folder``, removed when the process ends.
 
     It is made once, and again when something there has another size or date.

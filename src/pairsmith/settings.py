@@ -10,7 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 class Settings(BaseModel):
     """Frozen, and unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    # Validators are built at first use: `pairsmith --help` has twenty-five models and uses none.
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
 
 def option_name(field: str) -> str:

@@ -131,7 +131,7 @@ def test_without_rows_of_people_ways_are_trained_on_alone(file, tmp_path):
 def test_what_is_done_once_is_read_by_every_seed(file, tmp_path):
     data = yaml.safe_load(file.read_text())
     data["once"] = [{"name": "base", "step": "mix", "settings": {"data": ["./found.jsonl"]}}]
-    data["ways"]["found"]["steps"][0]["settings"]["data"] = "@base"
+    data["ways"]["found"]["steps"][0] = {"name": "base", "step": "mix", "settings": {"data": "@base"}}
     data["train"]["settings"]["base"] = "@base/model"
     data |= {"seeds": [5, 6], "rows": [4]}
     file.write_text(yaml.safe_dump(data))
@@ -142,7 +142,7 @@ def test_what_is_done_once_is_read_by_every_seed(file, tmp_path):
     once = once_recipe(comparison)
     assert (once["seed"], [step["name"] for step in once["steps"]]) == (5, ["base"])
     steps = {step["name"]: step for step in as_recipe(comparison, 6, tmp_path / "once")["steps"]}
-    assert steps["found-all"]["settings"]["data"] == str(tmp_path / "once" / "base")
+    assert steps["found-base"]["settings"]["data"] == str(tmp_path / "once" / "base")
     assert steps["found-4-model"]["settings"]["base"] == str(tmp_path / "once" / "base" / "model")
 
 

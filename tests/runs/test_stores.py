@@ -390,12 +390,10 @@ class TestPlaces:
             place("nosuch://a/b")
 
     def test_a_store_whose_package_is_missing(self, monkeypatch):
-        import pairsmith.places
-
         def missing(*arguments, **keywords):
             raise ImportError("Please install gcsfs to access Google Storage")
 
-        monkeypatch.setattr(pairsmith.places, "UPath", missing)
+        monkeypatch.setattr("upath.UPath", missing)
         with pytest.raises(MissingExtra, match=r"pip install 'pairsmith\[gcs\]'"):
             place("gs://bucket/a")
         with pytest.raises(SettingsError, match="Please install"):

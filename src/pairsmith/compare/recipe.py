@@ -56,10 +56,10 @@ def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
     """The recipe of one seed, as its YAML file holds it; ``once`` is where what is done once was run."""
     steps = [entry.model_dump() for entry in comparison.shared]
     for way, made in comparison.ways.items():
-        own = {f"@{entry.name}": f"@{way}-{entry.name}" for entry in made.steps}
-        steps += [
-            _step(own[f"@{entry.name}"][1:], entry.step, led(entry.settings, own)) for entry in made.steps
-        ]
+        own: dict[str, str] = {}  # what a step may refer to: those before it in its way
+        for entry in made.steps:
+            steps.append(_step(f"{way}-{entry.name}", entry.step, led(entry.settings, own)))
+            own[f"@{entry.name}"] = f"@{way}-{entry.name}"
     if comparison.labelled is not None:
         steps.append(_step(LABELLED, "mix", {"data": [comparison.labelled]}))
     results = {}

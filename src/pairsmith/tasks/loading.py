@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
 from pairsmith.errors import TaskError, choices
 from pairsmith.faults import Fault, Keys, faults_of
 from pairsmith.tasks.spec import Draft, TaskSpec, faults, parse_counter_labels, parse_label
-from pairsmith.yamlfile import YamlFile, read_yaml
+
+if TYPE_CHECKING:
+    from pairsmith.yamlfile import YamlFile
 
 _BUILTIN = Path(__file__).parent / "builtin"
 
@@ -54,6 +56,8 @@ def read_task(path: Path) -> TaskSpec:
     Raises:
         TaskError: the file cannot be read or has faults.
     """
+    from pairsmith.yamlfile import read_yaml  # here, so that `pairsmith --help` does not wait for PyYAML
+
     file = read_yaml(path, TaskError)
     found = _faults_between(file)
     try:
@@ -69,7 +73,7 @@ def read_task(path: Path) -> TaskSpec:
     return spec
 
 
-def _faults_between(file: YamlFile) -> list[Fault]:
+def _faults_between(file: "YamlFile") -> list[Fault]:
     """Faults between the values of the file, as far as the values themselves are fit."""
     labels = file.data.get("labels")
     if isinstance(labels, list):
