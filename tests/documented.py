@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ SOURCES = {
 WORDS = {
     *("task", "column", "input_column", "output_column", "group_column", "device", "ray_address", "answers"),
     *("index", "marker", "instruction", "separator", "suites", "item", "annotator", "labels"),
+    *("tasks", "benchmark", "repo", "revision"),
 }  # fmt: skip
 """The other settings that take any text."""
 
@@ -128,7 +129,7 @@ def parsed(command: Command) -> Parsed:
                     check(value)
             seen.append(Parsed(name, settings))
 
-        return Step(step.settings, record, step.help, step.command, step.dry)
+        return replace(step, run=record)
 
     steps = {name: recorder(name, step) for name, step in STEPS.items()}
     with (
@@ -137,6 +138,7 @@ def parsed(command: Command) -> Parsed:
         patch("pairsmith.planning.plan_recipe", lambda *given: {}),
         patch("pairsmith.planning.plan_table", lambda *given: ""),
         patch("pairsmith.runs.status.status_lines", lambda *given: []),
+        patch("pairsmith.compare.route.compare", lambda *given, **options: ([], {})),
         redirect_stdout(StringIO()),
     ):
         _main(command, lambda: make_app(steps))
@@ -150,10 +152,14 @@ def why_not_run(command: Command, found: Parsed) -> str:
         return "names a URL"
     if any(re.fullmatch(r"[A-Z][A-Z:]+", word) for word in words):
         return "holds a placeholder"
-    if words[0] in ("run", "plan"):
+    if words[0] in ("run", "plan", "compare"):
         return "is a whole recipe"
     if found.step == "audit" and not found.settings.finish:
         return "waits for a person"
+    if found.step == "push" and not found.settings.dry_run:
+        return "sends something"
+    if found.step == "evaluate-mteb" and not found.settings.data:
+        return "names data that have to be fetched"
     if words[0] == "status" and not Path(words[1]).exists():
         return "reads what is not there"
     for key in type(found.settings).model_fields if found.settings else ():

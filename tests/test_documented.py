@@ -2,8 +2,8 @@
 
 A page is gone through from top to bottom in a new folder, with ``examples/`` and ``recipes/`` beside it, as a
 reader would. A command is run, unless ``documented.why_not_run`` says why not: it names a URL, holds a
-placeholder, is a whole recipe, waits for a person, names a model that has to be fetched, or reads what is not
-there. Then all is done but the step itself: options, values, settings, the step's own checks, the recipe.
+placeholder, is a whole recipe, waits for a person, sends something, names a model or data that have to be
+fetched, or reads what is not there. Then all is done but the step itself: options, values, settings, the step's own checks, the recipe.
 """
 
 import ast
@@ -22,6 +22,9 @@ from tests import documented
 from tests.documented import PAGES, ROOT, SHELLS, Block, Command
 
 from pairsmith.bundled import is_bundled
+from pairsmith.compare.file import read_comparison
+from pairsmith.compare.route import compare
+from pairsmith.progress import Silent
 from pairsmith.recipes import load_recipe
 from pairsmith.tasks import builtin_tasks, load_task
 
@@ -154,6 +157,10 @@ def save_and_check(block: Block) -> None:
     keys = yaml.safe_load(block.text)
     if "name" in keys and "labels" in keys:
         load_task(path)
+    elif "ways" in keys:
+        for name in ("scored.jsonl", "sentences.txt", "graded.tsv"):
+            Path(name).touch()
+        compare(read_comparison(path), Path("checked"), Silent(), only_write=True)
     elif "steps" in keys:
         load_recipe(path)
     if not named:

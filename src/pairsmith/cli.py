@@ -56,9 +56,7 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
             parent = groups[group]
         parent.command(last, help=step.help)(step_command(step))
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
-    app.command("compare", help="Compare ways of making rows: a model trained on each, over several seeds.")(
-        _compare
-    )
+    app.command("compare", help="Compare ways of making rows by a model trained on each.")(_compare)
     app.command("plan", help="Say what a recipe will make and cost before it runs.")(_plan)
     app.command("status", help="Say how far a run is, and what is left of it.")(_status)
     tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
