@@ -45,6 +45,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     signal.signal(signal.SIGTERM, stopping)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:(rdflib|mlcroissant)")
 @pytest.mark.parametrize("page", [page for page in WITH_CODE if page != FIRST])
 def test_a_page_can_be_followed(page: str, reader: Path) -> None:
     follow(page)
