@@ -400,7 +400,7 @@ STEPS: Steps = {
         ReportSettings,
         _report,
         "Show what lies in a folder on one page.",
-        checks={"encoder": check_name},
+        checks={"encoder": check_name, "model": check_name},
     ),
     "audit": Step(
         AuditSettings,

@@ -20,6 +20,7 @@ from pairsmith.report.parts import Block, Chart, Examples, Facts, Note, Section,
 from pairsmith.report.rejects import rejects_section
 from pairsmith.report.rows import Row, Tally, label_name, tally, texts_of, words
 from pairsmith.report.settings import ReportSettings
+from pairsmith.report.traces import traces_section
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.log import recent
 from pairsmith.texts.folding import folded
@@ -58,6 +59,8 @@ def dataset_sections(
         if known:
             yield Section("Evaluation data among the rows", list(overlap(found, known, settings, warn)))
         yield Section("Rows", list(examples(found, settings)))
+        if settings.traces:
+            yield traces_section(folder, settings)
     yield rejects_section(folder, settings)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import FolderError
+from pairsmith.errors import FolderError, SettingsError
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place, is_folder, place, reaching, size_of
 from pairsmith.progress import clock
@@ -20,6 +20,7 @@ from pairsmith.report.overlap import known_texts
 from pairsmith.report.page import render
 from pairsmith.report.parts import Block, Page, Section, Table, number, shown
 from pairsmith.report.settings import ReportSettings
+from pairsmith.report.traces import check_traces
 from pairsmith.runs import DatasetFolder, Manifest, Run, hash_source, lock, refuse_source, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import MANIFEST, read_manifest
@@ -43,16 +44,19 @@ def report(settings: ReportSettings, run: Run) -> Place:
     Raises:
         FolderError: ``data`` is no folder of a finished step, or the run's folder holds something else.
         InputError: evaluation data cannot be read.
-        ModelError: the encoder cannot be loaded.
+        ModelError: the encoder cannot be loaded, or the rows to be traced are another model's.
+        SettingsError: rows that are to be traced cannot be.
         MissingExtra: an embedded model whose package is not installed.
         StorageError: the page cannot be written.
     """
     source = place(settings.data)
     kind = kind_of(source)
     refuse_source(run, data=settings.data)
+    if settings.traces:
+        _check_traces(source, kind, settings)
     identity = Identity.of(
         "report",
-        settings.model_dump(mode="json", exclude={"data", "against", "device"}),
+        settings.model_dump(mode="json", exclude={"data", "against", "device", "model"}),
         inputs={name: hash_source(name) for name in settings.against},
         models={"encoder": model_revision(settings.encoder)} if settings.encoder else {},
     )
@@ -77,6 +81,12 @@ def report(settings: ReportSettings, run: Run) -> Place:
         run.progress.say(f"warning: {warning}")
     run.progress.say(f"wrote {run.out / PAGE}")
     return run.out / PAGE
+
+
+def _check_traces(source: Place, kind: str, settings: ReportSettings) -> None:
+    if kind != MANIFEST:
+        raise SettingsError(f"--traces is for a folder that generate wrote; {source} is none of rows")
+    check_traces(DatasetFolder.open(source), settings)
 
 
 def kind_of(folder: Place) -> str:

@@ -22,6 +22,16 @@ class ReportSettings(Settings):
         description="Sentence encoder by which pairs are compared too: a folder or Hub id, "
         "embedded:all-minilm-l6-v2. Without one, by the words they share.",
     )
+    traces: int = Field(
+        default=0,
+        ge=0,
+        le=20,
+        description="Of what generate wrote, show for so many first texts what self-debiasing did to each "
+        "token; wants --model.",
+    )
+    model: str | None = Field(
+        default=None, description="The language model that wrote the rows, for --traces."
+    )
     sample: int = Field(
         default=10_000,
         ge=1,

@@ -1,0 +1,86 @@
+"""What self-debiasing did to a text, token by token."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pairsmith.generate.wanted import Wanted, pairs_wanted, texts_wanted
+from pairsmith.generate.writing import encoded, judge, make_decoder
+from pairsmith.lm.decoder import Draw, Group
+from pairsmith.lm.protocols import SteerableModel
+from pairsmith.records import Reject
+from pairsmith.runs.seeds import stream_key
+from pairsmith.tasks import Decoding, TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTrace:
+    """A token that was drawn, with probabilities of D3, before top-k and top-p.
+
+    Attributes:
+        token: as text.
+        plain: its probability under the label's own prompt.
+        steered: after self-debiasing.
+        lowered: the token that self-debiasing lowered most, and from where to where.
+    """
+
+    token: str
+    plain: float
+    steered: float
+    lowered: tuple[str, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The first try at a text.
+
+    Attributes:
+        input: the first text; None in a text task.
+        label: what it was written for.
+        counters: the counter-labels.
+        text: what was written.
+        rejected: why it was not kept; empty where it was.
+        tokens: what was drawn; none where the prompt is too long.
+    """
+
+    input: str | None
+    label: str
+    counters: tuple[str, ...]
+    text: str
+    rejected: str
+    tokens: tuple[TokenTrace, ...]
+
+
+def traces(
+    task: TaskSpec, model: SteerableModel, items: list[str] | range, decoding: Decoding, seed: int
+) -> Iterator[Trace]:
+    """The first try for each item and label: the draws that ``generate`` makes with this seed."""
+    wanted = texts_wanted(task, items) if isinstance(items, range) else pairs_wanted(task, items, 1)
+    for want in wanted:
+        yield _trace(task, model, want, decoding, seed)
+
+
+def _trace(task: TaskSpec, model: SteerableModel, want: Wanted, decoding: Decoding, seed: int) -> Trace:
+    draws: list[Draw] = []
+    prompts = [encoded(task, model, prompt) for prompt in (want.main, *want.counters)]
+    decoder = make_decoder(model, decoding, seed, prompts, len(prompts), draws.append)
+    counters = tuple(task.counters(want.label))
+    if not all(map(decoder.fits, prompts)):
+        too_long = f"too long for the model's {model.context} tokens"
+        return Trace(want.input, want.label, counters, "", too_long, ())
+    decoder.add(Group(prompts[0], tuple(prompts[1:]), stream_key(want.id, 0)))
+    (continuation,) = decoder.finished()
+    judged = judge(task, want, 0, continuation)
+    rejected = judged.reason if isinstance(judged, Reject) else ""
+    text = continuation.text if isinstance(judged, Reject) else judged
+    tokens = tuple(_token(model, draw) for draw in draws)
+    return Trace(want.input, want.label, counters, text, rejected, tokens)
+
+
+def _token(model: SteerableModel, draw: Draw) -> TokenTrace:
+    lowest = int((draw.p_main - draw.p_combined).argmax())
+    return TokenTrace(
+        model.decode([draw.token]),
+        float(draw.p_main[draw.token]),
+        float(draw.p_combined[draw.token]),
+        (model.decode([lowest]), float(draw.p_main[lowest]), float(draw.p_combined[lowest])),
+    )
