@@ -1,6 +1,5 @@
 """Running a recipe: its steps in order, what was finished before left alone, and a table at the end."""
 
-import ctypes
 import gc
 import json
 import time
@@ -13,6 +12,7 @@ from pydantic import Field, ValidationError
 from pairsmith import __version__
 from pairsmith.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
 from pairsmith.faults import shown
+from pairsmith.memory import trim
 from pairsmith.places import Place, inside, is_folder, place, reaching, size_of
 from pairsmith.progress import Progress
 from pairsmith.recipes import RESULT, PlannedStep, Recipe, exists, texts_in
@@ -83,7 +83,8 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
         finally:
             with suppress(StorageError):  # whatever ended the step is what there is to say
                 memory.spend(planned.name, time.monotonic() - started)
-        _free_memory()
+        gc.collect()  # a trainer's parts refer to each other and would outlive the step
+        trim()
     figures = {name: _figure(source, out, name) for name, source in recipe.results.items()}
     figures["seconds"] = round(sum(memory.spent.values()), 1)
     write_json(out / RESULTS, figures)
@@ -162,15 +163,6 @@ def _run_step(
             raise
         progress.say(f"{folder}: made from what earlier steps had written before; made anew")
         planned.step.run(settings, anew())
-
-
-def _free_memory() -> None:
-    """Give back what a step held; a trainer's parts refer to each other and would outlive it."""
-    gc.collect()
-    try:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-    except (OSError, AttributeError):  # another C library than Linux's usual one
-        return
 
 
 def results_table(figures: Mapping[str, Any]) -> str:

@@ -15,11 +15,15 @@ from torch import nn
 from transformers import TrainerCallback
 
 from pairsmith.errors import ModelError, StorageError, first_line
+from pairsmith.memory import trim
 from pairsmith.modelfiles import quiet_loading, unsaid
 from pairsmith.places import Place
 from pairsmith.progress import Progress, Task
 from pairsmith.training.checkpoints import Checkpoints, Found
 from pairsmith.training.logs import Logs
+
+_TRIMMED = 10
+"""Steps between two times that memory is given back, which takes some hundredths of a second."""
 
 Measure = Callable[[], float | None]
 """A figure of the model as it is now, the higher the better; None where it is undefined."""
@@ -176,6 +180,8 @@ class Watch(TrainerCallback):
         self._bar.advance()
         if state.global_step >= state.max_steps:
             control.should_save = False  # nothing would go on from the last step
+        if state.global_step % _TRIMMED == 0:
+            trim()
         if state.global_step % self._settings.eval_steps == 0:
             self.look(state.global_step)
 
