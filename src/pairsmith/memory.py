@@ -6,7 +6,7 @@ import ctypes
 def trim() -> None:
     """Give the operating system what the C library keeps of memory that was freed.
 
-    Work on batches of ever other lengths leaves holes that the next batch does not fit in: without this a
+    Work on batches of ever other lengths leaves holes that the next batch does not fit in: before, a
     training of 600 steps came to six gigabytes.
     """
     try:
