@@ -1,6 +1,7 @@
 """A comparison as a page for people: one file, nothing loaded from elsewhere."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 
 from pairsmith.compare.file import Comparison
@@ -23,7 +24,7 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
         [
             ("figure", shown(figure)),
             ("trained", shown(f"{comparison.train.step} {comparison.train.settings.get('base', '')}")),
-            ("people's rows", shown(comparison.labelled or "none")),
+            ("people's rows", shown(Path(comparison.labelled).name if comparison.labelled else "none")),
             ("seeds", ", ".join(map(str, comparison.seeds))),
         ]
     )
@@ -69,7 +70,8 @@ def curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
 
 def points(scores: Sequence[Score], costs: Mapping[str, Cost]) -> tuple[Lines, Lines]:
     """Of each way with the most rows the mean figure by seconds, and the interval."""
-    most = {score.trial.way: score for score in scores}  # of a way the last has the most
+    most = {score.trial.way: score for score in scores if score.trial.ways}  # the last of a way has the most
+    most |= {score.trial.way: score for score in scores if not score.trial.ways}  # last, as it has no line
     found, spans = {}, {}
     for way, score in most.items():
         seconds = fmean(score.seconds) + sum(fmean(costs[each].seconds) for each in score.trial.ways)

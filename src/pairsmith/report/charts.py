@@ -10,6 +10,8 @@ from pairsmith.report.parts import shown
 WIDTH, HEIGHT = 640, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 34
 _ROW = 24
+_ASIDE = 3.0
+"""Between the upright lines of two names."""
 _NAME = 200
 """Room for the names of bars."""
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b7791f", "#97266d", "#4a5568")
@@ -77,26 +79,38 @@ def lines(
     parts = _axes(*ends, x_label)
     for place, (name, each) in enumerate(series.items()):
         colour = COLOURS[place % len(COLOURS)]
-        path = " ".join(f"{_x(x, *ends[0]):.1f},{_y(y, *ends[1]):.1f}" for x, y in each)
+        aside = (
+            _ASIDE * (place - (len(series) - 1) / 2) if spans else 0.0
+        )  # else upright lines cover each other
+        path = " ".join(f"{_x(x, *ends[0]) + aside:.1f},{_y(y, *ends[1]):.1f}" for x, y in each)
         parts.append(
             Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="2"/>').format(path, colour)
         )
         for (at, _), (low, high) in zip(each, (spans or {}).get(name, ()), strict=False):
             parts.append(
                 Markup('<path d="M{:.1f},{:.1f} V{:.1f}" stroke="{}"/>').format(
-                    _x(at, *ends[0]), _y(low, *ends[1]), _y(high, *ends[1]), colour
+                    _x(at, *ends[0]) + aside, _y(low, *ends[1]), _y(high, *ends[1]), colour
                 )
             )
         if len(each) == 1:
             x, y = path.split(",")
             parts.append(Markup('<circle cx="{}" cy="{}" r="3" fill="{}"/>').format(x, y, colour))
-        if len(series) > 1:
-            parts.append(
-                Markup('<text x="{}" y="{}" text-anchor="end" fill="{}">{}</text>').format(
-                    WIDTH - _RIGHT, _TOP + 12 + 16 * place, colour, shown(name, 40)
-                )
-            )
-    return _image(parts, HEIGHT)
+    return _image(parts, HEIGHT) if len(series) < 2 else _with_legend(parts, list(series))
+
+
+def _with_legend(parts: Sequence[Markup], names: Sequence[str]) -> Markup:
+    """The lines of these names with their names above, in the lines' colours."""
+    found, x, y = list[Markup](), float(_LEFT), 14
+    for place, name in enumerate(names):
+        text = shown(name, 40)
+        wide = 7.0 * len(text) + 24
+        if x + wide > WIDTH and x > _LEFT:
+            x, y = float(_LEFT), y + 16
+        colour = COLOURS[place % len(COLOURS)]
+        found.append(Markup('<text x="{:.0f}" y="{}" fill="{}">{}</text>').format(x, y, colour, text))
+        x += wide
+    below = Markup('<g transform="translate(0,{})">{}</g>').format(y + 8, Markup("").join(parts))
+    return _image([*found, below], HEIGHT + y + 8)
 
 
 def _axes(across: Point, up: Point, x_label: str) -> list[Markup]:
@@ -111,8 +125,11 @@ def _axes(across: Point, up: Point, x_label: str) -> list[Markup]:
     ]
     for value in _ticks(*across):
         x = _x(value, *across)
+        anchor = "end" if x > WIDTH - 2 * _RIGHT else "middle"
         parts.append(
-            Markup('<text x="{:.1f}" y="{}" text-anchor="middle">{:,g}</text>').format(x, bottom + 14, value)
+            Markup('<text x="{:.1f}" y="{}" text-anchor="{}">{:,g}</text>').format(
+                x, bottom + 14, anchor, value
+            )
         )
     for value in _ticks(*up):
         y = _y(value, *up)
