@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.errors import FolderError, InputError
+from pairsmith.errors import FolderError, InputError, StorageError
+from pairsmith.generate import postprocess as postprocessing
 from pairsmith.generate.postprocess import clean, postprocess, sampled_negatives, smooth, split
 from pairsmith.generate.settings import PostprocessSettings
 from pairsmith.progress import Silent
@@ -197,6 +198,21 @@ def test_a_second_run_finds_its_work_done_and_other_settings_are_refused(tmp_pat
     with pytest.raises(FolderError, match=r"smoothing: 0.2 there, 0.3 here"):
         postprocess(again.model_copy(update={"smoothing": 0.3}), Run(tmp_path / "out", Silent()))
     assert (tmp_path / "out/data/train-00000.parquet").read_bytes() == before
+
+
+def test_stopped_behind_its_rows_it_only_finishes(tmp_path, monkeypatch):
+    rows = pairs(*[(f"x {i}", f"y {i}", 1.0) for i in range(20)])
+    whole = run_on(tmp_path, rows)
+
+    def stopped(*given):
+        raise StorageError("no space left")
+
+    settings = PostprocessSettings(data=str(tmp_path / "in"))
+    with monkeypatch.context() as patch:
+        patch.setattr(postprocessing, "_card", stopped)
+        with pytest.raises(StorageError):
+            postprocess(settings, Run(tmp_path / "again", Silent()))
+    assert postprocess(settings, Run(tmp_path / "again", Silent())).table().equals(whole.table())
 
 
 def test_rows_of_another_kind_are_refused(tmp_path):

@@ -110,6 +110,20 @@ def test_stopped_it_goes_on_to_the_same_bytes(world, monkeypatch):
         filter_pairs(settings(best=5), Run(tmp / "out", Silent()))
 
 
+def test_stopped_behind_its_rows_it_only_finishes(world, monkeypatch):
+    tmp, settings = world
+    whole = filter_pairs(settings(best=4), Run(tmp / "whole", Silent()))
+    with monkeypatch.context() as patch:
+        patch.setattr(filtering, "_card", stopped)
+        with pytest.raises(StorageError):
+            filter_pairs(settings(best=4), Run(tmp / "out", Silent()))
+    assert filter_pairs(settings(best=4), Run(tmp / "out", Silent())).table().equals(whole.table())
+
+
+def stopped(*given):
+    raise StorageError("no space left")
+
+
 def test_two_workers_write_the_same_bytes(world):
     tmp, settings = world
     one = filter_pairs(settings(), Run(tmp / "one", Silent()))

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.test_rows import folder
 
-from pairsmith.errors import FolderError, InputError
+from pairsmith.errors import FolderError, InputError, StorageError
+from pairsmith.mix import route
 from pairsmith.mix.plan import plan_mix
 from pairsmith.mix.route import mix, shares
 from pairsmith.mix.settings import MixSettings
@@ -138,7 +139,7 @@ def test_mined_pairs_are_completed_by_pairs_written_for_the_other_labels(tmp_pat
     written = pairs(tmp_path / "written.jsonl", 3, "red", 0.0)
     mined = str(tmp_path / "mined")
     rows = mixed(tmp_path, mined, written, pairs_as=1.0, weight=[1, 1]).table().to_pylist()
-    assert [(row["sentence1"], row["score"]) for row in rows if row["source"] == mined] == [
+    assert [(row["sentence1"], row["score"]) for row in rows if row["source"] == "mined"] == [
         (f"who {n}?", 1.0) for n in range(3)
     ]
     assert sum(row["score"] for row in rows) == 3
@@ -186,6 +187,20 @@ def test_a_source_is_not_written_over(tmp_path):
     folder(tmp_path / "in", [{"train": [ScoredPair("1", "a b", "c", 1.0)]}])
     with pytest.raises(FolderError, match="is what --data reads"):
         mixed(tmp_path, str(tmp_path / "in"), out="in")
+
+
+def test_stopped_behind_its_rows_it_only_finishes(tmp_path, monkeypatch):
+    sources = pairs(tmp_path / "a.jsonl", 4, "red"), pairs(tmp_path / "b.jsonl", 4, "blue")
+    whole = mixed(tmp_path, *sources, out="whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(route, "_card", stopped)
+        with pytest.raises(StorageError):
+            mixed(tmp_path, *sources)
+    assert mixed(tmp_path, *sources).table().equals(whole.table())
+
+
+def stopped(*given):
+    raise StorageError("no space left")
 
 
 def test_it_is_made_once(tmp_path):

@@ -91,6 +91,7 @@ ALLOWED = {
     "div",
     "span",
     "figure",
+    "g",
     "figcaption",
     "svg",
     "text",

@@ -100,7 +100,12 @@ def test_the_record_and_the_card_say_how_it_went(learned):
     assert set(record["inputs"]) == {"seeds", "validation", "added 1"}
     text = (learned / "README.md").read_text()
     _, head, body = text.split("---\n", 2)
-    assert yaml.safe_load(head) == {"tags": ["pairsmith"]}
+    assert yaml.safe_load(head) == {
+        "library_name": "transformers",
+        "license": "unknown",
+        "pipeline_tag": "summarization",
+        "tags": ["pairsmith"],
+    }
     assert "| seeds | 4 |" in body
     assert "| added examples | 1 |" in body
     assert "| marker before what is read of them | `<mined>` |" in body

@@ -84,7 +84,7 @@ def write_labelled(
         inputs={"data": source},
         models={},
     )
-    writer.commit(0, {"train": pa.Table.from_pylist(rows, schema)}, to_table(rejects, REJECT))
+    writer.commit_all({"train": pa.Table.from_pylist(rows, schema)}, to_table(rejects, REJECT))
     writer.finish(
         Card(
             "Rows that people have labelled",

@@ -78,7 +78,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     tables = {"train": to_table(done.train, schema)}
     if done.validation:  # an empty split would not open in other tools
         tables["validation"] = to_table(done.validation, schema)
-    writer.commit(0, tables, to_table(done.rejects, REJECT))
+    writer.commit_all(tables, to_table(done.rejects, REJECT))
     counts = {"rows read": len(rows), "rows kept": len(rows) - len(done.rejects)}
     if schema != LABELLED_TEXT:
         counts["near-copies dropped"] = sum(reject.filter == "near-copy" for reject in done.rejects)

@@ -75,7 +75,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         Reject.of(row["id"], name, "not among the best", {**row, name: float(values[place])})
         for place, row in zip(order[~keep].tolist(), pairs.take(order[~keep]).to_pylist(), strict=True)
     ]
-    writer.commit(0, {"train": kept}, to_table(lost, REJECT))
+    writer.commit_all({"train": kept}, to_table(lost, REJECT))
     folder = writer.finish(_card(settings, source))
     run.progress.say(summary(folder))
     return folder

@@ -57,7 +57,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     names = names_of(settings.data)
     rows = {names[source]: list(each.read(source)) for source, each in kinds.items()}
     found = mixed(rows, kind, settings)
-    writer.commit(0, {"train": pa.Table.from_pylist(found.rows, schema)}, to_table(found.rejects, REJECT))
+    writer.commit_all({"train": pa.Table.from_pylist(found.rows, schema)}, to_table(found.rejects, REJECT))
     taken = {source: sum(row["source"] == source for row in found.rows) for source in names.values()}
     folder = writer.finish(_card(kind, taken, settings.data))
     if settings.rows and len(found.rows) < settings.rows:

@@ -16,14 +16,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.errors import (
-    DamagedError,
-    FolderError,
-    SettingsError,
-    StorageError,
-    first_line,
-    redacted,
-)
+from pairsmith.errors import DamagedError, FolderError, SettingsError, StorageError, first_line, redacted
 from pairsmith.modelfiles import hash_file
 from pairsmith.places import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
 from pairsmith.records.schemas import REJECT
@@ -253,6 +246,15 @@ class FolderWriter:
         self._counts = (self._counts.minus(replaced) if replaced else self._counts).plus(entry)
         rows = sum(table.num_rows for table in tables.values())
         log(self._out, "shard", shard=shard, rows=rows, rejects=rejects.num_rows)
+
+    def commit_all(self, tables: Mapping[str, pa.Table], rejects: pa.Table) -> None:
+        """Add all rows of a step that makes them at once, unless a run that was then killed did so before.
+
+        Raises:
+            As ``commit``.
+        """
+        if not self.is_done(0):
+            self.commit(0, tables, rejects)
 
     def finish(self, card: Card) -> DatasetFolder:
         """Write the data set card, mark the folder complete and open it.
