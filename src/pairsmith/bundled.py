@@ -30,6 +30,12 @@ def is_bundled(name: str) -> bool:
     return name.startswith("pairsmith:")
 
 
+def is_path(name_or_path: str) -> bool:
+    """Whether what was given is the path of a YAML file, not the name of one that ships."""
+    path = Path(name_or_path)
+    return path.suffix in (".yaml", ".yml") or "/" in name_or_path or path.is_file()
+
+
 def recipe_path(name: str) -> Path:
     """File of the shipped recipe called ``name``, e.g. ``quickstart``.
 

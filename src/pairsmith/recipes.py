@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
-from pairsmith.bundled import recipe_path
+from pairsmith.bundled import is_path, recipe_path
 from pairsmith.errors import SettingsError, UserError, choices
 from pairsmith.faults import Fault, Keys, dotted, faults_of, shown
 from pairsmith.places import Place, is_folder, is_url, place, size_of
@@ -82,10 +82,7 @@ def find_recipe(name_or_path: str) -> Path:
     Raises:
         SettingsError: it is neither.
     """
-    path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml") or "/" in name_or_path or path.is_file():
-        return path
-    return recipe_path(name_or_path)
+    return Path(name_or_path) if is_path(name_or_path) else recipe_path(name_or_path)
 
 
 def load_recipe(

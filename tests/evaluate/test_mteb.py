@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 from pydantic import ValidationError
+from tests.evaluate.test_sts import PAIRS
 
 from pairsmith.bundled import recipe_path
 from pairsmith.encoders.sentence import load_sentence_encoder
@@ -23,13 +24,6 @@ from pairsmith.runs import Run
 from pairsmith.runs.status import status_lines
 
 EXAMPLE = recipe_path("quickstart").parent.parent / "examples" / "graded-pairs.tsv"
-
-PAIRS = """sentence1\tsentence2\tscore
-A man is playing a guitar.\tA man plays a guitar.\t5
-A woman is slicing an onion.\tSomeone "cuts" an onion.\t3.5
-Two dogs run.\tThe stock market fell.\t0
-A child rides a horse.\tThe weather was not good.\t0.4
-"""
 
 
 @pytest.fixture

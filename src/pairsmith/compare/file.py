@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from pairsmith.bundled import comparison_path
+from pairsmith.bundled import comparison_path, is_path
 from pairsmith.errors import SettingsError, choices
 from pairsmith.faults import Fault, faults_of, shown
 from pairsmith.recipes import Entry
@@ -96,10 +96,7 @@ def find_comparison(name_or_path: str) -> Path:
     Raises:
         SettingsError: it is neither.
     """
-    path = Path(name_or_path)
-    if path.suffix in (".yaml", ".yml") or "/" in name_or_path or path.is_file():
-        return path
-    return comparison_path(name_or_path)
+    return Path(name_or_path) if is_path(name_or_path) else comparison_path(name_or_path)
 
 
 def read_comparison(path: Path) -> Comparison:

@@ -28,8 +28,9 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
             ("seeds", ", ".join(map(str, comparison.seeds))),
         ]
     )
+    described = shown(comparison.description.strip())
     blocks: list[Block] = [
-        Note(shown(comparison.description)) if comparison.description.strip() else Note(""),
+        *([Note(described)] if described else []),
         facts,
         Table(
             HEAD,

@@ -20,7 +20,7 @@ from mteb.abstasks.sts import AbsTaskSTS
 from mteb.abstasks.task_metadata import TaskMetadata
 from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 from mteb.results import TaskResult
-from scipy.stats import ConstantInputWarning  # type: ignore[import-untyped]
+from scipy.stats import ConstantInputWarning  # type: ignore[import-untyped]  # it has no types
 from sentence_transformers import SentenceTransformer
 
 from pairsmith.errors import InputError, ModelError, SettingsError, first_line

@@ -7,9 +7,6 @@ from pairsmith.generate.traces import TokenTrace, Trace, traces
 from pairsmith.lm.protocols import SteerableModel
 from pairsmith.tasks import Decoding, TaskSpec
 
-NOTABLE = 0.05
-"""A change of probability that is worth showing."""
-
 
 def preview(
     task: TaskSpec, model: SteerableModel, items: list[str] | range, decoding: Decoding, seed: int
@@ -47,7 +44,7 @@ def _example(trace: Trace, *, steered: bool) -> Iterator[str]:
 
 def _line(drawn: TokenTrace) -> str:
     token, before, after = drawn.lowered
-    lowered = f"{_shown(token)} {before:.2f} to {after:.2f}" if before - after >= NOTABLE else ""
+    lowered = f"{_shown(token)} {before:.2f} to {after:.2f}" if drawn.is_notable else ""
     return f"    {_shown(drawn.token):<16}{drawn.plain:>8.2f}{drawn.steered:>9.2f}   {lowered}".rstrip()
 
 

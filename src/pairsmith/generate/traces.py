@@ -11,6 +11,9 @@ from pairsmith.records import Reject
 from pairsmith.runs.seeds import stream_key
 from pairsmith.tasks import Decoding, TaskSpec
 
+NOTABLE = 0.05
+"""A fall of a probability that is worth showing."""
+
 
 @dataclass(frozen=True, slots=True)
 class TokenTrace:
@@ -27,6 +30,11 @@ class TokenTrace:
     plain: float
     steered: float
     lowered: tuple[str, float, float]
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether what was lowered most is worth showing."""
+        return self.lowered[1] - self.lowered[2] >= NOTABLE
 
 
 @dataclass(frozen=True, slots=True)

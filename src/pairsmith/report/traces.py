@@ -12,9 +12,6 @@ from pairsmith.report.settings import ReportSettings
 from pairsmith.runs import DatasetFolder
 from pairsmith.tasks import Decoding, TaskSpec
 
-NOTABLE = 0.05
-"""A fall of a probability that is worth showing."""
-
 
 def check_traces(folder: DatasetFolder, settings: ReportSettings) -> None:
     """Whether the rows of a folder can be traced with the settings' model.
@@ -80,7 +77,7 @@ def _blocks(trace: Trace) -> Iterator[Block]:
     rows = []
     for each in trace.tokens:
         token, before, after = each.lowered
-        fall = (_token(token), f"{before:.2f}", f"{after:.2f}") if before - after >= NOTABLE else ("", "", "")
+        fall = (_token(token), f"{before:.2f}", f"{after:.2f}") if each.is_notable else ("", "", "")
         rows.append((_token(each.token), fall[0], f"{each.plain:.2f}", f"{each.steered:.2f}", *fall[1:]))
     yield Table(["token", "most lowered", "plain", "steered", "from", "to"], rows, texts=2)
 
