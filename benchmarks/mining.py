@@ -127,7 +127,7 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
         return Run(work / name, Progress())
 
     common = {"kind": task.kind, "seeds": files["seeds"], "base": MINILM, "seed": seed}
-    common |= {"dtype": "bfloat16", "attention_dropout": 0.0, "batch_size": 16, **task.training}
+    common |= {"dtype": "auto", "attention_dropout": 0.0, "batch_size": 16, **task.training}
     start = crossencoder_start(task, {**common, "seeds": files["start"], "seed": 1}, work.parent)
     corpora = {"inputs": [files["inputs"]], "outputs": [files["outputs"]]}
     train_biencoder(TrainBiencoderSettings(**common, **corpora, steps=100), run("biencoder"))

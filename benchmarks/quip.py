@@ -67,16 +67,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--news", type=int, help="Ask only about the first so many of the BBC's texts.")
     parser.add_argument("--qamr", type=int, help="Only the first so many of QAMR's questions.")
+    parser.add_argument("--passages", type=int, help="Only so many passages of SQuAD to learn from.")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    write_quip(args.data, args.work / "quip", args.news, args.qamr)
+    write_quip(args.data, args.work / "quip", args.news, args.qamr, args.passages)
     recipe = shutil.copy(recipe_path("quip-small"), args.work / "quip-small.yaml")
     run = args.work / f"run-{args.seed}"
     found = run_recipe(load_recipe(Path(recipe), seed=args.seed), run, Progress())
     claims = {claim: judged(run, *names) for claim, names in CLAIMS.items()}
     print(json.dumps(claims, indent=1))
     if args.json:
-        settings = {"news": args.news, "qamr": args.qamr, "seed": args.seed}
+        settings = {"news": args.news, "qamr": args.qamr, "passages": args.passages, "seed": args.seed}
         results = {"figures": found, "claims": claims, "rationales": rationales(run / "sst2")}
         write(args.json, {"settings": settings, "results": results})
 

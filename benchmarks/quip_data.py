@@ -13,6 +13,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from mining_data import sentence_questions, squad_corpora, write_lines
 from pairsmith.records import Question, read_documents, to_question_table
 
@@ -30,17 +32,31 @@ COPIED = {
 }
 
 
-def write_quip(data: Path, out: Path, news: int | None = None, qamr: int | None = None) -> None:
-    """Write the files; of the BBC's texts only the first ``news``, of QAMR's questions the first ``qamr``."""
+def write_quip(
+    data: Path, out: Path, news: int | None = None, qamr: int | None = None, passages: int | None = None
+) -> None:
+    """Write the files.
+
+    Args:
+        data: where the public data sets lie.
+        out: where to write.
+        news: only the first so many of the BBC's texts.
+        qamr: only the first so many of QAMR's questions.
+        passages: only so many of the articles' passages to learn from, drawn, and their questions.
+    """
     squad = squad_corpora(data)
+    texts = list(dict.fromkeys(question.context for question in squad.mining))
+    if passages is not None:
+        drawn = np.random.default_rng(4).permutation(len(texts))[:passages]
+        texts = [texts[place] for place in sorted(drawn.tolist())]
+    some = set(texts)
     files = {
-        "squad-train": squad.mining,
+        "squad-train": [question for question in squad.mining if question.context in some],
         "squad-test": squad.test,
         "qamr": sentence_questions(data, one_passage=True)[:qamr],
     }
     for name, questions in files.items():
         write_questions(out / f"{name}.jsonl", questions)
-    texts = list(dict.fromkeys(question.context for question in squad.mining))
     texts += [each.document for each in read_documents(data / "bbc-news" / "bbc_news.jsonl.gz")][:news]
     write_lines(out / "texts.jsonl", ({"text": text} for text in texts))
     for source, target in COPIED.items():
@@ -66,8 +82,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--news", type=int, help="Only the first so many of the BBC's texts.")
     parser.add_argument("--qamr", type=int, help="Only the first so many of QAMR's questions.")
+    parser.add_argument("--passages", type=int, help="Only so many passages of SQuAD to learn from.")
     args = parser.parse_args()
-    write_quip(args.data, args.out, args.news, args.qamr)
+    write_quip(args.data, args.out, args.news, args.qamr, args.passages)
     print(args.out)
 
 

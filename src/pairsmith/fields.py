@@ -7,7 +7,13 @@ from pydantic import Field
 from pairsmith.modelnames import DeviceName, DtypeName
 
 Device = Annotated[DeviceName, Field(description="auto, cpu, cuda, cuda:1 or mps.")]
-Dtype = Annotated[DtypeName, Field(description="Number format of the model's weights.")]
+Dtype = Annotated[
+    DtypeName,
+    Field(
+        description="Number format of the model's weights. auto: bfloat16 where the machine multiplies it "
+        "fast, else float32."
+    ),
+]
 BatchTokens = Annotated[
     int | None, Field(ge=1, description="Tokens that are read at once; unset: what suits the device.")
 ]

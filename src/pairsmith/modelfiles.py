@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pairsmith.errors import ModelError, SettingsError
 from pairsmith.places import Place
@@ -24,6 +24,9 @@ _TOKENIZERS = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+_BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16")
+_FLOAT16 = ("amx_fp16", "avx512_fp16", "fp16_arith")
+"""Instructions for products, as torch calls them: those of x86 processors, then those of ARM's."""
 _DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
 
 
@@ -52,6 +55,36 @@ def pick_device(device: str) -> str:
             f"no device {device} here, the last one is {kind}:{count - 1}; use --device {kind}"
         )
     return device
+
+
+def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float16"]:
+    """The number format that ``dtype`` means on this machine.
+
+    Args:
+        dtype: ``auto`` (bfloat16 where it is multiplied fast, else float32), ``float32``, ``bfloat16`` or
+            ``float16``.
+        device: as ``pick_device`` gives it.
+    """
+    if dtype == "auto":
+        return "bfloat16" if multiplies_fast("bfloat16", device) else "float32"
+    return cast(Literal["float32", "bfloat16", "float16"], dtype)
+
+
+def multiplies_fast(dtype: str, device: str) -> bool:
+    """Whether a device has instructions for products of this number format of two bytes.
+
+    A processor without them converts every number, and took 7 times as long for a product as in float32.
+    What Apple's GPUs make of bfloat16 was not measured; they are taken not to have any.
+    """
+    import torch
+
+    if device.startswith("cuda"):
+        return dtype == "float16" or torch.cuda.is_bf16_supported(including_emulation=False)
+    if device != "cpu":
+        return dtype == "float16"
+    instructions = {"bfloat16": _BFLOAT16, "float16": _FLOAT16}[dtype]
+    here = torch.cpu.get_capabilities()
+    return any(here.get(each, False) for each in instructions)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from upath import UPath
 
 PoolingName = Literal["default", "mean", "cls"]
-DtypeName = Literal["float32", "bfloat16", "float16"]
+DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
 DeviceName = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
 
 GLOVE = "glove:"

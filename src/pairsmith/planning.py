@@ -86,7 +86,9 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
 def _estimate(
     kind: str, settings: Any, before: Mapping[str, Estimate], bases: Mapping[str, str], begun: float
 ) -> Estimate:
-    plan = _planner(kind)
+    from pairsmith.runs import settled
+
+    plan, settings = _planner(kind), settled(settings)
     starting = time.monotonic() - begun
     base = bases.get(getattr(settings, _MODELS[kind])) if kind in _MODELS else None
     estimate = plan(settings, before, base) if base else plan(settings, before)

@@ -36,13 +36,14 @@ def check(found, x, y, k):
     return float((found.ids == ids[:, :k]).float().mean())
 
 
+@pytest.mark.parametrize("short", [torch.bfloat16, torch.float32, None])
 @pytest.mark.parametrize(
     "shape", [(1, 1, 8, 4), (130, 5, 16, 3), (700, 2100, 64, 4), (1500, 300, 32, 20), (40, 4500, 384, 1)]
 )
-def test_both_directions(shape):
+def test_both_directions(shape, short):
     rows, columns, width, k = shape
     x, y = unit(rows, width, 1), unit(columns, width, 2)
-    of_x, of_y = two_way_search(x, y, k, memory=2**20)
+    of_x, of_y = two_way_search(x, y, k, memory=2**20, short=short)
     assert check(of_x, x, y, k) >= 0.9999
     assert check(of_y, y, x, k) >= 0.9999
 
@@ -56,18 +57,20 @@ def test_both_directions(shape):
     seed=st.integers(0, 2**31),
     copies=st.sampled_from([0, 40]),
     group=st.sampled_from([4, 32]),
+    short=st.sampled_from([torch.bfloat16, torch.float32]),
 )
-def test_any_shape_with_many_equal_vectors(rows, columns, width, k, seed, copies, group):
+def test_any_shape_with_many_equal_vectors(rows, columns, width, k, seed, copies, group, short):
     x, y = unit(rows, width, seed, copies), unit(columns, width, seed + 1, copies)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "GROUP", group)
         patch.setattr(search, "TILE", (4 * group, 8 * group))
-        of_x, of_y = two_way_search(x, y, k, memory=2**12)
+        of_x, of_y = two_way_search(x, y, k, memory=2**12, short=short)
     check(of_x, x, y, k)
     check(of_y, y, x, k)
 
 
-def test_what_rounding_hides_is_found():
+@pytest.mark.parametrize("short", [torch.bfloat16, torch.float32])
+def test_what_rounding_hides_is_found(short):
     """Similarities closer to each other than bfloat16 can tell, in more groups than are kept."""
     rows = 3000
     angle = torch.linspace(0, 1e-2, rows)
@@ -78,7 +81,7 @@ def test_what_rounding_hides_is_found():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "GROUP", 32)
         patch.setattr(search, "TILE", (32, 256))
-        of_x, _ = two_way_search(x, y, 4)
+        of_x, _ = two_way_search(x, y, 4, short=short)
     assert of_x.similarities[0].tolist() == pytest.approx([1.0] * 4, abs=1e-6)
     exact = (x.double() @ y.double().T)[0]
     assert set(of_x.ids[0].tolist()) <= set(

@@ -132,6 +132,26 @@ def test_an_empty_data_set(tmp_path):
     assert warnings_in(tmp_path / "out") == ["it has no rows"]
 
 
+def test_a_model_of_several_learning_rates_shows_the_curve_of_each(tmp_path):
+    curves = {1e-5: [30.0, 35.0], 3e-5: [30.0, 40.5]}
+    rates = [
+        {
+            "learning_rate": rate,
+            "validation": [{"step": step, "F1": value} for step, value in enumerate(found)],
+        }
+        for rate, found in curves.items()
+    ]
+    record = {"step": "train-reader", "steps": 1, "validation": rates[1]["validation"], "rates": rates}
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "training.json").write_text(json.dumps(record))
+    page = page_of(tmp_path / "model", tmp_path / "out")
+    assert page.count("<polyline") == 2
+    text = text_of(page)
+    assert "learning rate 1e-05" in text
+    assert "learning rate 3e-05" in text
+    assert "On the validation data: F1." in text
+
+
 def test_a_model_and_an_evaluation(tmp_path):
     model, evaluation = tmp_path / "model", tmp_path / "evaluation"
     model.mkdir()

@@ -315,6 +315,12 @@ def test_the_learning_rate_with_the_best_f1_is_kept(tiny_bert):
     assert trained.learning_rate == 1e-2
     alone = train_on(tiny_bert, validation=QUESTIONS, **(rates | {"learning_rate": [1e-2]}))
     assert equal(weights(trained.reader.model), weights(alone.reader.model))
+    assert list(trained.training.rates) == [1e-6, 1e-2]
+    assert trained.training.rates[1e-2] == trained.training.validation == alone.training.validation
+    assert "rates" not in alone.training.to_json()
+    told = trained.training.to_json()["rates"]
+    assert [each["learning_rate"] for each in told] == [1e-6, 1e-2]
+    assert [point["step"] for point in told[0]["validation"]] == [0, 30, 60]
 
 
 def test_a_training_that_diverges_is_an_error(tiny_bert, monkeypatch):

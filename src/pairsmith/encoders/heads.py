@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pairsmith.errors import ModelError, first_line
-from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading, unsaid
+from pairsmith.modelfiles import check_model_folder, pick_device, pick_dtype, quiet_loading, unsaid
 from pairsmith.modelnames import DtypeName, not_on_hub, resolve_model
 
 Task = Literal[
@@ -44,7 +44,7 @@ def load_with_head(
             vectors`` there is no head; of a model with an encoder and a decoder it is the encoder.
         labels: numbers that it gives for each text or token, in float32; None where that is no choice.
         device: as for ``pick_device``.
-        dtype: of the weights.
+        dtype: of the weights, as for ``pick_dtype``.
         fresh_head: give a model without such a head a random one, to be trained. One that is there stays.
             For ``summarization`` an encoder such as BERT gets a decoder that begins as the encoder does,
             with what an encoder lacks drawn: its attention to the input, and the head.
@@ -57,6 +57,7 @@ def load_with_head(
         SettingsError: there is no such device.
     """
     chosen = pick_device(device)
+    dtype = pick_dtype(dtype, chosen)
     where = resolve_model(model)
     local = Path(where).is_dir()
     if local:

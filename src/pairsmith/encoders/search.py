@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pairsmith.modelfiles import pick_dtype
+
 GROUP = 128
 """Vectors of a group."""
 
@@ -66,7 +68,7 @@ def two_way_search(
     k: int,
     *,
     memory: int = 2**30,
-    short: torch.dtype = torch.bfloat16,
+    short: torch.dtype | None = None,
     device: torch.device | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> tuple[Neighbours, Neighbours]:
@@ -79,7 +81,8 @@ def two_way_search(
         y: ``(m, d)``, likewise.
         k: at least 1; where a side has fewer vectors, all of them are found.
         memory: bytes that may be used beside x, y and what is returned; a guide.
-        short: format in which all products are computed once.
+        short: format in which all products are computed once; None is bfloat16, or float32 where that is
+            not multiplied fast. What is found is the same.
         device: where; None is the processor. The few products in float32 are computed by the processor.
         advance: hears of how many rows of x have been multiplied with all of y.
 
@@ -88,7 +91,9 @@ def two_way_search(
     """
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
         raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
-    of_x, of_y = _shortlists(x, y, k, memory, short, device or torch.device("cpu"), advance)
+    device = device or torch.device("cpu")
+    short = short or getattr(torch, pick_dtype("auto", device.type))
+    of_x, of_y = _shortlists(x, y, k, memory, short, device, advance)
     return _nearest(x, y, min(k, len(y)), of_x), _nearest(y, x, min(k, len(x)), of_y)
 
 

@@ -12,7 +12,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from pairsmith.errors import ModelError, first_line
-from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
+from pairsmith.modelfiles import check_model_folder, pick_device, pick_dtype, quiet_loading
 from pairsmith.modelnames import GLOVE, DtypeName, PoolingName, not_on_hub, resolve_model
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -35,7 +35,7 @@ def load_sentence_encoder(
             layer's token vectors of any other; ``mean`` and ``cls`` pool the bare transformer's last
             layer, whatever was saved on top of it (the baselines of D12).
         device: as for ``pick_device``.
-        dtype: of the weights.
+        dtype: of the weights, as for ``pick_dtype``.
         max_length: longest input in tokens, special tokens included; the rest of a text is cut off.
             Never more than the model's context.
 
@@ -49,6 +49,7 @@ def load_sentence_encoder(
             f"model {model}: GloVe vectors can be evaluated, but they are no transformer to load"
         )
     device = pick_device(device)
+    dtype = pick_dtype(dtype, device)
     where = resolve_model(model)
     local = Path(where).is_dir()
     if local and not (Path(where) / "modules.json").is_file():

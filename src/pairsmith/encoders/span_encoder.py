@@ -70,7 +70,7 @@ def load_span_encoder(
     where, width = resolve_model(model), int(tokens.model.config.hidden_size)
     fresh = fresh_heads and heads_kind(where) != "questions"
     heads = SpanHeads(width, "questions", seed) if fresh else load_heads(where, width, "questions")
-    return SpanEncoder(tokens, heads.to(tokens.model.device, getattr(torch, dtype)).eval())
+    return SpanEncoder(tokens, heads.to(tokens.model.device, tokens.model.dtype).eval())
 
 
 def span_logits(

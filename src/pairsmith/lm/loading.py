@@ -8,7 +8,7 @@ import torch
 from pairsmith.errors import ModelError, first_line
 from pairsmith.lm.packing import packed
 from pairsmith.lm.transformers_backend import TransformersModel
-from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
+from pairsmith.modelfiles import check_model_folder, pick_device, pick_dtype, quiet_loading
 from pairsmith.modelnames import DtypeName, model_revision, not_on_hub, resolve_model
 
 
@@ -18,7 +18,7 @@ def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32")
     Args:
         name: ``pairsmith:tiny``, a folder in the format of transformers, or a Hub id.
         device: ``auto`` (a GPU where there is one), or any of torch's names.
-        dtype: of the weights; distributions are always computed in float32.
+        dtype: of the weights, as for ``pick_dtype``; distributions are always computed in float32.
 
     Raises:
         ModelError: there is no such model, it has no tokenizer, or it is not a causal language model.
@@ -29,7 +29,7 @@ def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32")
     local = Path(where).is_dir()
     if local:
         check_model_folder(Path(where), name)
-    tokenizer, model, missing = _load(name, where, getattr(torch, dtype), local=local)
+    tokenizer, model, missing = _load(name, where, getattr(torch, pick_dtype(dtype, chosen)), local=local)
     if missing:
         raise ModelError(
             f"model {name}: its weights lack {missing[0]} ({len(missing)} in all), so it is no causal "

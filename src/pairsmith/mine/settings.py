@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pairsmith.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
-from pairsmith.modelnames import DtypeName
 from pairsmith.settings import Listed, Settings
 
 KindName = Literal["pairs", "reading", "summaries"]
@@ -81,11 +80,7 @@ class MineSettings(Settings):
         "kind reading those whose answer stands in the question.",
     )
     device: Device = "auto"
-    dtype: DtypeName = Field(
-        default="bfloat16",
-        description="Number format of the encoder's weights; bfloat16 is the faster one on most machines of "
-        "today, float32 on old processors.",
-    )
+    dtype: Dtype = "auto"
     max_length: int | None = Field(
         default=None,
         ge=3,
@@ -148,7 +143,7 @@ class FilterSettings(Settings):
         description="Keep pairs whose unnormalised score, or whose agreement from 0 to 1, is at least this.",
     )
     device: Device = "auto"
-    dtype: Dtype = "bfloat16"
+    dtype: Dtype = "auto"
     max_length: int | None = Field(
         default=None, ge=8, description="Longest pair in tokens; the rest is cut off. Unset: the model's own."
     )

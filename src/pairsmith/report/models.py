@@ -22,14 +22,19 @@ def model_section(record: Mapping[str, Any]) -> Section:
 
 
 def curves(record: Mapping[str, Any]) -> Iterator[Block]:
-    """The figures on the validation data, step by step."""
+    """The figures on the validation data, step by step; of several learning rates those of each."""
+    rates = record.get("rates") or []
     series: dict[str, list[tuple[float, float]]] = {}
-    for point in record.get("validation") or []:
-        for name, value in point.items():
-            if name != "step" and isinstance(value, int | float):
-                series.setdefault(name, []).append((float(point["step"]), float(value)))
+    names: set[str] = set()
+    for tried in rates or [record]:
+        for point in tried.get("validation") or []:
+            for name, value in point.items():
+                if name != "step" and isinstance(value, int | float):
+                    names.add(name)
+                    line = f"learning rate {tried['learning_rate']:g}" if rates else name
+                    series.setdefault(line, []).append((float(point["step"]), float(value)))
     if series:
-        yield Chart(lines(series, "step"), f"On the validation data: {', '.join(sorted(series))}.")
+        yield Chart(lines(series, "step"), f"On the validation data: {', '.join(sorted(names))}.")
     else:
         yield Note("It was trained without validation data.")
 

@@ -5,6 +5,7 @@ from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
 from pairsmith.runs.credits import Sources, called, sources_of
 from pairsmith.runs.folder import DatasetFolder, Manifest, ShardEntry, summary
+from pairsmith.runs.precision import settled
 from pairsmith.runs.storage import hash_source, write_json
 from pairsmith.runs.writer import FolderWriter, Growth, Share
 
@@ -22,6 +23,7 @@ __all__ = [
     "hash_file",
     "hash_source",
     "refuse_source",
+    "settled",
     "sources_of",
     "summary",
     "write_json",

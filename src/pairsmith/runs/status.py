@@ -80,13 +80,27 @@ def status_of(folder: Place) -> Status | None:
         FolderError: its record cannot be read.
     """
     for name in _RECORDS:
-        path = folder / name
-        if size_of(path) is not None:
-            record = _json(path)
-            about = record.get("about", record) if name == "results.json" else record
-            if isinstance(about, dict) and isinstance(about.get("step"), str):
-                return _of_dataset(folder, about) if name == MANIFEST else _of_model(folder, about)
+        if about := _record(folder, name):
+            return _of_dataset(folder, about) if name == MANIFEST else _of_model(folder, about)
     return None
+
+
+def record_of(folder: Place) -> dict[str, Any] | None:
+    """What the step that writes a folder has recorded there of itself, or None where there is nothing.
+
+    Raises:
+        FolderError: its record cannot be read.
+    """
+    return next(filter(None, (_record(folder, name) for name in _RECORDS)), None)
+
+
+def _record(folder: Place, name: str) -> dict[str, Any] | None:
+    path = folder / name
+    if size_of(path) is None:
+        return None
+    record = _json(path)
+    about = record.get("about", record) if name == "results.json" else record
+    return about if isinstance(about, dict) and isinstance(about.get("step"), str) else None
 
 
 def status_lines(path: Place) -> list[str]:

@@ -20,7 +20,7 @@ from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.similarity import cosine_similarity_rows
 from pairsmith.errors import InputError
-from pairsmith.modelfiles import pick_device, quiet_loading
+from pairsmith.modelfiles import pick_device, pick_dtype, quiet_loading
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
 from pairsmith.progress import Progress, Silent
@@ -203,7 +203,7 @@ def _trainer(
         warmup_steps=math.ceil(settings.warmup * total),
         seed=settings.seed,
         use_cpu=encoder.device.type == "cpu",
-        bf16=settings.dtype == "bfloat16",
+        bf16=pick_dtype(settings.dtype, encoder.device.type) == "bfloat16",
         # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
         dataloader_pin_memory=encoder.device.type == "cuda",
         save_strategy="steps",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import Dataset, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
+from pairsmith.modelfiles import pick_dtype
 from pairsmith.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
 from pairsmith.training.checkpoints import Checkpoints
@@ -117,8 +118,8 @@ def fit_each_rate(
             there, to the same weights.
 
     Returns:
-        the model with the weights of its best step, its learning rate and how its training went; the first
-        among equals.
+        the model with the weights of its best step, its learning rate and how its training went, with the
+        curves of all rates; the first among equals.
 
     Raises:
         ModelError: a training diverged.
@@ -131,6 +132,7 @@ def fit_each_rate(
 
     shown, rates = progress or Silent(), settings.learning_rate
     best: tuple[M, float, Training] | None = None
+    curves: dict[float, dict[int, float | None]] = {}
     for number, rate in enumerate(rates):
         model = make()
         if settings.attention_dropout is not None:
@@ -139,12 +141,14 @@ def fit_each_rate(
         training = _fit(model, lesson(model), settings, metric, rate, device, shown, kept)
         if len(rates) > 1:
             shown.say(f"learning rate {rate:g}: {training}")
+            curves[rate] = training.validation
         if best is None or figure(training) > figure(best[2]):
             best = (model, rate, training)
     assert best is not None  # there is at least one rate
-    if len(rates) > 1 and best[2].best is None:
-        shown.say(f"nothing tells the learning rates apart; {best[1]:g}, the first, is kept")
-    return best
+    model, rate, training = best
+    if len(rates) > 1 and training.best is None:
+        shown.say(f"nothing tells the learning rates apart; {rate:g}, the first, is kept")
+    return model, rate, replace(training, rates=curves)
 
 
 def _fit(
@@ -175,7 +179,7 @@ def _fit(
             warmup_steps=math.ceil(settings.warmup * steps),
             seed=settings.seed,
             use_cpu=device == "cpu",
-            bf16=settings.dtype == "bfloat16",
+            bf16=pick_dtype(settings.dtype, device) == "bfloat16",
             dataloader_pin_memory=device == "cuda",
             remove_unused_columns=False,
             save_strategy="steps",

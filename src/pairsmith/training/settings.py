@@ -66,8 +66,10 @@ class TrainEncoderSettings(Settings):
     device: TrainingDevice = Field(
         default="auto", description="auto, cpu, cuda, mps. One device; CUDA_VISIBLE_DEVICES says which."
     )
-    dtype: Literal["float32", "bfloat16"] = Field(
-        default="float32", description="Number format of the sums; weights are trained and kept in float32."
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="float32",
+        description="Number format of the sums; weights are trained and kept in float32. auto: bfloat16 "
+        "where the machine multiplies it fast, else float32.",
     )
 
 
@@ -118,8 +120,10 @@ class FitSettings(Settings):
     device: TrainingDevice = Field(
         default="auto", description="auto, cpu, cuda, mps. One device; CUDA_VISIBLE_DEVICES says which."
     )
-    dtype: Literal["float32", "bfloat16"] = Field(
-        default="float32", description="Number format of the sums; weights are trained and kept in float32."
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="float32",
+        description="Number format of the sums; weights are trained and kept in float32. auto: bfloat16 "
+        "where the machine multiplies it fast, else float32.",
     )
 
     @field_validator("learning_rate")

@@ -3,9 +3,9 @@
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,6 +40,8 @@ class Training:
         validation: that figure, ×100, at each step looked at, 0 being the untrained start; None where it
             is undefined. Empty without validation data.
         seconds: time the training took, validation included, up to a stop the time until its checkpoint.
+        rates: where several learning rates were tried, the validation figures of each by its rate, the
+            kept one's among them.
     """
 
     steps: int
@@ -47,6 +49,7 @@ class Training:
     metric: str
     validation: dict[int, float | None]
     seconds: float
+    rates: dict[float, dict[int, float | None]] = field(default_factory=dict)
 
     @property
     def best(self) -> float | None:
@@ -61,16 +64,23 @@ class Training:
 
     def to_json(self) -> dict[str, Any]:
         """The part of ``training.json`` that tells how the training went."""
-        curve = [
-            {"step": step, self.metric: None if figure is None else round(figure, 4)}
-            for step, figure in self.validation.items()
-        ]
-        return {
+        found = {
             "steps": self.steps,
             "best_step": self.best_step,
-            "validation": curve,
+            "validation": self._curve(self.validation),
             "seconds": round(self.seconds, 2),
         }
+        if self.rates:
+            found["rates"] = [
+                {"learning_rate": rate, "validation": self._curve(each)} for rate, each in self.rates.items()
+            ]
+        return found
+
+    def _curve(self, figures: Mapping[int, float | None]) -> list[dict[str, float | None]]:
+        return [
+            {"step": step, self.metric: None if figure is None else round(figure, 4)}
+            for step, figure in figures.items()
+        ]
 
 
 class Rhythm(Protocol):

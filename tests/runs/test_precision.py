@@ -1,0 +1,105 @@
+"""What ``auto`` means as a number format: on this machine, and in a folder that was begun on another."""
+
+import json
+
+import pytest
+import torch
+
+from pairsmith import modelfiles
+from pairsmith.evaluate.settings import EvaluateStsSettings
+from pairsmith.generate.settings import PostprocessSettings
+from pairsmith.mine.settings import MineSettings
+from pairsmith.modelfiles import multiplies_fast, pick_dtype
+from pairsmith.progress import Progress, Silent
+from pairsmith.runs import Run, settled
+from pairsmith.steps import STEPS
+
+MINE = MineSettings(inputs=["a.txt"], outputs=["b.txt"], encoder="some", device="cpu")
+
+
+@pytest.fixture
+def processor(monkeypatch):
+    """Makes the processor have these instructions and no others."""
+
+    def having(*instructions):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(instructions, True))
+
+    return having
+
+
+@pytest.mark.parametrize(
+    ("instructions", "expected"),
+    [
+        ([], "float32"),
+        (["avx2", "avx512_f", "amx_int8"], "float32"),
+        (["avx512_fp16"], "float32"),
+        (["avx512_bf16"], "bfloat16"),
+        (["amx_bf16", "amx_int8"], "bfloat16"),
+        (["neon", "bf16"], "bfloat16"),
+    ],
+)
+def test_a_processor_computes_in_what_it_has_instructions_for(processor, instructions, expected):
+    processor(*instructions)
+    assert pick_dtype("auto", "cpu") == expected
+    assert settled(MINE).dtype == expected
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_what_is_said_is_taken_as_it_is(processor, dtype):
+    processor()
+    assert pick_dtype(dtype, "cpu") == dtype
+    given = MINE.model_copy(update={"dtype": dtype})
+    assert settled(given) == given
+
+
+@pytest.mark.parametrize(("known", "expected"), [(True, "bfloat16"), (False, "float32")])
+def test_gpus(monkeypatch, known, expected):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: known)
+    assert pick_dtype("auto", "cuda:1") == expected
+    assert multiplies_fast("float16", "cuda")
+    assert pick_dtype("auto", "mps") == "float32"
+
+
+def test_a_step_without_a_model_has_no_format():
+    given = PostprocessSettings(data="somewhere")
+    assert settled(given) is given
+
+
+def test_a_format_that_is_slow_here_is_told(processor, tmp_path, capsys):
+    given = MINE.model_copy(update={"dtype": "bfloat16"})
+    processor("avx512_bf16")
+    settled(given, Run(tmp_path, Progress()))
+    assert capsys.readouterr().err == ""
+    processor("avx2")
+    settled(given, Run(tmp_path, Progress()))
+    assert "--dtype bfloat16 is slow here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("record", ["manifest.json", "training.json", "results.json"])
+def test_what_was_begun_elsewhere_goes_on_in_its_format(processor, tmp_path, record):
+    about = {"step": "mine", "settings": {"dtype": "bfloat16"}}
+    (tmp_path / record).write_text(json.dumps({"about": about} if record == "results.json" else about))
+    processor("avx2")
+    assert settled(MINE, Run(tmp_path, Silent())).dtype == "bfloat16"
+    assert settled(MINE, Run(tmp_path, Silent(), fresh=True)).dtype == "float32"
+    assert settled(MINE, Run(tmp_path / "none", Silent())).dtype == "float32"
+
+
+def test_a_finished_evaluation_is_not_done_again_on_another_machine(processor, monkeypatch, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("score\tsentence1\tsentence2\n0.2\tA cat sleeps.\tRain falls.\n0.9\tA dog runs.\tA dog is running.\n0.5\ta\tb\n")
+    given = EvaluateStsSettings(model="pairsmith:tiny", data=str(pairs), dtype="auto", bootstrap=0)
+    step, run = STEPS["evaluate-sts"], Run(tmp_path / "out", Silent())
+    processor("avx512_bf16")
+    step(given, run)
+    results = (tmp_path / "out" / "results.json").read_text()
+    assert json.loads(results)["about"]["settings"]["dtype"] == "bfloat16"
+    processor("avx2")
+    step(given, run)
+    assert (tmp_path / "out" / "results.json").read_text() == results
+
+
+def test_products_in_torch_agree_with_what_is_taken_for_fast():
+    """Where torch has products of two-byte numbers of its own on x86, it has said so in its own way."""
+    known = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert known or not modelfiles.multiplies_fast("bfloat16", "cpu")
