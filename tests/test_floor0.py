@@ -1,6 +1,8 @@
 """Errors, settings, progress and bundled files: the floor everything stands on."""
 
 import io
+import subprocess
+import sys
 
 import pytest
 
@@ -144,3 +146,25 @@ class TestBundled:
             errors.SettingsError, match="'quick'; did you mean 'quickstart'\\? known: quickstart"
         ):
             bundled.recipe_path("quick")
+
+
+LIGHT = (
+    ("torch", "cli evaluate.settings training.settings evaluate.qa"),
+    (
+        "transformers",
+        "infuse.ask infuse.relabel mine.route mine.filter mine.rewrite mine.neighbours report.route",
+    ),
+    ("sentence_transformers", "generate.route training.reader training.summarizer training.student"),
+    ("mteb", "evaluate.mteb"),
+)
+"""What these modules do without, as it takes seconds: once a command, and once for each of its workers."""
+
+
+def test_modules_do_not_wait_for_libraries_that_they_can_do_without():
+    code = ["import importlib, sys"]
+    for library, names in LIGHT:
+        for name in names.split():
+            code.append(f"importlib.import_module('pairsmith.{name}')")
+            code.append(f"print('{name} imports {library}') if '{library}' in sys.modules else None")
+    ended = subprocess.run([sys.executable, "-c", "\n".join(code)], capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("", "")

@@ -1,7 +1,6 @@
 """What mteb says of an encoder, against what ``evaluate sts`` says of it. Importing mteb takes some seconds."""
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -195,8 +194,6 @@ def test_a_plan_counts_the_characters_that_there_are(tiny_bert, graded):
     assert plan_evaluate_mteb(settings("@before", graded), {"@before": None}, str(tiny_bert)).seconds > 0
 
 
-def test_settings_ask_for_something_to_do_and_are_light_to_import():
+def test_settings_ask_for_something_to_do():
     with pytest.raises(ValidationError, match="name some --tasks or a --benchmark"):
         settings("m")
-    code = "import sys, pairsmith.evaluate.mteb; print('mteb' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

@@ -87,7 +87,9 @@ def test_what_was_begun_elsewhere_goes_on_in_its_format(processor, tmp_path, rec
 
 def test_a_finished_evaluation_is_not_done_again_on_another_machine(processor, monkeypatch, tmp_path):
     pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("score\tsentence1\tsentence2\n0.2\tA cat sleeps.\tRain falls.\n0.9\tA dog runs.\tA dog is running.\n0.5\ta\tb\n")
+    pairs.write_text(
+        "score\tsentence1\tsentence2\n0.2\tA cat sleeps.\tRain falls.\n0.9\tA dog runs.\tA dog is running.\n0.5\ta\tb\n"
+    )
     given = EvaluateStsSettings(model="pairsmith:tiny", data=str(pairs), dtype="auto", bootstrap=0)
     step, run = STEPS["evaluate-sts"], Run(tmp_path / "out", Silent())
     processor("avx512_bf16")

@@ -11,12 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 Side = Literal["query", "document"]
 """Which tower of an encoder with two, and which of its prompts."""
@@ -25,7 +27,7 @@ T = TypeVar("T")
 
 
 def encode_texts(
-    encoder: SentenceTransformer,
+    encoder: "SentenceTransformer",
     texts: Sequence[str],
     *,
     side: Side | None = None,
@@ -123,7 +125,7 @@ class Pool:
             waiting.extend(islice(begun, 1))
 
 
-def token_counts(encoder: SentenceTransformer, texts: Sequence[str]) -> list[int]:
+def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[int]:
     """Tokens of each text, or nearly; at least 1."""
     tokenizer: Any = getattr(encoder, "tokenizer", None)
     if not texts or not hasattr(tokenizer, "pad_token"):
@@ -132,7 +134,7 @@ def token_counts(encoder: SentenceTransformer, texts: Sequence[str]) -> list[int
     return [max(1, len(ids)) for ids in found["input_ids"]]
 
 
-def prompt_of(encoder: SentenceTransformer, side: Side | None) -> str | None:
+def prompt_of(encoder: "SentenceTransformer", side: Side | None) -> str | None:
     """What the encoder puts before each text of a side; None for nothing."""
     name = side if side in encoder.prompts else encoder.default_prompt_name
     return encoder.prompts.get(name) if name else None

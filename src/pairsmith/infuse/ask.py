@@ -19,7 +19,6 @@ from pairsmith.infuse.cloze_asker import ClozeAsker
 from pairsmith.infuse.kinds import asker_kind, unused
 from pairsmith.infuse.sequence_asker import SequenceAsker
 from pairsmith.infuse.settings import CLOZE, AskSettings
-from pairsmith.lm.loading import load_model
 from pairsmith.modelnames import model_revision
 from pairsmith.records import REJECT, Document, read_documents, to_table
 from pairsmith.records.asked import ASKED
@@ -165,6 +164,8 @@ def load_asker(settings: AskSettings) -> Asker:
             settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
         )
         return SequenceAsker(model, settings)
+    from pairsmith.lm.loading import load_model  # which takes seconds that the other kinds need not wait
+
     causal = load_model(settings.model, device=settings.device, dtype=settings.dtype)
     return CausalAsker(causal, settings)
 

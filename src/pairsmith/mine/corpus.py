@@ -14,7 +14,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.encoders.encode import encode_texts
-from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.style import load_style
 from pairsmith.errors import ModelError
 from pairsmith.mine.encoded import ENCODED
@@ -153,6 +152,8 @@ class EncoderLoader:
         Raises:
             ModelError: the encoder cannot be loaded, or is not the one of the process that started this.
         """
+        from pairsmith.encoders.sentence import load_sentence_encoder  # takes seconds; a search does without
+
         settings = self.settings
         check_revision(settings.encoder, self.revision, worker)
         encoder = load_sentence_encoder(

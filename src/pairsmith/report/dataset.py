@@ -5,11 +5,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
 
 from pairsmith.encoders.correlation import dense_groups, group_ranks
 from pairsmith.progress import clock
@@ -25,6 +24,9 @@ from pairsmith.runs import DatasetFolder
 from pairsmith.runs.log import recent
 from pairsmith.texts.folding import folded
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
 """By evaluation set the digests of its texts and of their runs of words."""
 
@@ -38,7 +40,7 @@ def dataset_sections(
     folder: DatasetFolder,
     settings: ReportSettings,
     known: Known,
-    encoder: SentenceTransformer | None,
+    encoder: "SentenceTransformer | None",
     warn: list[str],
 ) -> Iterator[Section]:
     """The parts of a page about a data set; what a reader should see first goes into ``warn``.
@@ -199,7 +201,7 @@ def variety(found: Tally, warn: list[str]) -> Iterator[Block]:
 
 
 def likeness(
-    found: Tally, settings: ReportSettings, encoder: SentenceTransformer | None, warn: list[str]
+    found: Tally, settings: ReportSettings, encoder: "SentenceTransformer | None", warn: list[str]
 ) -> Iterator[Block]:
     """How alike the texts of pairs are by label; of single texts, whether their labels can be told apart."""
     sides = next((sides for sides in PAIRS if set(sides) <= set(found.columns)), None)

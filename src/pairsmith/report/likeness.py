@@ -3,14 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
 
 from pairsmith.encoders.encode import encode_texts
 from pairsmith.evaluate.auroc import auroc
 from pairsmith.report.rows import words
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +41,7 @@ def shared_words(pairs: Sequence[tuple[str, str]]) -> Likeness:
     return Likeness("share of words in common", found)
 
 
-def cosines(pairs: Sequence[tuple[str, str]], encoder: SentenceTransformer) -> Likeness:
+def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") -> Likeness:
     """The cosine of the texts' vectors; NaN where a text is blank."""
     found = np.full(len(pairs), np.nan)
     rows = [place for place, pair in enumerate(pairs) if all(text.strip() for text in pair)]

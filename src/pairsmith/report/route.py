@@ -5,11 +5,8 @@ folder -> its rows, models and figures -> sections -> report.html
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sentence_transformers import SentenceTransformer
-
-from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.errors import FolderError, SettingsError
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place, is_folder, place, reaching, size_of
@@ -26,6 +23,9 @@ from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import MANIFEST, read_manifest
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import write_atomic
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 PAGE = "report.html"
 RECORD = "report.json"
@@ -64,11 +64,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
     try:
         write_json(run.out / RECORD, identity.as_record())  # first of all the folder says whose it is
         known = {name: known_texts(name) for name in settings.against}
-        encoder = (
-            load_sentence_encoder(settings.encoder, device=settings.device, dtype=settings.dtype)
-            if settings.encoder
-            else None
-        )
+        encoder = _encoder(settings) if settings.encoder else None
         warn: list[str] = []
         sections = list(_sections(source, kind, settings, known, encoder, warn))
         page = Page(f"{source.name or source}", sections, [shown(warning) for warning in warn])
@@ -81,6 +77,13 @@ def report(settings: ReportSettings, run: Run) -> Place:
         run.progress.say(f"warning: {warning}")
     run.progress.say(f"wrote {run.out / PAGE}")
     return run.out / PAGE
+
+
+def _encoder(settings: ReportSettings) -> "SentenceTransformer":
+    from pairsmith.encoders.sentence import load_sentence_encoder
+
+    assert settings.encoder is not None
+    return load_sentence_encoder(settings.encoder, device=settings.device, dtype=settings.dtype)
 
 
 def _check_traces(source: Place, kind: str, settings: ReportSettings) -> None:
@@ -108,7 +111,7 @@ def _sections(
     kind: str,
     settings: ReportSettings,
     known: Known,
-    encoder: SentenceTransformer | None,
+    encoder: "SentenceTransformer | None",
     warn: list[str],
 ) -> Iterator[Section]:
     if kind == MANIFEST:
@@ -131,7 +134,7 @@ def _run_sections(
     folder: Place,
     settings: ReportSettings,
     known: Known,
-    encoder: SentenceTransformer | None,
+    encoder: "SentenceTransformer | None",
     warn: list[str],
 ) -> Iterator[Section]:
     """The run's figures and times, then each of its steps that is finished."""

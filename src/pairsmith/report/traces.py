@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from pairsmith.errors import ModelError, SettingsError
 from pairsmith.generate.traces import Trace, traces
-from pairsmith.lm.loading import load_model
 from pairsmith.modelnames import model_revision
 from pairsmith.report.charts import lines
 from pairsmith.report.parts import Block, Chart, Note, Section, Table, shown
@@ -34,6 +33,8 @@ def check_traces(folder: DatasetFolder, settings: ReportSettings) -> None:
 
 def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
     """The first tries for some first texts and each label; see ``check_traces``."""
+    from pairsmith.lm.loading import load_model  # which takes seconds that other reports need not wait
+
     assert settings.model is not None  # checked before
     made = folder.manifest.settings
     task = TaskSpec.model_validate(made["task"])

@@ -1,15 +1,17 @@
 """The loss of the bi-encoder (M2), and the style classifier's beside it (M4)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from pairsmith.encoders.encode import Side, prompt_of, token_counts
 from pairsmith.encoders.style import Style
 from pairsmith.training.chunks import chunked, compute_chunks
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 STYLE_SCALE = 100.0
 """Factor of the style classifier's weights: an encoder's small steps would hardly move them otherwise."""
@@ -40,7 +42,7 @@ class BiEncoder(nn.Module):
 
     def __init__(
         self,
-        encoder: SentenceTransformer,
+        encoder: "SentenceTransformer",
         *,
         scale: float,
         style: Literal["inputs", "outputs"] | None,

@@ -1,12 +1,14 @@
 """What the few-shot trainings will cost: some steps and a look at validation data, carried over to all."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from torch import nn
 
 from pairsmith.modelfiles import pick_device
+from pairsmith.progress import Progress, Silent, Task
 from pairsmith.records import read_examples, read_questions
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.training.biencoder import Surroundings, train_biencoder_on
@@ -21,6 +23,7 @@ from pairsmith.training.settings import (
     TrainSummarizerSettings,
 )
 from pairsmith.training.summarizer import seeds_and_unseen, train_summarizer_on
+from pairsmith.training.watch import TRAIN
 
 CALIBRATION_STEPS = 4
 _WAKING = 2
@@ -36,8 +39,8 @@ _KEPT = 3
 """Checkpoints that lie on the disk at one time at most: two, and the next one until it is whole."""
 
 S = TypeVar("S", bound=FitSettings)
-Train = Callable[[S, int], int]
-"""Trains with these settings and so many validation examples; gives the bytes of the weights."""
+Train = Callable[[S, int, Progress], int]
+"""Trains with these settings and so many validation examples, telling its steps; gives the weights' bytes."""
 
 
 def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
@@ -53,8 +56,8 @@ def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Es
     around = Surroundings.of(settings)
     reading = time.monotonic() - begun
 
-    def train(some: TrainBiencoderSettings, looks: int) -> int:
-        model, _, _ = train_biencoder_on(seeds, unseen[:looks], around, some, device)
+    def train(some: TrainBiencoderSettings, looks: int, progress: Progress) -> int:
+        model, _, _ = train_biencoder_on(seeds, unseen[:looks], around, some, device, progress=progress)
         return size_of_weights(model)
 
     return planned(settings, train, len(seeds), len(unseen), reading)
@@ -70,8 +73,8 @@ def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before)
     seeds = [in_window(each, settings.window) for each in read_examples(settings.seeds, settings.kind)]
     unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
 
-    def train(some: TrainCrossencoderSettings, looks: int) -> int:
-        cross, _, _ = train_crossencoder_on(seeds, unseen[:looks], None, some, device)
+    def train(some: TrainCrossencoderSettings, looks: int, progress: Progress) -> int:
+        cross, _, _ = train_crossencoder_on(seeds, unseen[:looks], None, some, device, progress=progress)
         return size_of_weights(cross.model)
 
     return planned(settings, train, len(seeds), len(unseen))
@@ -87,8 +90,9 @@ def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate
     seeds = list(read_questions(settings.seeds))
     unseen = list(read_questions(settings.validation)) if settings.validation else []
 
-    def train(some: TrainReaderSettings, looks: int) -> int:
-        return size_of_weights(train_reader_on(seeds, unseen[:looks], some, device).reader.model)
+    def train(some: TrainReaderSettings, looks: int, progress: Progress) -> int:
+        trained = train_reader_on(seeds, unseen[:looks], some, device, progress=progress)
+        return size_of_weights(trained.reader.model)
 
     return planned(settings, train, len(seeds), len(unseen))
 
@@ -102,15 +106,15 @@ def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> 
     device = pick_device(settings.device)
     seeds, unseen = seeds_and_unseen(settings)
 
-    def train(some: TrainSummarizerSettings, looks: int) -> int:
-        found = train_summarizer_on(seeds, [], unseen[:looks], some, device)
+    def train(some: TrainSummarizerSettings, looks: int, progress: Progress) -> int:
+        found = train_summarizer_on(seeds, [], unseen[:looks], some, device, progress=progress)
         return size_of_weights(found[0].model)
 
     return planned(settings, train, len(seeds), len(unseen))
 
 
 def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: float = 0.0) -> Estimate:
-    """Time some steps, and a training with looks at validation data before and after.
+    """Time the steps of a short training, and its look at validation data.
 
     Args:
         settings: of the training.
@@ -119,41 +123,75 @@ def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: floa
         unseen: validation examples.
         reading: seconds that reading took.
     """
-    rate, whole = settings.learning_rate[:1], settings.steps_of(seeds)
+    whole, rates = settings.steps_of(seeds), len(settings.learning_rate)
 
-    def timed(steps: int, examples: int, looks: int = 0) -> tuple[float, int]:
+    def tried(steps: int, examples: int, looks: int) -> _Trial:
         changes = {
             "eval_steps": steps,
             "checkpoint_steps": steps,
-            "learning_rate": rate,
+            "learning_rate": settings.learning_rate[:1],
             "batch_size": examples,
         }
-        begun = time.monotonic()
-        size = train(settings.model_copy(update=changes).cut_to(steps), looks)
-        return time.monotonic() - begun, size
+        clock, begun = _Steps(), time.monotonic()
+        weights = train(settings.model_copy(update=changes).cut_to(steps), looks, clock)
+        return _Trial([end - begun for end in clock.ends], time.monotonic() - begun, weights)
 
-    examples, looked, before = min(_SOME, settings.batch_size), min(_SOME, unseen), 1
-    first, weights = timed(before, examples)
-    # The first loads libraries, too, which is little beside steps as long as these.
-    short = first if first > 10 * PATIENCE else timed(before, examples)[0]
-    step = (timed(before + 1, examples)[0] - short) * settings.batch_size / examples
-    if step < PATIENCE:
-        examples, looked, before = settings.batch_size, unseen, _WAKING
-        short, _ = timed(before, examples)
-        step = (timed(before + CALIBRATION_STEPS, examples)[0] - short) / CALIBRATION_STEPS
-    step = max(step, 0.0)
-    loading = max(short - before * step * examples / settings.batch_size, 0.0)
-    look = max(timed(before, examples, looked)[0] - short, 0.0) / 2 * unseen / looked if unseen else 0.0
+    examples, looked, waking = min(_SOME, settings.batch_size), min(_SOME, unseen), 1
+    first = trial = tried(waking + 1, examples, looked)
+    if first.step(waking) * settings.batch_size / examples < PATIENCE:
+        examples, looked, waking = settings.batch_size, unseen, _WAKING
+        trial = tried(waking + CALIBRATION_STEPS, examples, looked)
+    step, look = trial.step(waking), trial.look if unseen else 0.0
+    # The first loads libraries, too, which later rates find loaded.
+    loading, libraries = max(trial.ends[0] - look - step, 0.0), max(first.ends[0] - trial.ends[0], 0.0)
+    step, look = step * settings.batch_size / examples, look * unseen / max(looked, 1)
     looks = 2 + whole // settings.eval_steps if unseen else 0
-    rates = len(settings.learning_rate)
     checkpoints = min(_KEPT, whole // settings.checkpoint_steps)
     return Estimate(
-        seconds=reading + first + rates * (whole * step + looks * look + loading),
+        seconds=reading + libraries + rates * (whole * step + looks * look + loading),
         memory=peak_memory(),
-        disk=weights + _BESIDE_WEIGHTS,
+        disk=trial.weights + _BESIDE_WEIGHTS,
         rows={},
-        scratch=checkpoints * 3 * weights + (rates if rates > 1 else 0) * weights,  # 3: AdamW's two moments
+        # 3: AdamW's two moments
+        scratch=checkpoints * 3 * trial.weights + (rates if rates > 1 else 0) * trial.weights,
     )
+
+
+class _Steps(Silent):
+    """Notes when each step of a training ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[float] = []
+
+    def draw(self, bar: Task) -> None:
+        """A step has ended."""
+        if bar.label == TRAIN:
+            self.ends.append(time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A short training, looked at before and after.
+
+    Attributes:
+        ends: of each step, in seconds after the training began.
+        whole: seconds it took in all.
+        weights: bytes of the weights.
+    """
+
+    ends: Sequence[float]
+    whole: float
+    weights: int
+
+    def step(self, waking: int) -> float:
+        """Seconds of a step, those that only wake the machine up left out."""
+        return (self.ends[-1] - self.ends[waking - 1]) / (len(self.ends) - waking)
+
+    @property
+    def look(self) -> float:
+        """Seconds of the look after the last step, with what ends a training."""
+        return self.whole - self.ends[-1]
 
 
 def size_of_weights(model: nn.Module) -> int:

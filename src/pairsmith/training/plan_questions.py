@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from pairsmith.modelfiles import pick_device
+from pairsmith.progress import Progress
 from pairsmith.records import Answer, Question, read_questions
 from pairsmith.records.asked import AskedQuestion, asked_in, read_asked
 from pairsmith.runs.estimate import Before, Estimate
@@ -50,9 +51,10 @@ def plan_train_asker(settings: TrainAskerSettings, before: Before) -> Estimate:
     found, count = some_asked(settings.data, before)
     examples = list(asker_examples(_with_answers(found), settings))
 
-    def train(some: TrainAskerSettings, looks: int) -> int:  # noqa: ARG001 - every plan's
+    def train(some: TrainAskerSettings, looks: int, progress: Progress) -> int:  # noqa: ARG001 - every plan's
         as_one = as_summarizer(some, len(examples))
-        return size_of_weights(train_summarizer_on(examples, [], [], as_one, device)[0].model)
+        found = train_summarizer_on(examples, [], [], as_one, device, progress=progress)
+        return size_of_weights(found[0].model)
 
     return planned(settings, train, count, 0)
 
@@ -68,8 +70,10 @@ def plan_train_teacher(settings: TrainTeacherSettings, before: Before) -> Estima
     questions = _with_answers(found)
     unseen = list(read_questions(settings.validation)) if settings.validation else []
 
-    def train(some: TrainTeacherSettings, looks: int) -> int:
-        trained = train_reader_on(questions, unseen[:looks], some, device, perceptrons=True)
+    def train(some: TrainTeacherSettings, looks: int, progress: Progress) -> int:
+        trained = train_reader_on(
+            questions, unseen[:looks], some, device, perceptrons=True, progress=progress
+        )
         return size_of_weights(trained.reader.model)
 
     return planned(settings, train, count, len(unseen))
@@ -86,8 +90,8 @@ def plan_infuse(settings: InfuseSettings, before: Before) -> Estimate:
     lessons = passages(found, settings)
     unseen = list(read_questions(settings.validation)) if settings.validation else []
 
-    def train(some: InfuseSettings, looks: int) -> int:
-        student = infuse_on(lessons, unseen[:looks], some, device)[0]
+    def train(some: InfuseSettings, looks: int, progress: Progress) -> int:
+        student = infuse_on(lessons, unseen[:looks], some, device, progress=progress)[0]
         return size_of_weights(student.tokens.model) + size_of_weights(student.heads)
 
     return planned(settings, train, round(count * len(lessons) / len(found)), len(unseen))

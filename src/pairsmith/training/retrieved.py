@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from heapq import nlargest
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer
 
 from pairsmith.encoders.encode import encode_texts
 from pairsmith.records import Example
 from pairsmith.runs import DatasetFolder
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 _SPARE = 10
 """Outputs looked at beside those wanted, as some may be right."""
@@ -18,7 +21,7 @@ _SPARE = 10
 def retrieved(
     examples: Sequence[Example],
     outputs: DatasetFolder,
-    encoder: SentenceTransformer,
+    encoder: "SentenceTransformer",
     count: int,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:

@@ -25,6 +25,9 @@ from pairsmith.training.logs import Logs
 _TRIMMED = 10
 """Steps between two times that memory is given back, which takes some hundredths of a second."""
 
+TRAIN = "train"
+"""What the progress of a training is called."""
+
 Measure = Callable[[], float | None]
 """A figure of the model as it is now, the higher the better; None where it is undefined."""
 
@@ -275,7 +278,7 @@ def watched(
         progress: where to show it.
         checkpoints: where they are kept; the training goes on from the last one there, to the same weights.
     """
-    with progress.task("train", total, "steps") as bar:
+    with progress.task(TRAIN, total, "steps") as bar:
         yield Watch(model, metric, measure, total, settings, progress, bar, checkpoints)
 
 
