@@ -164,9 +164,15 @@ def test_the_quick_nucleus_is_that_of_sorting_all():
     generator = torch.Generator().manual_seed(0)
     sharp = (20 * torch.rand(4, 2000, generator=generator)).softmax(dim=1)
     flat = torch.full((2, 2000), 1 / 2000)
+    # Some rows want few tokens, some thousands, some nearly all; rounded, many are equally likely.
+    scales = torch.tensor([0.2, 1.5, 1.5, 3.0, 6.0, 20.0])[:, None]
+    broad = (scales * torch.randn(6, 9000, generator=generator)).softmax(dim=1)
+    tied = (broad * 2**18).round() / 2**18
     for probabilities, top_p in (
         (sharp, 0.6),
         (flat, 0.6),
+        (broad, 0.6),
+        (tied / tied.sum(1, keepdim=True), 0.6),
         (sharp, 1.0),
         (sharp[:, :3] / sharp[:, :3].sum(1, keepdim=True), 0.5),
     ):
@@ -178,6 +184,12 @@ def test_the_quick_nucleus_is_that_of_sorting_all():
             torch.where(kept > 0, tokens, -1)[:, :some], torch.where(expected > 0, numbers, -1)[:, :some]
         )
         assert not kept[:, some:].any()
+        alone, number = nucleus(probabilities[:1], top_p)
+        wide = min(alone.shape[1], kept.shape[1])
+        assert torch.equal(alone[:, :wide], kept[:1, :wide])
+        assert torch.equal(
+            number[:, :wide] * (alone[:, :wide] > 0), tokens[:1, :wide] * (kept[:1, :wide] > 0)
+        )
 
 
 def test_draws_follow_the_models_distribution_and_their_streams(asker):

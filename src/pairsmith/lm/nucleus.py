@@ -15,12 +15,14 @@ from pairsmith.errors import ModelError
 from pairsmith.lm.sampling import draw, truncate
 from pairsmith.runs.seeds import uniforms
 
-_LIKELIEST = 256
-"""Tokens that are looked at first; mostly they hold the nucleus, and all need not be sorted."""
+_LIKELIEST = (256, 4096)
+"""Tokens that are looked at first, and then; mostly they hold the nucleus, and all need not be sorted."""
 
 
 def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
-    """As ``truncate`` without top-k, but quick where a few tokens hold ``top_p``.
+    """As ``truncate`` without top-k, but quick where some tokens hold ``top_p``.
+
+    What comes of a row does not depend on the others.
 
     Args:
         probabilities: ``(rows, vocab)`` float32, rows summing to 1.
@@ -29,17 +31,45 @@ def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
     Returns:
         probabilities ``(rows, k)`` float32, zero where cut off, and token numbers ``(rows, k)`` int64.
     """
-    few = min(_LIKELIEST, probabilities.shape[1] - 1)
-    if few < 1 or top_p >= 1:
+    if top_p >= 1:
         return truncate(probabilities, 0, top_p)
+    left = torch.arange(len(probabilities), device=probabilities.device)
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    for few in _LIKELIEST:
+        if few < probabilities.shape[1] and len(left):
+            kept, tokens, whole = _among_likeliest(probabilities[left], few, top_p)
+            found.append((left[whole], kept[whole], tokens[whole]))
+            left = left[~whole]
+    if len(left):
+        found.append((left, *truncate(probabilities[left], 0, top_p)))
+    width = max((int((kept > 0).sum(dim=1).max()) for _, kept, _ in found if len(kept)), default=1)
+    every_kept = probabilities.new_zeros(len(probabilities), width)
+    every_token = torch.zeros(len(probabilities), width, dtype=torch.int64, device=probabilities.device)
+    for rows, kept, tokens in found:
+        some = min(width, kept.shape[1])
+        every_kept[rows, :some], every_token[rows, :some] = kept[:, :some], tokens[:, :some]
+    return every_kept, every_token
+
+
+def _among_likeliest(probabilities: Tensor, few: int, top_p: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The nucleus among so many tokens of each row, and ``(rows,)`` whether it is all of it."""
     likely, tokens = probabilities.topk(few + 1, dim=1)
-    # Equally likely tokens next to each other may be in any order, and one may be missing at the end.
-    tied = (likely[:, :-1] == likely[:, 1:]) & (likely[:, :-1] > 0)
     before = likely.cumsum(dim=1) - likely
-    if bool((before[:, -1] < top_p).any()) or bool((tied & (before[:, :-1] < top_p)).any()):
-        return truncate(probabilities, 0, top_p)
-    kept = likely.masked_fill(before >= top_p, 0.0)
-    return kept / kept.sum(dim=1, keepdim=True), tokens
+    inside = before < top_p
+    # Of those as likely as the last that is looked at, some may be missing.
+    whole = ~(inside & (likely == likely[:, -1:])).any(dim=1)
+    tied = ((likely[:, :-1] == likely[:, 1:]) & inside[:, :-1]).any(dim=1)
+    if bool(tied.any()):
+        tokens[tied] = _in_order(likely[tied], tokens[tied])
+    kept = likely.masked_fill(~inside, 0.0)
+    return kept / kept.sum(dim=1, keepdim=True), tokens, whole
+
+
+def _in_order(likely: Tensor, tokens: Tensor) -> Tensor:
+    """The tokens, likeliest first, equally likely ones in the order of their numbers."""
+    numbers, places = tokens.sort(dim=1)
+    again = likely.gather(1, places).sort(dim=1, descending=True, stable=True).indices
+    return numbers.gather(1, again)
 
 
 def draw_sequences(
