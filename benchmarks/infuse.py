@@ -24,6 +24,7 @@ from common import write
 from mining_data import squad_corpora
 from pairsmith.encoders.reader import load_reader
 from pairsmith.encoders.span_encoder import load_span_encoder
+from pairsmith.modelfiles import pick_dtype
 from pairsmith.modelnames import MINILM
 from pairsmith.records import Question
 from pairsmith.records.asked import Distribution
@@ -43,8 +44,9 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=8, help="A step.")
     parser.add_argument("--steps", type=int, default=4, help="A round.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
+    parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
     args = parser.parse_args()
+    args.dtype = pick_dtype(args.dtype, "cpu")
     questions = by_passage(squad_corpora(args.data).mining)
     batches = list(islice(batched(questions, args.passages), args.steps))
     ways = {"together": together(batches), "apart": apart(batches), "cross-encoder": crossed(batches)}

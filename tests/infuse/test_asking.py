@@ -195,6 +195,18 @@ def test_a_model_that_reads_little_searches_within_it(asker, texts, tmp_path):
     assert max(longest) == 34
 
 
+@pytest.mark.parametrize("decoding", ["nucleus", "beams"])
+def test_the_progress_hears_of_every_batch_and_of_all_tries(asker, texts, decoding):
+    some = AskSettings(
+        inputs=[texts], model="small", questions=2, tries=4, batch_size=2, decoding=decoding, device="cpu"
+    )
+    heard = []
+    passages = [Passage(str(number), document(number)) for number in range(5)]
+    SequenceAsker(load_summarizer(asker, device="cpu"), some).ask(passages, heard.append)
+    assert sum(heard) == 4 * 5
+    assert len(heard) > 2
+
+
 def test_scores_that_are_no_numbers_are_told_in_a_search(asker, texts, tmp_path):
     loaded = load_summarizer(asker, device="cpu")
     with torch.no_grad():
@@ -353,7 +365,9 @@ def test_passages_are_asked_about_some_at_a_time():
     script = [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')]
     asker, prompts = told(script, batch_size=2, questions=2, tries=1)
     passages = [Passage(str(number), f"Ann was here, {number}.") for number in range(5)]
-    asker.ask(passages)
+    heard = []
+    asker.ask(passages, heard.append)
+    assert heard == [2, 2, 1]
     assert all(len(passage.found) == 1 for passage in passages)  # the second one is the first again
     kinds = ["Q" if "Question: " in prompt else "A" for prompt in prompts]
     assert "".join(kinds) == "AAAAQQQQ" * 2 + "AAQQ"

@@ -35,7 +35,7 @@ from pairsmith.runs import (
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.seeds import stream_key
-from pairsmith.runs.streamed import RecordShard, commit_records
+from pairsmith.runs.streamed import RecordShard, Shares, commit_records
 from pairsmith.texts import finder_revision
 
 _WHERE = {"device", "executor", "workers", "ray_address"}
@@ -134,8 +134,10 @@ class AskerLoader:
 
         def work(shard: RecordShard[Document], advance: Advance) -> Made:
             of_texts, lost = cut(asker, shard.records)
-            rejects = [*lost, *asker.ask([each for some in of_texts for each in some])]
-            advance(len(shard.records))
+            passages = [each for some in of_texts for each in some]
+            share = Shares(len(shard.records), len(passages) * settings.tries, advance)
+            rejects = [*lost, *asker.ask(passages, share)]
+            share.finish()
             rows = [row for some in of_texts for passage in some for row in passage.found.values()]
             return pa.Table.from_pylist(rows, schema=ASKED), to_table(rejects, REJECT)
 

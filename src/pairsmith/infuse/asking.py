@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from pairsmith.encoders.asker import Written
 from pairsmith.records import Document, Reject, text_id
+from pairsmith.runs.executors import Advance
 from pairsmith.texts.places import find_answer
 from pairsmith.texts.windows import windows
 
@@ -27,6 +28,10 @@ class Passage:
     drawn: int = 0
 
 
+def unheard(tries: int) -> None:
+    """Where nobody is shown the progress."""
+
+
 class Asker(Protocol):
     """What writes questions on passages, each with its answer.
 
@@ -40,8 +45,11 @@ class Asker(Protocol):
     def length(self, text: str) -> int:
         """Tokens of a text."""
 
-    def ask(self, passages: Sequence[Passage]) -> list[Reject]:
-        """Add questions to each passage; returns what was written and not kept."""
+    def ask(self, passages: Sequence[Passage], advance: Advance = ...) -> list[Reject]:
+        """Add questions to each passage; returns what was written and not kept.
+
+        ``advance`` hears of tries as they are done, of ``settings.tries`` for each passage.
+        """
 
 
 def cut(asker: Asker, documents: Sequence[Document]) -> tuple[list[list[Passage]], list[Reject]]:

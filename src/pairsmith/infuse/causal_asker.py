@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, Fault, Written
 from pairsmith.errors import ModelError
-from pairsmith.infuse.asking import Passage, keep_all
+from pairsmith.infuse.asking import Passage, keep_all, unheard
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.combine import self_debias
 from pairsmith.lm.decoder import Continuation, Group, MultiPromptDecoder
 from pairsmith.lm.protocols import Prompt, SteerableModel
 from pairsmith.lm.sampling import Sampling
 from pairsmith.records import Reject
+from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
 
 ANSWER = 'Answer: "'
@@ -46,7 +47,7 @@ class CausalAsker:
         """Tokens of a text, special ones not counted."""
         return len(self.model.encode(text)) - self._special
 
-    def ask(self, passages: Sequence[Passage]) -> list[Reject]:
+    def ask(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
         """Add questions to each passage; returns what was written and not kept."""
         rejects: list[Reject] = []
         for first in range(0, len(passages), self._settings.batch_size):
@@ -54,6 +55,7 @@ class CausalAsker:
             for _ in range(self._settings.tries):
                 left = [passage for passage in some if len(passage.found) < self._settings.questions]
                 rejects += keep_all(left, self._draw(left))
+                advance(len(some))
         return rejects
 
     def _draw(self, passages: Sequence[Passage]) -> list[list[Written]]:

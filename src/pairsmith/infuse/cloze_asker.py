@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from pairsmith.encoders.asker import Fault, Written
-from pairsmith.infuse.asking import Passage, keep_all
+from pairsmith.infuse.asking import Passage, keep_all, unheard
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.records import Reject
+from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import generator
 from pairsmith.texts import Entity, entity_finder, split_sentences
 from pairsmith.texts.passages import PASSAGE_TOKENS
@@ -47,7 +48,7 @@ class ClozeAsker:
         """Words and marks of a text."""
         return sum(1 for _ in _TOKEN.finditer(text))
 
-    def ask(self, passages: Sequence[Passage]) -> list[Reject]:
+    def ask(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
         """Add questions to each passage; returns what is none, and passages without names and numbers."""
         answers = {passage.id: self._find(passage.text) for passage in passages}
         detail = "no name or number stands in it"
@@ -59,6 +60,7 @@ class ClozeAsker:
         for _ in range(self._settings.tries):
             left = [passage for passage in passages if len(passage.found) < self._settings.questions]
             rejects += keep_all(left, [self._write(passage, answers[passage.id]) for passage in left])
+            advance(len(passages))
         return rejects
 
     def _write(self, passage: Passage, answers: Sequence[Entity]) -> list[Written]:

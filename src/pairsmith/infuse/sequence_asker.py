@@ -16,11 +16,12 @@ from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, Written, pa
 from pairsmith.encoders.encode import batches_by_length, one_thread_each
 from pairsmith.encoders.summarizer import Summarizer, document_features, encode_documents
 from pairsmith.errors import ModelError
-from pairsmith.infuse.asking import Passage, keep_all
+from pairsmith.infuse.asking import Passage, keep_all, unheard
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.beams import search_sequences
 from pairsmith.lm.nucleus import draw_sequences
 from pairsmith.records import Reject
+from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
 from pairsmith.texts.passages import passage_limit, token_count
 from pairsmith.texts.squad_metrics import f1
@@ -58,20 +59,25 @@ class SequenceAsker:
         """Tokens of a text, special ones not counted."""
         return token_count(text, self.model.tokenizer)
 
-    def ask(self, passages: Sequence[Passage]) -> list[Reject]:
+    def ask(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
         """Add questions to each passage; returns what was written and not kept."""
         if self._settings.decoding == "beams":
-            return keep_all(passages, self._each_batch(passages, self._search))
+            tries = self._settings.tries
+            return keep_all(
+                passages, self._each_batch(passages, self._search, lambda count: advance(tries * count))
+            )
         rejects: list[Reject] = []
         for _ in range(self._settings.tries):
             left = [passage for passage in passages if len(passage.found) < self._settings.questions]
-            rejects += keep_all(left, self._each_batch(left, self._draw))
+            advance(len(passages) - len(left))
+            rejects += keep_all(left, self._each_batch(left, self._draw, advance))
         return rejects
 
     def _each_batch(
         self,
         passages: Sequence[Passage],
         work: Callable[[Sequence[Passage], dict[str, Any]], list[list[Written]]],
+        advance: Advance,
     ) -> list[list[Written]]:
         """What ``work`` gives for each passage, which gets batches of them of about one length."""
         tokens = encode_documents(self.model, [passage.text for passage in passages])
@@ -86,6 +92,7 @@ class SequenceAsker:
         with one_thread_each(self.model.model.device) as pool:
             for rows, results in pool.each(begin, batches):
                 found.update(zip(rows, results, strict=True))
+                advance(len(rows))
         return [found[row] for row in range(len(passages))]
 
     def _draw(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[Written]]:

@@ -24,7 +24,7 @@ from pairsmith.records import REJECT, Document, Reject, read_documents, text_id,
 from pairsmith.runs import Card, DatasetFolder, Run, called, hash_source, sources_of
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, start_part
-from pairsmith.runs.streamed import RecordShard, commit_records
+from pairsmith.runs.streamed import RecordShard, Shares, commit_records
 from pairsmith.texts import finder_revision
 
 _DECIDES = {"kind", "group_column", "dtype", "max_length", "shard_size"}
@@ -179,27 +179,6 @@ class EncoderLoader:
             return encoded(units, vectors, settings, likely, rejects)
 
         return encode
-
-
-class Shares:
-    """Turns units done into records done, of which the progress tells."""
-
-    def __init__(self, records: int, units: int, advance: Advance) -> None:
-        self._records, self._units, self._advance = records, max(units, 1), advance
-        self._done = self._told = 0
-
-    def __call__(self, units: int) -> None:
-        """So many more units are done."""
-        self._done += units
-        self._tell(self._records * self._done // self._units)
-
-    def finish(self) -> None:
-        """All are done."""
-        self._tell(self._records)
-
-    def _tell(self, records: int) -> None:
-        self._advance(records - self._told)
-        self._told = records
 
 
 def encoded(

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Generic, TypeVar, overload
 
 from pairsmith.runs.claim import Run
-from pairsmith.runs.executors import Load, Where
+from pairsmith.runs.executors import Advance, Load, Where
 from pairsmith.runs.mapped import Made, commit_each, items_done, undone
 from pairsmith.runs.writer import FolderWriter
 
@@ -21,6 +21,27 @@ class RecordShard(Generic[T]):
 
     number: int
     records: tuple[T, ...]
+
+
+class Shares:
+    """Turns units done, such as passages, into records done, of which the progress tells."""
+
+    def __init__(self, records: int, units: int, advance: Advance) -> None:
+        self._records, self._units, self._advance = records, max(units, 1), advance
+        self._done = self._told = 0
+
+    def __call__(self, units: int) -> None:
+        """So many more units are done."""
+        self._done += units
+        self._tell(self._records * self._done // self._units)
+
+    def finish(self) -> None:
+        """All are done."""
+        self._tell(self._records)
+
+    def _tell(self, records: int) -> None:
+        self._advance(records - self._told)
+        self._told = records
 
 
 class RecordShards(Sequence[RecordShard[T]], Generic[T]):
