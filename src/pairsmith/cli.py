@@ -91,7 +91,7 @@ def step_command(step: Step[Any]) -> Callable[..., None]:
                 raise SettingsError("--out is missing; give the folder to write to")
             from pairsmith.runs import Run
 
-            step(settings, Run(place(out or "."), _progress(quiet), fresh, kept=out is not None))
+            step.run(settings, Run(place(out or "."), _progress(quiet), fresh, kept=out is not None))
 
     common = [keyword("out", OptionalOut), keyword("fresh", Fresh, False), keyword("quiet", QuietFlag, False)]
     return with_parameters(body, step.help, [*parameters(step.settings), *common])

@@ -79,12 +79,15 @@ def multiplies_fast(dtype: str, device: str) -> bool:
     import torch
 
     if device.startswith("cuda"):
-        return dtype == "float16" or torch.cuda.is_bf16_supported(including_emulation=False)
+        here = torch.cuda.is_available()  # where it is not, a machine with a GPU is to do the work
+        return dtype == "float16" or not here or torch.cuda.is_bf16_supported(including_emulation=False)
     if device != "cpu":
         return dtype == "float16"
+    if not hasattr(torch.cpu, "get_capabilities"):  # a torch that is older than ours
+        return dtype == "bfloat16" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     instructions = {"bfloat16": _BFLOAT16, "float16": _FLOAT16}[dtype]
-    here = torch.cpu.get_capabilities()
-    return any(here.get(each, False) for each in instructions)
+    known = torch.cpu.get_capabilities()
+    return any(known.get(each, False) for each in instructions)
 
 
 @contextmanager

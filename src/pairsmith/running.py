@@ -152,17 +152,17 @@ def _run_step(
         return Run(folder, progress, True, lambda: memory.begin(planned.name))
 
     if planned.name in memory.afresh:
-        planned.step(settings, anew())
+        planned.step.run(settings, anew())
         return
     done = memory.steps.get(planned.name)
     try:
-        planned.step(settings, Run(folder, progress))
+        planned.step.run(settings, Run(folder, progress))
     except OtherWorkError:
         own = _fingerprint(planned, settings, with_content=False)
         if done is None or done.own != own or not _refers(planned):
             raise
         progress.say(f"{folder}: made from what earlier steps had written before; made anew")
-        planned.step(settings, anew())
+        planned.step.run(settings, anew())
 
 
 def results_table(figures: Mapping[str, Any]) -> str:

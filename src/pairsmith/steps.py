@@ -68,12 +68,6 @@ class Step(Generic[S]):
     wet: str = ""
     checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
 
-    def __call__(self, settings: S, run: "Run") -> object:
-        """Do it, in the number format that the settings mean on this machine."""
-        from pairsmith.runs import settled
-
-        return self.run(settled(settings, run), run)
-
     def needs_folder(self, settings: S) -> bool:
         """Whether there has to be a folder to write to."""
         if self.dry and getattr(settings, self.dry):

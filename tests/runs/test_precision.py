@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 import torch
 
@@ -11,7 +12,7 @@ from pairsmith.generate.settings import PostprocessSettings
 from pairsmith.mine.settings import MineSettings
 from pairsmith.modelfiles import multiplies_fast, pick_dtype
 from pairsmith.progress import Progress, Silent
-from pairsmith.runs import Run, settled
+from pairsmith.runs import FolderWriter, Run, precision, settled
 from pairsmith.steps import STEPS
 
 MINE = MineSettings(inputs=["a.txt"], outputs=["b.txt"], encoder="some", device="cpu")
@@ -54,10 +55,34 @@ def test_what_is_said_is_taken_as_it_is(processor, dtype):
 
 @pytest.mark.parametrize(("known", "expected"), [(True, "bfloat16"), (False, "float32")])
 def test_gpus(monkeypatch, known, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: known)
     assert pick_dtype("auto", "cuda:1") == expected
     assert multiplies_fast("float16", "cuda")
     assert pick_dtype("auto", "mps") == "float32"
+
+
+def test_a_gpu_that_only_the_workers_have(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    given = MINE.model_copy(update={"device": "cuda", "executor": "ray"})
+    assert settled(given).dtype == "bfloat16"
+
+
+class SettlingError(Exception):
+    """The step has asked which device there is."""
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, step in STEPS.items() if "dtype" in step.settings.model_fields]
+)
+def test_every_step_with_a_model_settles_its_format_first(name, monkeypatch, tmp_path):
+    def settling(device):
+        raise SettlingError
+
+    monkeypatch.setattr(precision, "pick_device", settling)
+    given = STEPS[name].settings.model_construct(dtype="auto", device="cpu")
+    with pytest.raises(SettlingError):
+        STEPS[name].run(given, Run(tmp_path, Silent()))
 
 
 def test_a_step_without_a_model_has_no_format():
@@ -72,7 +97,7 @@ def test_a_format_that_is_slow_here_is_told(processor, tmp_path, capsys):
     assert capsys.readouterr().err == ""
     processor("avx2")
     settled(given, Run(tmp_path, Progress()))
-    assert "--dtype bfloat16 is slow here" in capsys.readouterr().err
+    assert "bfloat16 is slow here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("record", ["manifest.json", "training.json", "results.json"])
@@ -85,6 +110,34 @@ def test_what_was_begun_elsewhere_goes_on_in_its_format(processor, tmp_path, rec
     assert settled(MINE, Run(tmp_path / "none", Silent())).dtype == "float32"
 
 
+def test_work_that_goes_on_in_a_slow_format_is_told(processor, tmp_path, capsys):
+    (tmp_path / "training.json").write_text(json.dumps({"step": "x", "settings": {"dtype": "bfloat16"}}))
+    processor("avx2")
+    assert settled(MINE, Run(tmp_path, Progress())).dtype == "bfloat16"
+    assert "bfloat16 is slow here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("manifest", [None, "{", '{"step": "postprocess", "settings": null}'])
+def test_a_manifest_that_is_damaged_or_gone_is_no_hindrance(processor, tmp_path, manifest):
+    """The journal, from which it is mended, says the same."""
+    settings = {"dtype": "bfloat16"}
+    FolderWriter.start(
+        Run(tmp_path / "out", Silent()), step="postprocess", schema=pa.schema([("id", pa.string())]),
+        settings=settings, inputs={}, models={},
+    )  # fmt: skip
+    path = tmp_path / "out" / "manifest.json"
+    path.unlink() if manifest is None else path.write_text(manifest)
+    processor("avx2")
+    assert settled(MINE, Run(tmp_path / "out", Silent())).dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("record", ["{", "[]", '{"step": "mine", "settings": null}', '{"step": "mine"}'])
+def test_a_record_that_says_nothing_leaves_it_to_the_machine(processor, tmp_path, record):
+    (tmp_path / "manifest.json").write_text(record)
+    processor("avx2")
+    assert settled(MINE, Run(tmp_path, Silent())).dtype == "float32"
+
+
 def test_a_finished_evaluation_is_not_done_again_on_another_machine(processor, monkeypatch, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text(
@@ -93,11 +146,11 @@ def test_a_finished_evaluation_is_not_done_again_on_another_machine(processor, m
     given = EvaluateStsSettings(model="pairsmith:tiny", data=str(pairs), dtype="auto", bootstrap=0)
     step, run = STEPS["evaluate-sts"], Run(tmp_path / "out", Silent())
     processor("avx512_bf16")
-    step(given, run)
+    step.run(given, run)
     results = (tmp_path / "out" / "results.json").read_text()
     assert json.loads(results)["about"]["settings"]["dtype"] == "bfloat16"
     processor("avx2")
-    step(given, run)
+    step.run(given, run)
     assert (tmp_path / "out" / "results.json").read_text() == results
 
 

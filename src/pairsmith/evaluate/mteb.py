@@ -14,7 +14,7 @@ from pairsmith.modelnames import GLOVE, model_revision
 from pairsmith.places import Place, inside, reaching, remove_files, size_of
 from pairsmith.progress import Progress
 from pairsmith.records.sts import read_sts
-from pairsmith.runs import Run, hash_file, lock, write_json
+from pairsmith.runs import Run, hash_file, lock, settled, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
@@ -47,6 +47,7 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
+    settings = settled(settings, run)
     if settings.model.startswith(GLOVE):
         raise ModelError(f"model {settings.model}: mteb takes no GloVe vectors; evaluate sts does")
     with_mteb()

@@ -13,7 +13,7 @@ from pairsmith.modelnames import model_revision
 from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.progress import Progress
 from pairsmith.records.tagged import TaggedSentence, read_tagged
-from pairsmith.runs import Run, hash_source
+from pairsmith.runs import Run, hash_source, settled
 from pairsmith.runs.identity import Identity
 from pairsmith.yamlfile import read_yaml
 
@@ -56,6 +56,7 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
+    settings = settled(settings, run)
     entity_f1([["O"]], [["O"]])  # what it lacks is said before anything is read
     files = split_files(settings)
     sources = {f"split {number}": file for number, file in zip(settings.splits, files[:-1], strict=True)}

@@ -18,7 +18,7 @@ from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress
 from pairsmith.records import read_pairs
 from pairsmith.records.paraphrases import Paraphrase, read_paraphrases
-from pairsmith.runs import Run, hash_source
+from pairsmith.runs import Run, hash_source, settled
 from pairsmith.runs.identity import Identity
 
 STEP = "evaluate paraphrase"
@@ -45,6 +45,7 @@ def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
+    settings = settled(settings, run)
     sources = {"data": settings.data, "train": settings.train, "judgements": settings.judgements}
     identity = Identity.of(
         STEP,

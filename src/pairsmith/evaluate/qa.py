@@ -17,7 +17,7 @@ from pairsmith.evaluate.settings import EvaluateQaSettings
 from pairsmith.modelnames import model_revision, resolve_model
 from pairsmith.progress import Progress
 from pairsmith.records import Question, read_questions
-from pairsmith.runs import Run
+from pairsmith.runs import Run, settled
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 from pairsmith.texts.squad_metrics import exact_match, f1
@@ -77,6 +77,7 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
+    settings = settled(settings, run)
     questions = list(read_questions(settings.data))
     identity = Identity.of(
         STEP,

@@ -13,7 +13,7 @@ from pairsmith.evaluate.settings import EvaluateSentimentSettings
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress
 from pairsmith.records.sentiment import Opinion, read_opinions
-from pairsmith.runs import Run, hash_source
+from pairsmith.runs import Run, hash_source, settled
 from pairsmith.runs.identity import Identity
 
 STEP = "evaluate sentiment"
@@ -80,6 +80,7 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
+    settings = settled(settings, run)
     identity = Identity.of(
         STEP,
         settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),

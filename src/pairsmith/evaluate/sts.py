@@ -18,7 +18,7 @@ from pairsmith.places import Place
 from pairsmith.progress import Progress
 from pairsmith.records import GradedPair
 from pairsmith.records.sts import StsSuite, read_sts
-from pairsmith.runs import Manifest, Run, lock, write_json
+from pairsmith.runs import Manifest, Run, lock, settled, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
@@ -82,6 +82,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
+    settings = settled(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
     identity = Identity.of(
         STEP,

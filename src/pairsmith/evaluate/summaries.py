@@ -17,7 +17,7 @@ from pairsmith.evaluate.settings import EvaluateSummariesSettings
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress
 from pairsmith.records import Document, read_documents
-from pairsmith.runs import Run
+from pairsmith.runs import Run, settled
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 from pairsmith.texts import split_sentences
@@ -47,6 +47,7 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
+    settings = settled(settings, run)
     check_rouge()
     documents = labelled_documents(settings.data, settings.limit)
     identity = Identity.of(

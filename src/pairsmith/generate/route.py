@@ -28,6 +28,7 @@ from pairsmith.runs import (
     called,
     hash_source,
     refuse_source,
+    settled,
     sources_of,
     summary,
 )
@@ -49,6 +50,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
+    settings = settled(settings, run)
     task = load_task(settings.task)
     decoding = settings.decoding(task.decoding)
     check(task, settings)

@@ -30,6 +30,7 @@ from pairsmith.runs import (
     called,
     hash_source,
     refuse_source,
+    settled,
     sources_of,
 )
 from pairsmith.runs.executors import Advance, Where, Work
@@ -52,6 +53,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
+    settings = settled(settings, run)
     kind, models = asker_kind(settings), _models(settings)
     where = Where(settings.executor, settings.workers, settings.ray_address)
     for source in settings.inputs:

@@ -27,6 +27,7 @@ from pairsmith.runs import (
     called,
     hash_source,
     refuse_source,
+    settled,
     sources_of,
 )
 from pairsmith.runs.executors import Advance, Where, Work
@@ -47,6 +48,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
+    settings = settled(settings, run)
     where = Where(settings.executor, settings.workers, settings.ray_address)
     for source in settings.data:
         refuse_source(run, data=source)

@@ -26,6 +26,7 @@ from pairsmith.runs import (
     called,
     hash_source,
     refuse_source,
+    settled,
     sources_of,
     summary,
 )
@@ -47,6 +48,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
+    settings = settled(settings, run)
     refuse_source(run, pairs=settings.pairs, model=settings.model)
     source = DatasetFolder.open(settings.pairs)
     pairs = pa.concat_tables(source.table(split) for split in source.splits)

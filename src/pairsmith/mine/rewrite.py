@@ -24,6 +24,7 @@ from pairsmith.runs import (
     called,
     hash_source,
     refuse_source,
+    settled,
     sources_of,
 )
 from pairsmith.runs.executors import Advance, Where, Work
@@ -45,6 +46,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
+    settings = settled(settings, run)
     refuse_source(run, pairs=settings.pairs, model=settings.model)
     source = DatasetFolder.open(settings.pairs)
     pairs = pa.concat_tables(source.table(split) for split in source.splits).slice(0, settings.best)

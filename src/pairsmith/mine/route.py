@@ -26,7 +26,17 @@ from pairsmith.records import (
     text_id,
     to_table,
 )
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, called, refuse_source, sources_of, summary
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    refuse_source,
+    settled,
+    sources_of,
+    summary,
+)
 from pairsmith.runs.storage import scratch_file
 
 _WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address"}
@@ -51,6 +61,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
+    settings = settled(settings, run)
     for source in settings.inputs:
         refuse_source(run, inputs=source)
     for source in settings.outputs:

@@ -18,7 +18,7 @@ from pairsmith.report.page import render
 from pairsmith.report.parts import Block, Page, Section, Table, number, shown
 from pairsmith.report.settings import ReportSettings
 from pairsmith.report.traces import check_traces
-from pairsmith.runs import DatasetFolder, Manifest, Run, hash_source, lock, refuse_source, write_json
+from pairsmith.runs import DatasetFolder, Manifest, Run, hash_source, lock, refuse_source, settled, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import MANIFEST, read_manifest
 from pairsmith.runs.identity import Identity
@@ -49,6 +49,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
         MissingExtra: an embedded model whose package is not installed.
         StorageError: the page cannot be written.
     """
+    settings = settled(settings, run)
     source = place(settings.data)
     kind = kind_of(source)
     refuse_source(run, data=settings.data)

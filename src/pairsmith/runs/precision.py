@@ -1,11 +1,13 @@
 """The number format that a step computes in, where its settings leave that to the machine."""
 
+from contextlib import suppress
 from typing import TypeVar
 
-from pairsmith.errors import FolderError
+from pairsmith.errors import FolderError, PairsmithError
 from pairsmith.modelfiles import multiplies_fast, pick_device, pick_dtype
 from pairsmith.places import Place, reaching
 from pairsmith.runs.claim import Run
+from pairsmith.runs.journal import read_run
 from pairsmith.runs.status import record_of
 from pairsmith.settings import Settings
 
@@ -15,30 +17,36 @@ S = TypeVar("S", bound=Settings)
 def settled(settings: S, run: Run | None = None) -> S:
     """The same settings with the number format said; what decides a step's rows is not left open.
 
-    Work that lies half done in the run's folder goes on in the format that it was begun in, on whatever
-    machine. Says so where the format was asked for and is a slow one here.
+    Every step begins with it. Work that lies half done in the run's folder goes on in the format that it was
+    begun in, on whatever machine. With workers elsewhere the machine that starts them decides for all,
+    unless ``device`` says that they have GPUs. A format that is slow here is told.
 
     Raises:
-        FolderError: the record in the run's folder cannot be read.
         SettingsError: there is no such device.
     """
     dtype, device = getattr(settings, "dtype", None), getattr(settings, "device", None)
-    if dtype is None or device is None:
+    if dtype is None or device is None or dtype == "float32":
         return settings
-    if dtype != "auto":
-        if run and dtype != "float32" and not multiplies_fast(dtype, pick_device(device)):
-            run.progress.say(
-                f"--dtype {dtype} is slow here: this processor has no instructions for it; auto or float32 "
-                "takes less time"
-            )
-        return settings
-    begun = _begun(run.out) if run and run.kept and not run.fresh else None
-    return settings.model_copy(update={"dtype": begun or pick_dtype("auto", pick_device(device))})
+    here = device if device.startswith("cuda") else pick_device(device)
+    begun = _begun(run.out) if dtype == "auto" and run and run.kept and not run.fresh else None
+    found = begun or pick_dtype(dtype, here)
+    if run and here == "cpu" and found != "float32" and not multiplies_fast(found, here):
+        instead = "for new work --dtype auto takes less time" if begun is None else "the work here began so"
+        run.progress.say(f"{found} is slow here, as the processor has no instructions for it; {instead}")
+    return settings.model_copy(update={"dtype": found})
 
 
 def _begun(folder: Place) -> str | None:
     """The number format that the work in a folder was begun in, where there is such work."""
-    with reaching(folder, FolderError):
-        record = record_of(folder) or {}
-    found = record.get("settings", {}).get("dtype")
+    # What is wrong with a record is told when the folder is claimed, or mended from the journal.
+    with suppress(PairsmithError), reaching(folder, FolderError):
+        if run := read_run(folder):
+            return _format(run.settings)
+    with suppress(PairsmithError), reaching(folder, FolderError):
+        return _format((record_of(folder) or {}).get("settings"))
+    return None
+
+
+def _format(settings: object) -> str | None:
+    found = settings.get("dtype") if isinstance(settings, dict) else None
     return found if found in ("float32", "bfloat16", "float16") else None

@@ -13,7 +13,7 @@ from pairsmith.errors import InputError
 from pairsmith.modelfiles import pick_device
 from pairsmith.places import Place
 from pairsmith.records import Example, Question, read_questions
-from pairsmith.runs import Run
+from pairsmith.runs import Run, settled
 from pairsmith.texts import Window
 from pairsmith.texts.passages import passage_limit, passages
 from pairsmith.training.card import few_shot_card
@@ -42,6 +42,7 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
+    settings = settled(settings, run)
     device = pick_device(settings.device)
     sources = numbered("data", settings.data) | {"validation": settings.validation}
     refuse_sources(run, settings, sources)

@@ -22,7 +22,7 @@ from pairsmith.modelfiles import pick_device
 from pairsmith.places import Place
 from pairsmith.progress import Progress
 from pairsmith.records import Example, read_documents, read_examples
-from pairsmith.runs import Run
+from pairsmith.runs import Run, settled
 from pairsmith.runs.seeds import generator
 from pairsmith.texts import count_words, entity_finder, finder_revision, split_sentences, windows
 from pairsmith.training.card import few_shot_card
@@ -61,6 +61,7 @@ def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
         SettingsError: there is no such device or finder of answers.
         StorageError: the model cannot be written.
     """
+    settings = settled(settings, run)
     device = pick_device(settings.device)
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     sources |= numbered("inputs", settings.inputs) | numbered("outputs", settings.outputs)

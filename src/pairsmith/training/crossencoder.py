@@ -22,7 +22,7 @@ from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
 from pairsmith.progress import Progress
 from pairsmith.records import Example, read_examples
-from pairsmith.runs import DatasetFolder, Run, hash_source
+from pairsmith.runs import DatasetFolder, Run, hash_source, settled
 from pairsmith.runs.seeds import generator
 from pairsmith.texts import entity_finder, finder_revision
 from pairsmith.training.card import few_shot_card
@@ -60,6 +60,7 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
         SettingsError: there is no such device or finder of answers, or an encoder is missing.
         StorageError: the model cannot be written.
     """
+    settings = settled(settings, run)
     device = pick_device(settings.device)
     _check_together(settings)
     sources = {"seeds": settings.seeds, "validation": settings.validation}

@@ -24,7 +24,7 @@ from pairsmith.modelfiles import pick_device, pick_dtype, quiet_loading
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
 from pairsmith.progress import Progress, Silent
-from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled, sources_of
 from pairsmith.training.card import encoder_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import ModelFolder
@@ -55,6 +55,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         MissingExtra: logs are wanted, and TensorBoard is not installed.
         StorageError: the model cannot be written.
     """
+    settings = settled(settings, run)
     pick_device(settings.device)
     if settings.tensorboard:
         check_tensorboard()

@@ -132,19 +132,20 @@ def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: floa
             "learning_rate": settings.learning_rate[:1],
             "batch_size": examples,
         }
-        clock, begun = _Steps(), time.monotonic()
-        weights = train(settings.model_copy(update=changes).cut_to(steps), looks, clock)
-        return _Trial([end - begun for end in clock.ends], time.monotonic() - begun, weights)
+        watch, begun = _Steps(), time.monotonic()
+        weights = train(settings.model_copy(update=changes).cut_to(steps), looks, watch)
+        return _Trial([end - begun for end in watch.ends], watch.looked - watch.ends[-1], weights)
 
     examples, looked, waking = min(_SOME, settings.batch_size), min(_SOME, unseen), 1
     first = trial = tried(waking + 1, examples, looked)
     if first.step(waking) * settings.batch_size / examples < PATIENCE:
         examples, looked, waking = settings.batch_size, unseen, _WAKING
         trial = tried(waking + CALIBRATION_STEPS, examples, looked)
-    step, look = trial.step(waking), trial.look if unseen else 0.0
     # The first loads libraries, too, which later rates find loaded.
-    loading, libraries = max(trial.ends[0] - look - step, 0.0), max(first.ends[0] - trial.ends[0], 0.0)
-    step, look = step * settings.batch_size / examples, look * unseen / max(looked, 1)
+    loading = trial.loading(waking)
+    libraries = max(first.loading(1) - loading, 0.0)
+    step = trial.step(waking) * settings.batch_size / examples
+    look = trial.look * unseen / max(looked, 1)
     looks = 2 + whole // settings.eval_steps if unseen else 0
     checkpoints = min(_KEPT, whole // settings.checkpoint_steps)
     return Estimate(
@@ -158,16 +159,19 @@ def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: floa
 
 
 class _Steps(Silent):
-    """Notes when each step of a training ended."""
+    """Notes when each step of a training ended, and the last look at validation data."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ends: list[float] = []
+        self.looked = 0.0
 
     def draw(self, bar: Task) -> None:
-        """A step has ended."""
+        """A step has ended, or a look before or after one."""
         if bar.label == TRAIN:
-            self.ends.append(time.monotonic())
+            self.looked = time.monotonic()
+            if bar.done > len(self.ends):
+                self.ends.append(self.looked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,22 +180,21 @@ class _Trial:
 
     Attributes:
         ends: of each step, in seconds after the training began.
-        whole: seconds it took in all.
+        look: seconds of a look; 0 without validation data.
         weights: bytes of the weights.
     """
 
     ends: Sequence[float]
-    whole: float
+    look: float
     weights: int
 
     def step(self, waking: int) -> float:
         """Seconds of a step, those that only wake the machine up left out."""
         return (self.ends[-1] - self.ends[waking - 1]) / (len(self.ends) - waking)
 
-    @property
-    def look(self) -> float:
-        """Seconds of the look after the last step, with what ends a training."""
-        return self.whole - self.ends[-1]
+    def loading(self, waking: int) -> float:
+        """Seconds before the first step, without the look."""
+        return max(self.ends[0] - self.step(waking) - self.look, 0.0)
 
 
 def size_of_weights(model: nn.Module) -> int:

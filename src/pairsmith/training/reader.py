@@ -22,7 +22,7 @@ from pairsmith.modelnames import resolve_model
 from pairsmith.places import Place
 from pairsmith.progress import Progress, Silent
 from pairsmith.records import Answer, Question, read_questions
-from pairsmith.runs import Run
+from pairsmith.runs import Run, settled
 from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
@@ -65,6 +65,7 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
         SettingsError: there is no such device, or ``extra`` counts rows of nothing.
         StorageError: the model cannot be written.
     """
+    settings = settled(settings, run)
     device = pick_device(settings.device)
     if settings.extra and not settings.added:
         raise SettingsError("--extra counts rows of --added, which is missing; name what to add")

@@ -24,7 +24,7 @@ from pairsmith.places import Place
 from pairsmith.progress import Progress
 from pairsmith.records import Question, read_questions
 from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
-from pairsmith.runs import Run
+from pairsmith.runs import Run, settled
 from pairsmith.texts.places import find_answer
 from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
@@ -62,6 +62,7 @@ def infuse(settings: InfuseSettings, run: Run) -> Place:
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
+    settings = settled(settings, run)
     device = pick_device(settings.device)
     sources = numbered("data", settings.data) | {"validation": settings.validation}
     refuse_sources(run, settings, sources)

@@ -30,7 +30,7 @@ from pairsmith.modelfiles import pick_device
 from pairsmith.places import Place
 from pairsmith.progress import Progress
 from pairsmith.records import Example, each_example, read_examples
-from pairsmith.runs import Run
+from pairsmith.runs import Run, settled
 from pairsmith.texts.rouge import check_rouge, rouge_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
@@ -80,6 +80,7 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
         SettingsError: there is no such device, or ``extra`` counts rows of nothing.
         StorageError: the model cannot be written.
     """
+    settings = settled(settings, run)
     device = pick_device(settings.device)
     if settings.extra and not settings.added:
         raise SettingsError("--extra counts rows of --added, which is missing; name what to add")

@@ -12,7 +12,7 @@ from pairsmith.encoders.span_heads import save_heads
 from pairsmith.modelfiles import pick_device
 from pairsmith.places import Place
 from pairsmith.records import read_questions
-from pairsmith.runs import Run
+from pairsmith.runs import Run, settled
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.few_shot import begin, numbered, refuse_sources
 from pairsmith.training.folder import save_transformer
@@ -40,6 +40,7 @@ def train_teacher(settings: TrainTeacherSettings, run: Run) -> Place:
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
+    settings = settled(settings, run)
     device = pick_device(settings.device)
     sources = numbered("data", settings.data) | {"validation": settings.validation}
     refuse_sources(run, settings, sources)

@@ -232,8 +232,7 @@ class Watch(TrainerCallback):
         self._curve[step] = figure
         if self._logs:
             self._logs.validation(figure, step)
-        if figure is not None:
-            self._bar.note = f"validation {figure:.2f}"
+        self._bar.advance(0, None if figure is None else f"validation {figure:.2f}")
         if step > 0 and figure is not None and figure > self._best:
             self._best, self._best_step = figure, step
             weights = self._model.state_dict()
