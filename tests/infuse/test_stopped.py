@@ -45,7 +45,8 @@ def test_asking(asked, tmp_path, monkeypatch):
     with pytest.raises(StorageError):
         ask(asked, Run(tmp_path / "out", Silent()))
     ask(asked, Run(tmp_path / "out", Silent()))
-    assert [len(passages) for _, passages in calls] == [2, 2, 2, 2]  # one before, one that failed, two after
+    # One before, one that failed, two after.
+    assert [len(passages) for _, passages, *_ in calls] == [2, 2, 2, 2]
     assert files(tmp_path / "out") == files(tmp_path / "asked")
 
 
