@@ -18,6 +18,9 @@ from pairsmith.runs.seeds import uniforms
 _LIKELIEST = (256, 4096)
 """Tokens that are looked at first, and then; mostly they hold the nucleus, and all need not be sorted."""
 
+_WORTHWHILE = 0.75
+"""Where no more than this share of sequences goes on, the others are taken out, which copies a cache."""
+
 
 def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
     """As ``truncate`` without top-k, but quick where some tokens hold ``top_p``.
@@ -98,39 +101,48 @@ def draw_sequences(
     Raises:
         ModelError: the model's scores are not numbers.
     """
-    from transformers import GenerationConfig, LogitsProcessorList
-
-    config, device, start = network.generation_config, network.device, first_token(network)
-    counts = torch.tensor([len(each) for each in streams], device=device)
+    device, start = network.device, first_token(network)
+    ends = torch.tensor(network.generation_config.eos_token_id, device=device)
     names = np.concatenate(list(streams))
-
-    def choose(written: Tensor, scores: Tensor) -> Tensor:
-        refuse_nan(scores)
-        kept, tokens = nucleus(scores.float().softmax(dim=1), top_p)
-        places = np.full(len(names), written.shape[1], np.int64)
-        drawn = draw(kept, tokens, torch.from_numpy(uniforms(seed, names, places)).to(scores.device))
-        return torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
-
+    rows, written = np.arange(len(names)), np.zeros((len(names), max_tokens), np.int64)
     with torch.inference_mode():
         moved = {name: value.to(device) for name, value in features.items()}
+        counts = torch.tensor([len(each) for each in streams], device=device)
         states = network.get_encoder()(**moved)
         states.last_hidden_state = states.last_hidden_state.repeat_interleave(counts, dim=0)
-        found = network.generate(
-            encoder_outputs=states,
-            attention_mask=moved["attention_mask"].repeat_interleave(counts, dim=0),
-            decoder_input_ids=torch.full((len(names), 1), start, device=device),
-            logits_processor=LogitsProcessorList([choose]),
-            generation_config=GenerationConfig(
-                do_sample=False,
-                num_beams=1,
-                max_length=2 + max_tokens,  # some models force an end on the last token, which is cut off
-                eos_token_id=config.eos_token_id,
-                pad_token_id=config.pad_token_id,
-                decoder_start_token_id=start,
-            ),
-        )
-    rows = iter([upto(row, config.eos_token_id) for row in found[:, 1 : 1 + max_tokens].tolist()])
-    return [[next(rows) for _ in each] for each in streams]
+        mask = moved["attention_mask"].repeat_interleave(counts, dim=0)
+        last, cache = torch.full((len(names),), start, device=device), None
+        going = torch.ones_like(last, dtype=torch.bool)
+        for place in range(max_tokens):
+            found = network(
+                encoder_outputs=states,
+                attention_mask=mask,
+                decoder_input_ids=last[:, None],
+                past_key_values=cache,
+                use_cache=True,
+            )
+            cache = found.past_key_values
+            last = _draw_next(found.logits[:, -1], names[rows], place + 1, seed, top_p)
+            written[rows, place] = last.cpu().numpy()
+            going &= ~torch.isin(last, ends)
+            left = int(going.sum())
+            if not left:
+                break
+            if left <= _WORTHWHILE * len(going):  # what has ended need not be gone through any more
+                kept = going.nonzero()[:, 0]
+                cache.batch_select_indices(kept)
+                states.last_hidden_state, mask = states.last_hidden_state[kept], mask[kept]
+                rows, last, going = rows[kept.cpu().numpy()], last[kept], going[kept]
+    whole = iter([upto(row, ends.tolist()) for row in written.tolist()])
+    return [[next(whole) for _ in each] for each in streams]
+
+
+def _draw_next(scores: Tensor, names: NDArray[np.uint64], place: int, seed: int, top_p: float) -> Tensor:
+    """A token for each row, ``(rows,)`` int64, by its stream's number at this place."""
+    refuse_nan(scores)
+    kept, tokens = nucleus(scores.float().softmax(dim=1), top_p)
+    chances = uniforms(seed, names, np.full(len(names), place, np.int64))
+    return draw(kept, tokens, torch.from_numpy(chances).to(scores.device))
 
 
 def refuse_nan(scores: Tensor) -> None:

@@ -1,0 +1,77 @@
+"""Sequences drawn by nucleus sampling from random models of three kinds."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertLMHeadModel,
+    BertModel,
+    EncoderDecoderModel,
+    GenerationConfig,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from pairsmith.lm.nucleus import draw_sequences
+from pairsmith.lm.sampling import draw, truncate
+from pairsmith.runs.seeds import stream_key, uniforms
+
+VOCAB, END, MOST = 24, 2, 20
+
+
+def bart():
+    sides = {f"{side}_{what}": 2 for side in ("encoder", "decoder") for what in ("layers", "attention_heads")}
+    wide = {"d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    return BartForConditionalGeneration(BartConfig(vocab_size=VOCAB, **sides, **wide))
+
+
+def t5():
+    return T5ForConditionalGeneration(
+        T5Config(vocab_size=VOCAB, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2)
+    )
+
+
+def two_berts():
+    sides = {"vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 16}
+    sides |= {"num_hidden_layers": 2, "num_attention_heads": 2}
+    decoder = BertConfig(**sides, is_decoder=True, add_cross_attention=True)
+    return EncoderDecoderModel(encoder=BertModel(BertConfig(**sides)), decoder=BertLMHeadModel(decoder))
+
+
+def drawn_apart(network, ids, stream, *, seed, top_p):
+    """One sequence, the whole of it gone through again for each token."""
+    tokens = [1]
+    while len(tokens) <= MOST and tokens[-1] != END:
+        scores = network(input_ids=ids[None], decoder_input_ids=torch.tensor([tokens])).logits[:, -1]
+        kept, numbers = truncate(scores.softmax(dim=1), 0, top_p)
+        chance = uniforms(seed, np.array([stream], np.uint64), np.array([len(tokens)], np.int64))
+        tokens.append(int(draw(kept, numbers, torch.from_numpy(chance))))
+    return tokens[1:]
+
+
+@pytest.mark.parametrize("make", [bart, t5, two_berts])
+def test_many_at_once_are_those_that_are_drawn_one_by_one(make):
+    """Also where most have ended and been taken out of the batch before the longest are done."""
+    torch.manual_seed(0)
+    network = make().eval()
+    network.generation_config = GenerationConfig(decoder_start_token_id=1, eos_token_id=END, pad_token_id=0)
+    ids = torch.randint(3, VOCAB, (3, 9))
+    mask = torch.ones_like(ids)
+    mask[1, 5:] = 0
+    streams = [
+        np.array([stream_key(f"{row}", n) for n in range(count)], np.uint64)
+        for row, count in enumerate((5, 1, 9))
+    ]
+    features = {"input_ids": ids, "attention_mask": mask}
+    found = draw_sequences(network, features, streams, seed=3, top_p=0.95, max_tokens=MOST)
+    with torch.inference_mode():
+        expected = [
+            [drawn_apart(network, ids[row][mask[row] > 0], stream, seed=3, top_p=0.95) for stream in each]
+            for row, each in enumerate(streams)
+        ]
+    assert found == expected
+    lengths = sorted(len(tokens) for each in found for tokens in each)
+    assert lengths[0] < MOST // 4 < 3 * MOST // 4 < lengths[-1]
