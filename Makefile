@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test check docs bench clean
+.PHONY: quickstart test coverage check docs bench clean
 
 quickstart: $(VENV)/installed  ## install, then run recipes/quickstart.yaml into runs/quickstart
 	$(BIN)/pairsmith run recipes/quickstart.yaml --out runs/quickstart
 
 test: $(VENV)/installed-dev check  ## install the dev extra, then lint, types, import floors and tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+coverage: $(VENV)/installed-dev  ## the tests again, and which lines they ran: 90 % at least; a third slower
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
 check: $(VENV)/installed-dev  ## lint, strict types, import floors
