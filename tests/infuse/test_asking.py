@@ -14,13 +14,14 @@ from pairsmith.encoders.summarizer import document_features, encode_documents, l
 from pairsmith.errors import ModelError, OtherWorkError, SettingsError
 from pairsmith.infuse.ask import ask
 from pairsmith.infuse.asking import Passage
-from pairsmith.infuse.causal_asker import ANSWER, QUESTION, CausalAsker
+from pairsmith.infuse.causal_asker import CausalAsker
 from pairsmith.infuse.sequence_asker import SequenceAsker, diverse
-from pairsmith.infuse.settings import INSTRUCTION, AskSettings
+from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.beams import search_sequences
 from pairsmith.lm.scripted import ScriptedModel
 from pairsmith.progress import Silent
 from pairsmith.runs import Run
+from pairsmith.texts.instructed import ANSWER, INSTRUCTION, QUESTION
 from pairsmith.training.asker import train_asker
 from pairsmith.training.settings import TrainAskerSettings
 

@@ -95,15 +95,24 @@ def load_tokenizer(model: str) -> Any:
     return _part(model, AutoTokenizer, "tokenizer")
 
 
-def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:
-    """With what ``model`` writes texts, as its config says: ``nothing`` is an encoder alone, such as BERT.
+def load_config(model: str) -> Any:
+    """The configuration of ``model`` alone.
 
     Raises:
         ModelError: the model is missing, or its config cannot be used.
     """
     from transformers import AutoConfig
 
-    config = _part(model, AutoConfig, "config")
+    return _part(model, AutoConfig, "config")
+
+
+def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:
+    """With what ``model`` writes texts, as its config says: ``nothing`` is an encoder alone, such as BERT.
+
+    Raises:
+        ModelError: the model is missing, or its config cannot be used.
+    """
+    config = load_config(model)
     if config.is_encoder_decoder:
         return "encoder-decoder"
     alone = _lacks_only_a_decoder(config) and not getattr(config, "is_decoder", False)

@@ -16,10 +16,7 @@ from pairsmith.lm.sampling import Sampling
 from pairsmith.records import Reject
 from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
-
-ANSWER = 'Answer: "'
-QUESTION = '"\nQuestion: "'
-_STOP = '"'
+from pairsmith.texts.instructed import ANSWER, END, QUESTION, room_for_passage, told
 
 
 class CausalAsker:
@@ -33,12 +30,12 @@ class CausalAsker:
         self.model = model
         self._settings = settings
         around = len(self._prompt("", ANSWER + QUESTION))
-        left = model.context - around - ANSWER_TOKENS - QUESTION_TOKENS
-        room = left // settings.instruction.count("{passage}")
+        written = ANSWER_TOKENS + QUESTION_TOKENS
+        room = room_for_passage(model.context, around, written, settings.instruction)
         if room < 1:
             raise ModelError(
                 f"model {settings.model}: reads {model.context} tokens, of which the instruction takes "
-                f"{around} and what is written {ANSWER_TOKENS + QUESTION_TOKENS}; shorten --instruction"
+                f"{around} and what is written {written}; shorten --instruction"
             )
         self.limit = min(settings.max_length or room, room)
         self._special = len(model.encode(""))
@@ -90,16 +87,16 @@ class CausalAsker:
 
     def _prompt(self, passage: str, begun: str) -> Prompt:
         """The instruction with the passage, and what the model's text begins with."""
-        message = self._settings.instruction.replace("{passage}", passage)
+        instruction = self._settings.instruction
         if self._settings.chat:
-            return tuple(self.model.encode_chat(message, begun))
-        return tuple(self.model.encode(f"{message}\n{begun}"))
+            return tuple(self.model.encode_chat(instruction.replace("{passage}", passage), begun))
+        return tuple(self.model.encode(told(passage, begun, instruction)))
 
     def _continue(
         self, prompts: Sequence[Prompt], streams: Sequence[int], max_tokens: int
     ) -> list[Continuation]:
         """What is drawn behind each prompt, up to a quotation mark."""
-        sampling = Sampling(top_k=0, top_p=self._settings.top_p, max_tokens=max_tokens, stop=_STOP)
+        sampling = Sampling(top_k=0, top_p=self._settings.top_p, max_tokens=max_tokens, stop=END)
         decoder = MultiPromptDecoder(self.model, self_debias, sampling, self._settings.seed, prompts)
         for prompt, stream in zip(prompts, streams, strict=True):
             decoder.add(Group(prompt, (), stream))

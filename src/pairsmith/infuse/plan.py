@@ -5,15 +5,18 @@ from itertools import islice
 
 import pyarrow as pa
 
+from pairsmith.encoders.heads import writes_as
 from pairsmith.encoders.reader import load_reader
 from pairsmith.encoders.summarizer import add_marker, load_summarizer
 from pairsmith.encoders.teaching import teach
 from pairsmith.errors import InputError
 from pairsmith.infuse.ask import load_asker, texts
 from pairsmith.infuse.asking import Asker, cut
+from pairsmith.infuse.causal_asker import CausalAsker
 from pairsmith.infuse.relabel import relabelled
 from pairsmith.infuse.sequence_asker import SequenceAsker
 from pairsmith.infuse.settings import AskSettings, RelabelSettings
+from pairsmith.lm.loading import load_model
 from pairsmith.modelnames import MINILM
 from pairsmith.records.asked import ASKED
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
@@ -64,6 +67,8 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
 
 
 def _untrained(settings: AskSettings, base: str) -> Asker:
+    if writes_as(base) == "decoder":
+        return CausalAsker(load_model(base, device=settings.device, dtype=settings.dtype), settings)
     model = load_summarizer(
         base,
         device=settings.device,

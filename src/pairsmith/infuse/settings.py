@@ -6,13 +6,10 @@ from pydantic import Field, field_validator, model_validator
 
 from pairsmith.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
 from pairsmith.settings import Listed, Settings
+from pairsmith.texts.instructed import INSTRUCTION
 
 CLOZE = "cloze"
 """The asker without a model."""
-
-INSTRUCTION = (
-    "Text: {passage}\nTask: Take an answer from the text, and write the question to which it is the answer."
-)
 
 
 class AskSettings(Settings):

@@ -24,6 +24,15 @@ def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32")
         ModelError: there is no such model, it has no tokenizer, or it is not a causal language model.
         MissingExtra: an embedded model whose package is not installed.
     """
+    tokenizer, network = load_causal(name, device=device, dtype=dtype)
+    return TransformersModel(packed(network), tokenizer, name=name, revision=model_revision(name))
+
+
+def load_causal(name: str, *, device: str = "auto", dtype: DtypeName = "float32") -> tuple[Any, Any]:
+    """The tokenizer and the network of a causal language model, as transformers has them.
+
+    Arguments and errors as for ``load_model``.
+    """
     where = resolve_model(name)
     chosen = pick_device(device)
     local = Path(where).is_dir()
@@ -35,7 +44,7 @@ def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32")
             f"model {name}: its weights lack {missing[0]} ({len(missing)} in all), so it is no causal "
             "language model; give one that was trained to continue text"
         )
-    return TransformersModel(packed(model.to(chosen)), tokenizer, name=name, revision=model_revision(name))
+    return tokenizer, model.to(chosen)
 
 
 def _load(name: str, where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, Any, list[str]]:

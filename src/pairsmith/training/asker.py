@@ -1,26 +1,32 @@
 """The step ``train-asker``: a model that asks questions of passages, their answers first (Q2).
 
-questions with answers -> passage to "answer separator question" -> sequence-to-sequence loss -> asker
+questions with answers -> passage to "answer separator question" -> sequence-to-sequence loss -> asker;
+a causal language model learns to follow the instruction that ``ask`` gives it instead
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
+from typing import Any
 
 from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
-from pairsmith.encoders.heads import load_tokenizer
+from pairsmith.encoders.heads import load_tokenizer, writes_as
 from pairsmith.errors import InputError
 from pairsmith.modelfiles import pick_device
 from pairsmith.places import Place
+from pairsmith.progress import Progress
 from pairsmith.records import Example, Question, read_questions
 from pairsmith.runs import Run, settled
 from pairsmith.texts import Window
 from pairsmith.texts.passages import passage_limit, passages
 from pairsmith.training.card import few_shot_card
+from pairsmith.training.causal_asker import causal_limit, said, train_causal_asker_on
+from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.few_shot import begin, numbered, refuse_sources
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainAskerSettings, TrainSummarizerSettings
 from pairsmith.training.summarizer import Figure, token_accuracy, train_summarizer_on
+from pairsmith.training.watch import Training
 
 _USE = """```
 pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
@@ -30,7 +36,7 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
     """Train an asker on questions with answers, and save it in the run's folder.
 
-    The folder opens with ``AutoModelForSeq2SeqLM``.
+    The folder opens with ``AutoModelForSeq2SeqLM``; with a causal base with ``AutoModelForCausalLM``.
 
     Returns:
         The run's folder.
@@ -38,7 +44,7 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
     Raises:
         FolderError: the run's folder holds something else.
         InputError: questions cannot be read, or no passage holds an answer.
-        ModelError: the base cannot be loaded or is no model with an encoder, or the training diverged.
+        ModelError: the base cannot be loaded or reads too little, or the training diverged.
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
@@ -59,6 +65,50 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
     folder = begin(run, "train-asker", settings, sources=sources)
     if folder is None:
         return run.out
+    model, tokenizer, rate, training = train_asker_on(
+        examples, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    facts = {
+        "questions": len(examples),
+        "left out, as no passage holds the answer": len(questions) - len(examples),
+        "learning rate": rate,
+    }
+    card = few_shot_card("A model that asks questions of passages", _USE, settings, facts, training, folder)
+    folder.finish(partial(save_transformer, model, tokenizer, card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+def train_asker_on(
+    examples: Sequence[Example],
+    unseen: Sequence[Example],
+    settings: TrainAskerSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[Any, Any, float, Training]:
+    """Train an asker of the kind that ``base`` makes, for each learning rate, and take the best.
+
+    Args:
+        examples: what ``asker_examples`` found; at least one.
+        unseen: such of the validation questions, by whose token accuracy is chosen; may be empty.
+        settings: paths in it are not looked at here, but for ``base``.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where to show it.
+        checkpoints: where they are kept.
+
+    Returns:
+        the network and its tokenizer, the learning rate, and how its training went.
+
+    Raises:
+        ModelError: the base cannot be loaded, or the training diverged.
+    """
+    if writes_as(settings.base) == "decoder":
+        writer, rate, training = train_causal_asker_on(
+            examples, unseen, settings, device, progress=progress, checkpoints=checkpoints
+        )
+        return writer.model, writer.tokenizer, rate, training
     asker, rate, training = train_summarizer_on(
         examples,
         [],
@@ -67,18 +117,10 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
         device,
         written_marker=SEPARATOR,
         figure=Figure("token accuracy", token_accuracy),
-        progress=run.progress,
-        checkpoints=folder.checkpoints,
+        progress=progress,
+        checkpoints=checkpoints,
     )
-    facts = {
-        "questions": len(examples),
-        "left out, as no passage holds the answer": len(questions) - len(examples),
-        "learning rate": rate,
-    }
-    card = few_shot_card("A model that asks questions of passages", _USE, settings, facts, training, folder)
-    folder.finish(partial(save_transformer, asker.model, asker.tokenizer, card), training.to_json())
-    run.progress.say(f"wrote {run.out}: {training}")
-    return run.out
+    return asker.model, asker.tokenizer, rate, training
 
 
 def as_summarizer(settings: TrainAskerSettings, examples: int) -> TrainSummarizerSettings:
@@ -95,21 +137,33 @@ def as_summarizer(settings: TrainAskerSettings, examples: int) -> TrainSummarize
 def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) -> Iterator[Example]:
     """Passages, and what is to be written of each; of a long text the passage that holds the answer (Q1).
 
-    Left out are questions whose answer no passage holds, and those that hold the separator.
+    Left out are questions whose answer no passage holds, and those that hold what ends an answer.
+
+    Raises:
+        ModelError: the base is missing, or reads too little.
     """
     tokenizer = load_tokenizer(settings.base)
-    limit = passage_limit(tokenizer, settings.max_length)
+    if writes_as(settings.base) == "decoder":
+        room = causal_limit(settings.base)
+        limit, write = min(settings.max_length or room, room), said
+    else:
+        limit, write = passage_limit(tokenizer, settings.max_length), _in_one_sequence
     cut: dict[str, list[Window]] = {}
     for question in questions:
         text = question.context
         if text not in cut:
             cut[text] = passages(text, limit, tokenizer)
         answer = question.answers[0]
-        if SEPARATOR in answer.text or SEPARATOR in question.question:
+        written = write(answer.text.strip(), question.question)
+        if written is None:
             continue
         for window in cut[text]:
             if window.start <= answer.start and answer.start + len(answer.text) <= window.start + len(
                 window.text
             ):
-                yield Example(window.text, f"{answer.text.strip()}{SEPARATOR}{question.question}")
+                yield Example(window.text, written)
                 break
+
+
+def _in_one_sequence(answer: str, question: str) -> str | None:
+    return None if SEPARATOR in answer + question else f"{answer}{SEPARATOR}{question}"

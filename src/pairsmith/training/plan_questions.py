@@ -8,12 +8,11 @@ from pairsmith.progress import Progress
 from pairsmith.records import Answer, Question, read_questions
 from pairsmith.records.asked import AskedQuestion, asked_in, read_asked
 from pairsmith.runs.estimate import Before, Estimate
-from pairsmith.training.asker import as_summarizer, asker_examples
+from pairsmith.training.asker import asker_examples, train_asker_on
 from pairsmith.training.plan_few_shot import planned, size_of_weights
 from pairsmith.training.reader import train_reader_on
 from pairsmith.training.settings import InfuseSettings, TrainAskerSettings, TrainTeacherSettings
 from pairsmith.training.student import infuse_on, passages
-from pairsmith.training.summarizer import train_summarizer_on
 
 SOME = 2_000
 """Questions that are looked at."""
@@ -52,9 +51,7 @@ def plan_train_asker(settings: TrainAskerSettings, before: Before) -> Estimate:
     examples = list(asker_examples(_with_answers(found), settings))
 
     def train(some: TrainAskerSettings, looks: int, progress: Progress) -> int:  # noqa: ARG001 - every plan's
-        as_one = as_summarizer(some, len(examples))
-        found = train_summarizer_on(examples, [], [], as_one, device, progress=progress)
-        return size_of_weights(found[0].model)
+        return size_of_weights(train_asker_on(examples, [], some, device, progress=progress)[0])
 
     return planned(settings, train, count, 0)
 

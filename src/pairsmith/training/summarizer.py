@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.watch import Training
 
-_IGNORED = -100
+IGNORED = -100
 """What stands for padding in labels."""
 
 _LOOKED_AT = 32
@@ -159,7 +159,7 @@ class Figure:
     """What is measured of a model on batches of validation examples, ×100, and its name."""
 
     name: str
-    measure: "Callable[[WithLoss, Sequence[Mapping[str, Any]]], float]"
+    measure: "Callable[[WithLoss, Sequence[Mapping[str, Tensor]]], float]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,8 @@ def train_summarizer_on(
         if validation and figure:
             unseen = rows_of(summarizer, validation, [], "", settings.summary_tokens)
             some = [unseen[first : first + _LOOKED_AT] for first in range(0, len(unseen), _LOOKED_AT)]
-            measure = partial(figure.measure, model, [_batch(summarizer, each) for each in some])
+            chunks = [chunk for each in some for chunk in _batch(summarizer, each)["pairs"]["chunks"]]
+            measure = partial(figure.measure, model, chunks)
         elif validation:
             measure = partial(rouge_l, summarizer, validation, settings)
         return Lesson(len(rows), draw, partial(_batch, summarizer), measure)
@@ -276,7 +277,7 @@ def _batch(summarizer: Summarizer, rows: Sequence[Row]) -> Mapping[str, Any]:
 
     def features(numbers: list[int]) -> dict[str, Tensor]:
         some = [rows[number] for number in numbers]
-        labels = padded([row.summary for row in some], _IGNORED)
+        labels = padded([row.summary for row in some], IGNORED)
         return {**document_features(summarizer, [row.document for row in some]), "labels": labels}
 
     lengths = [len(row.document) for row in rows]
@@ -299,7 +300,7 @@ class WithLoss(nn.Module):
 
     def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The loss of a batch: the mean over all tokens of its summaries."""
-        tokens = sum((chunk["labels"] != _IGNORED).sum() for chunk in pairs["chunks"])
+        tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in pairs["chunks"])
         return {"loss": sum_of_losses(self._losses, pairs["chunks"], self) / tokens}
 
     def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
@@ -331,20 +332,29 @@ def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0
     losses = nn.functional.cross_entropy(
         logits.float().flatten(0, 1),
         labels.flatten(),
-        ignore_index=_IGNORED,
+        ignore_index=IGNORED,
         label_smoothing=label_smoothing,
         reduction="none",
     )
     return losses.view_as(labels).sum(dim=1)
 
 
-def token_accuracy(model: WithLoss, batches: Sequence[Mapping[str, Any]]) -> float:
+class Writes(Protocol):
+    """A model that is trained to write."""
+
+    model: Any
+
+    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """Of each label of a chunk: ``(n, tokens, vocabulary)``."""
+
+
+def token_accuracy(model: Writes, chunks: Sequence[Mapping[str, Tensor]]) -> float:
     """Share, ×100, of the tokens that are the likeliest ones, given those before them."""
     right = count = 0
     with torch.inference_mode():
-        for chunk in (chunk for batch in batches for chunk in batch["pairs"]["chunks"]):
+        for chunk in chunks:
             here = {name: value.to(model.model.device) for name, value in chunk.items()}
-            counted = here["labels"] != _IGNORED
+            counted = here["labels"] != IGNORED
             right += int(((model.logits(here).argmax(dim=2) == here["labels"]) & counted).sum())
             count += int(counted.sum())
     return 100.0 * right / count

@@ -1,0 +1,177 @@
+"""The training of a causal language model to ask: it learns to go on behind an instruction (Q2).
+
+instruction and passage -> answer and question, each up to a quotation mark -> loss of these -> asker
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS
+from pairsmith.encoders.heads import load_config, load_tokenizer
+from pairsmith.encoders.summarizer import padded
+from pairsmith.errors import ModelError
+from pairsmith.lm.loading import load_causal
+from pairsmith.progress import Progress
+from pairsmith.records import Example
+from pairsmith.texts.instructed import ANSWER, END, QUESTION, room_for_passage, told
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.chunks import chunked, sum_of_losses
+from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.settings import TrainAskerSettings
+from pairsmith.training.summarizer import IGNORED, sequence_losses, token_accuracy
+from pairsmith.training.watch import Training
+
+_DEFAULT_CONTEXT = 2048
+"""Tokens that a model reads whose config does not say it."""
+
+_LOOKED_AT = 32
+"""Validation examples at once."""
+
+
+def causal_limit(base: str) -> int:
+    """Tokens of a passage at most, special ones not counted, that ``ask`` can give to this model.
+
+    Raises:
+        ModelError: there is no such model, or it reads too few tokens for a passage.
+    """
+    context = _context(base)
+    around = len(load_tokenizer(base)(told("", ANSWER + QUESTION), verbose=False)["input_ids"])
+    room = room_for_passage(context, around, ANSWER_TOKENS + QUESTION_TOKENS)
+    if room < 1:
+        raise ModelError(
+            f"model {base}: reads {context} tokens, of which the instruction takes {around} and what is "
+            f"written {ANSWER_TOKENS + QUESTION_TOKENS}; give one that reads more as --base"
+        )
+    return room
+
+
+def _context(base: str) -> int:
+    config = load_config(base).get_text_config()
+    return int(getattr(config, "max_position_embeddings", None) or _DEFAULT_CONTEXT)
+
+
+def said(answer: str, question: str) -> str | None:
+    """What shall be written behind ``ANSWER``; None where a quotation mark would end it before its time."""
+    answer, question = " ".join(answer.split()), " ".join(question.split())
+    return None if END in answer + question else f"{answer}{QUESTION}{question}{END}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The tokens of an instruction and what is written behind it, of which the first ``told`` are given."""
+
+    tokens: Sequence[int]
+    told: int
+
+
+def rows_of(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Row]:
+    """Passages with what is to be written of each; what is longer than the context is cut off."""
+    for example in examples:
+        given = told(example.input, ANSWER)
+        found = tokenizer(given + example.output, return_offsets_mapping=True, verbose=False)
+        # A token across the border counts as written: it is not there before.
+        begin = sum(1 for _, end in found["offset_mapping"] if end <= len(given))
+        yield Row(found["input_ids"][:context], begin)
+
+
+class CausalWriter(nn.Module):
+    """A causal language model; called with a batch of rows, it gives the loss of what is written."""
+
+    def __init__(self, base: str, device: str, label_smoothing: float) -> None:
+        """Raises: ModelError: there is no such model, or its tokenizer does not say where a token stands."""
+        super().__init__()
+        self.tokenizer, self.model = load_causal(base, device=device)
+        if not getattr(self.tokenizer, "is_fast", False):
+            raise ModelError(
+                f"model {base}: its tokenizer does not say where tokens stand in a text; give one with a "
+                "tokenizer.json"
+            )
+        self._label_smoothing = label_smoothing
+
+    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+        """Rows in chunks of about one length; labels are the tokens that come next."""
+
+        def features(numbers: list[int]) -> dict[str, Tensor]:
+            some = [rows[number] for number in numbers]
+            return {
+                "input_ids": padded([row.tokens for row in some], 0),
+                "attention_mask": padded([[1] * len(row.tokens) for row in some], 0),
+                "labels": padded([_labels(row) for row in some], IGNORED),
+            }
+
+        return {"rows": chunked([len(row.tokens) for row in rows], features, self.model.device).as_inputs()}
+
+    def forward(self, rows: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The loss of a batch: the mean over all tokens that are written."""
+        tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in rows["chunks"])
+        return {"loss": sum_of_losses(self._losses, rows["chunks"], self) / tokens}
+
+    def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        return sequence_losses(self.logits(chunk), chunk["labels"], self._label_smoothing)
+
+    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """Of the token behind each: ``(n, tokens, vocabulary)``."""
+        found: Tensor = self.model(
+            input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], use_cache=False
+        ).logits
+        return found
+
+
+def _labels(row: Row) -> list[int]:
+    """The tokens that come next, where these are written."""
+    given = max(row.told - 1, 0)
+    return [IGNORED] * given + [*row.tokens[given + 1 :], IGNORED]
+
+
+def train_causal_asker_on(
+    examples: Sequence[Example],
+    validation: Sequence[Example],
+    settings: TrainAskerSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[CausalWriter, float, Training]:
+    """Train a causal language model for each learning rate, and take the best.
+
+    Args:
+        examples: passages, and what ``said`` makes of answers and questions; at least one.
+        validation: by whose token accuracy the best step and rate are chosen; may be empty.
+        settings: paths in it are not looked at here, but for ``base``.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where to show it.
+        checkpoints: where they are kept.
+
+    Raises:
+        ModelError: the base cannot be loaded, or the training diverged.
+    """
+    context = _context(settings.base)
+
+    def make() -> CausalWriter:
+        return CausalWriter(settings.base, device, settings.label_smoothing)
+
+    def lesson(writer: CausalWriter) -> Lesson[Row]:
+        rows, unseen = (list(rows_of(writer.tokenizer, some, context)) for some in (examples, validation))
+
+        def draw(number: int, _: np.random.Generator) -> Row:
+            return rows[number]
+
+        some = [unseen[first : first + _LOOKED_AT] for first in range(0, len(unseen), _LOOKED_AT)]
+        chunks = [chunk for each in some for chunk in writer.batch(each)["rows"]["chunks"]]
+        measure = partial(token_accuracy, writer, chunks) if unseen else None
+        return Lesson(len(rows), draw, writer.batch, measure)
+
+    return fit_each_rate(
+        make,
+        lesson,
+        settings,
+        metric="token accuracy",
+        device=device,
+        progress=progress,
+        checkpoints=checkpoints,
+    )

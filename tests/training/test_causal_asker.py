@@ -1,0 +1,178 @@
+"""A causal language model learns to ask: the bundled one, of a few sentences."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pairsmith.errors import InputError, ModelError
+from pairsmith.infuse.ask import ask, load_asker
+from pairsmith.infuse.plan import plan_ask
+from pairsmith.infuse.settings import AskSettings
+from pairsmith.progress import Silent
+from pairsmith.records import Example
+from pairsmith.runs import Run
+from pairsmith.runs.estimate import Estimate
+from pairsmith.texts.instructed import ANSWER, QUESTION, told
+from pairsmith.training import watch
+from pairsmith.training.asker import asker_examples, train_asker
+from pairsmith.training.causal_asker import CausalWriter, causal_limit, rows_of, said
+from pairsmith.training.plan_questions import plan_train_asker
+from pairsmith.training.settings import TrainAskerSettings
+from pairsmith.training.summarizer import IGNORED, token_accuracy
+
+TINY = "pairsmith:tiny"
+ASKED = [
+    ("A man is playing the piano.", "A man", "Who is playing?"),
+    ("Two dogs run on the beach.", "the beach", "Where do they run?"),
+]
+
+
+def write(path, asked):
+    rows = [
+        {
+            "context": text,
+            "question": question,
+            "answers": {"text": [answer], "answer_start": [text.index(answer)]},
+        }
+        for text, answer, question in asked
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write(tmp_path / "data.jsonl", ASKED)
+
+
+def settings(data, **rest):
+    fast = {"batch_size": 2, "epochs": 30, "learning_rate": [1e-3], "device": "cpu", "warmup": 0}
+    return TrainAskerSettings(base=TINY, data=[data], **(fast | rest))
+
+
+@pytest.fixture(scope="module")
+def writer():
+    return CausalWriter(TINY, "cpu", 0.0)
+
+
+EXAMPLES = [Example(text, said(answer, question)) for text, answer, question in ASKED]
+
+
+def test_what_is_learned_is_what_stands_behind_the_instruction(writer):
+    for row, example in zip(rows_of(writer.tokenizer, EXAMPLES, 256), EXAMPLES, strict=True):
+        assert writer.tokenizer.decode(row.tokens[: row.told]) == told(example.input, ANSWER)
+        assert writer.tokenizer.decode(row.tokens[row.told :]) == example.output
+    (chunk,) = writer.batch(list(rows_of(writer.tokenizer, EXAMPLES, 256)))["rows"]["chunks"]
+    assert chunk["labels"].shape == chunk["input_ids"].shape
+    for tokens, labels in zip(chunk["input_ids"], chunk["labels"], strict=True):
+        assert torch.equal(tokens[1:][labels[:-1] != IGNORED], labels[labels != IGNORED])
+    (short,) = rows_of(writer.tokenizer, EXAMPLES[:1], 40)
+    assert len(short.tokens) == 40
+
+
+def test_the_loss_is_that_of_transformers(writer):
+    rows = list(rows_of(writer.tokenizer, EXAMPLES, 256))
+    expected = count = 0
+    for row in rows:
+        labels = torch.tensor([[IGNORED] * row.told + list(row.tokens[row.told :])])
+        with torch.inference_mode():
+            loss = writer.model(input_ids=torch.tensor([row.tokens]), labels=labels).loss
+        expected += float(loss) * (len(row.tokens) - row.told)
+        count += len(row.tokens) - row.told
+    loss = writer(**writer.batch(rows))["loss"]
+    assert loss.item() == pytest.approx(expected / count, rel=1e-5)
+
+
+def test_token_accuracy_counts_what_is_written(writer):
+    chunks = writer.batch(list(rows_of(writer.tokenizer, EXAMPLES, 256)))["rows"]["chunks"]
+    right = count = 0
+    for chunk in chunks:
+        likeliest = writer.logits(chunk).argmax(dim=2)
+        for found, labels in zip(likeliest.tolist(), chunk["labels"].tolist(), strict=True):
+            right += sum(a == b for a, b in zip(found, labels, strict=True) if b != IGNORED)
+            count += sum(b != IGNORED for b in labels)
+    assert token_accuracy(writer, chunks) == pytest.approx(100 * right / count)
+
+
+def test_two_questions_are_learned_by_heart_and_asked(data, tmp_path):
+    some = settings(data, validation=data, eval_steps=30)
+    asker = str(train_asker(some, Run(tmp_path / "asker", Silent())))
+    curve = json.loads((tmp_path / "asker" / "training.json").read_text())["validation"]
+    assert curve[0]["token accuracy"] < curve[-1]["token accuracy"] == 100.0
+    (tmp_path / "texts.txt").write_text("".join(text + "\n" for text, *_ in ASKED))
+    folder = ask(
+        AskSettings(inputs=[str(tmp_path / "texts.txt")], model=asker, questions=1, device="cpu"),
+        Run(tmp_path / "asked", Silent()),
+    )
+    found = {(row["context"], row["written"], row["question"]) for row in folder.table().to_pylist()}
+    assert found == set(ASKED)
+
+
+def test_a_stopped_training_goes_on_to_the_same_weights(data, tmp_path, monkeypatch):
+    some = settings(data, epochs=6, checkpoint_steps=2)
+    train_asker(some, Run(tmp_path / "whole", Silent()))
+    with monkeypatch.context() as patch:
+        real = watch.Watch.on_step_end
+
+        def stop(self, arguments, state, *rest, **named):
+            if state.global_step == 5:
+                raise KeyboardInterrupt
+            return real(self, arguments, state, *rest, **named)
+
+        patch.setattr(watch.Watch, "on_step_end", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train_asker(some, Run(tmp_path / "stopped", Silent()))
+    assert list((tmp_path / "stopped").glob(".pairsmith*"))
+    train_asker(some, Run(tmp_path / "stopped", Silent()))
+    whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
+    assert whole.keys() == stopped.keys()
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+def test_a_quotation_mark_would_end_an_answer(data, tmp_path):
+    assert said(" the\nbeach ", "Where?") == f'the beach{QUESTION}Where?"'
+    assert said('"the beach"', "Where?") is said("the beach", 'Where is "it"?') is None
+    quoted = write(tmp_path / "quoted.jsonl", [*ASKED, ("He said it.", "He", 'Who said "it"?')])
+    assert list(asker_examples_of(quoted)) == list(asker_examples_of(data)) == EXAMPLES
+
+
+def asker_examples_of(path):
+    from pairsmith.records import read_questions
+
+    return asker_examples(read_questions(path), settings(path))
+
+
+def test_passages_are_as_long_as_those_that_are_asked_about(data, tmp_path):
+    limit = load_asker(AskSettings(inputs=[data], model=TINY, device="cpu")).limit
+    assert causal_limit(TINY) == limit < 256
+    text = "Nothing is said here. " * limit + "A man is playing."
+    (example,) = asker_examples_of(write(tmp_path / "long.jsonl", [(text, "A man", "Who is playing?")]))
+    assert example.input.endswith("here. A man is playing.")
+    assert len(example.input) < len(text)
+
+
+def test_a_model_that_reads_too_little_is_refused(data, tmp_path, tiny_gpt2):
+    some = settings(data).model_copy(update={"base": str(tiny_gpt2)})
+    with pytest.raises(
+        ModelError, match=r"reads 128 tokens, of which the instruction takes .* reads more as --base"
+    ):
+        train_asker(some, Run(tmp_path / "out", Silent()))
+
+
+def test_without_an_answer_in_a_passage_there_is_nothing_to_learn(tmp_path):
+    quoted = write(tmp_path / "quoted.jsonl", [("He said it.", "He", 'Who said "it"?')])
+    with pytest.raises(InputError, match="no passage of 456 tokens holds an answer"):
+        train_asker(settings(quoted), Run(tmp_path / "out", Silent()))
+
+
+def test_both_steps_are_planned(data):
+    found = plan_train_asker(settings(data), {})
+    assert found.seconds > 0
+    asked = plan_ask(
+        AskSettings(inputs=[data], column="context", model="asker", questions=2, device="cpu"),
+        {"asker": Estimate(seconds=1.0, memory=1, disk=1, rows={})},
+        TINY,
+    )
+    assert asked.rows == {"train": 4}
