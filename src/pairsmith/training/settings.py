@@ -326,15 +326,23 @@ class TrainSummarizerSettings(FewShotSettings):
 
 
 class TrainAskerSettings(EpochSettings):
-    """An asker: a model that reads a passage and writes an answer, a separator and a question (Q2)."""
+    """An asker: a model that reads a passage, and writes an answer and its question (Q2)."""
 
+    base: str = Field(
+        description="Model to start from, a folder or Hub id: one with an encoder and a decoder; an encoder, "
+        "which gets a decoder of its weights; or a causal language model such as pairsmith:tiny, which "
+        "learns to follow the instruction of ask."
+    )
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
         description="Questions with answers: SQuAD files, or rows with the columns question, context and "
         "answers.",
     )
     max_length: int | None = Field(
-        default=456, ge=16, description="Longest passage in tokens; longer texts are cut into passages."
+        default=456,
+        ge=16,
+        description="Longest passage in tokens; longer texts are cut into passages. Never more than the "
+        "model has room for.",
     )
     label_smoothing: float = Field(
         default=0.0,
