@@ -163,7 +163,7 @@ def test_a_model_that_reads_too_little_is_refused(data, tmp_path, tiny_gpt2):
 
 def test_without_an_answer_in_a_passage_there_is_nothing_to_learn(tmp_path):
     quoted = write(tmp_path / "quoted.jsonl", [("He said it.", "He", 'Who said "it"?')])
-    with pytest.raises(InputError, match="no passage of 456 tokens holds an answer"):
+    with pytest.raises(InputError, match=r"no passage of \d+ tokens holds an answer"):
         train_asker(settings(quoted), Run(tmp_path / "out", Silent()))
 
 

@@ -4,7 +4,7 @@ questions with answers -> passage to "answer separator question" -> sequence-to-
 a causal language model learns to follow the instruction that ``ask`` gives it instead
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -59,8 +59,9 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
     )
     if not examples or (settings.validation and not unseen):
         raise InputError(
-            f"no passage of {settings.max_length} tokens holds an answer to any of the "
-            f"{'validation ' if examples else ''}questions; give a larger --max-length"
+            f"no passage of {_form(settings)[0]} tokens holds an answer to any of the "
+            f"{'validation ' if examples else ''}questions; give others, or a larger --max-length if the "
+            "base has room for it"
         )
     folder = begin(run, "train-asker", settings, sources=sources)
     if folder is None:
@@ -143,11 +144,7 @@ def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) 
         ModelError: the base is missing, or reads too little.
     """
     tokenizer = load_tokenizer(settings.base)
-    if writes_as(settings.base) == "decoder":
-        room = causal_limit(settings.base)
-        limit, write = min(settings.max_length or room, room), said
-    else:
-        limit, write = passage_limit(tokenizer, settings.max_length), _in_one_sequence
+    limit, write = _form(settings)
     cut: dict[str, list[Window]] = {}
     for question in questions:
         text = question.context
@@ -163,6 +160,14 @@ def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) 
             ):
                 yield Example(window.text, written)
                 break
+
+
+def _form(settings: TrainAskerSettings) -> tuple[int, Callable[[str, str], str | None]]:
+    """Tokens of a passage at most, and what is to be written of an answer and its question."""
+    if writes_as(settings.base) == "decoder":
+        room = causal_limit(settings.base)
+        return min(settings.max_length or room, room), said
+    return passage_limit(load_tokenizer(settings.base), settings.max_length), _in_one_sequence
 
 
 def _in_one_sequence(answer: str, question: str) -> str | None:
