@@ -13,7 +13,7 @@ from pairsmith.evaluate.ner import QUESTIONS, entity_f1, evaluate_ner, questions
 from pairsmith.evaluate.plan import plan_evaluate_ner
 from pairsmith.evaluate.settings import EvaluateNerSettings
 from pairsmith.evaluate.tagging import Tagger, Words, _question_rows, tag_after_training
-from pairsmith.progress import Silent
+from pairsmith.progress import Progress, Silent
 from pairsmith.records.tagged import TaggedSentence, as_bio, read_tagged
 from pairsmith.runs import Run
 
@@ -59,6 +59,12 @@ def test_two_sentences_are_learned_by_heart_from_either_start(student, data, tmp
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert [tuple(line["predicted"]) for line in lines] == [each.tags for each in SENTENCES]
     assert evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent())) == found
+
+
+def test_the_progress_counts_what_is_learned_and_what_is_tagged(student, data, tmp_path, capsys):
+    evaluate_ner(settings(student, data, epochs=3), Run(tmp_path / "out", Progress()))
+    whole = 2 * 2 * (3 * 2 + 2)  # starts, splits, epochs of two sentences and two that are tagged
+    assert f"learn and tag: {whole}/{whole} sentences · 100 %" in capsys.readouterr().err
 
 
 def test_rows_begin_as_the_start_vectors_of_their_questions(student):

@@ -112,7 +112,8 @@ def _compute(
     gold = [list(each.tags) for each in test]
     figures: dict[str, Any] = {}
     shown: list[list[str]] = []
-    with progress.task("tag", len(settings.start) * len(splits) * len(test), "sentences") as bar:
+    passes = sum(settings.epochs * len(split) + len(test) for split in splits)
+    with progress.task("learn and tag", len(settings.start) * passes, "sentences") as bar:
         for start in settings.start:
             found = {}
             for number, split in zip(settings.splits, splits, strict=True):

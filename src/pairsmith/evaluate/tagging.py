@@ -35,7 +35,7 @@ def tag_after_training(
         test: others.
         questions: by type the one whose start vector the layer's rows begin with, and that of O; None: the
             layer begins at random.
-        advance: hears of how many are tagged.
+        advance: hears of sentences as they are learned from, in each epoch, and tagged.
 
     Returns:
         the tags of each test sentence as BIO; of words that are beyond the encoder's longest input, O.
@@ -49,7 +49,7 @@ def tag_after_training(
     else:
         encoder, rows = _question_rows(settings, tags, questions)
     tagger = Tagger(encoder, rows)
-    _train(tagger, train, tags, settings)
+    _train(tagger, train, tags, settings, advance)
     return _tag(tagger, test, tags, advance)
 
 
@@ -122,7 +122,11 @@ class Words:
 
 
 def _train(
-    tagger: Tagger, sentences: Sequence[TaggedSentence], tags: Sequence[str], settings: EvaluateNerSettings
+    tagger: Tagger,
+    sentences: Sequence[TaggedSentence],
+    tags: Sequence[str],
+    settings: EvaluateNerSettings,
+    advance: Callable[[int], None],
 ) -> None:
     """Cross-entropy of the words' tags, AdamW at a constant rate."""
     number = {tag: place for place, tag in enumerate(tags)}
@@ -142,6 +146,7 @@ def _train(
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
                 optimizer.step()
+                advance(len(batch))
     tagger.eval()
 
 
