@@ -251,7 +251,7 @@ def test_answers_outside_every_passage_are_left_out(asker, tmp_path):
     path = tmp_path / "data.jsonl"
     path.write_text(json.dumps(row) + "\n")
     some = TrainAskerSettings(base=asker, data=[str(path)], max_length=32, device="cpu")
-    with pytest.raises(InputError, match="no passage of 30 tokens holds"):
+    with pytest.raises(InputError, match="no passage of 30 tokens holds the answer"):
         train_asker(some, Run(tmp_path / "out", Silent()))
 
 

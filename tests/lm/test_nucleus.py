@@ -41,11 +41,15 @@ def two_berts():
     return EncoderDecoderModel(encoder=BertModel(BertConfig(**sides)), decoder=BertLMHeadModel(decoder))
 
 
-def drawn_apart(network, ids, stream, *, seed, top_p):
+def drawn_apart(network, ids, stream, *, seed, top_p, ends=(END,), banned=(), banned_first=(), forced=None):
     """One sequence, the whole of it gone through again for each token."""
     tokens = [1]
-    while len(tokens) <= MOST and tokens[-1] != END:
+    while len(tokens) <= MOST and tokens[-1] not in ends:
         scores = network(input_ids=ids[None], decoder_input_ids=torch.tensor([tokens])).logits[:, -1]
+        first = len(tokens) == (1 if forced is None else 2)
+        scores[:, [*banned, *(banned_first if first else ())]] = -torch.inf
+        if forced is not None and len(tokens) == 1:
+            scores = torch.full_like(scores, -torch.inf).index_fill(1, torch.tensor([forced]), 0.0)
         kept, numbers = truncate(scores.softmax(dim=1), 0, top_p)
         chance = uniforms(seed, np.array([stream], np.uint64), np.array([len(tokens)], np.int64))
         tokens.append(int(draw(kept, numbers, torch.from_numpy(chance))))
@@ -75,3 +79,33 @@ def test_many_at_once_are_those_that_are_drawn_one_by_one(make):
     assert found == expected
     lengths = sorted(len(tokens) for each in found for tokens in each)
     assert lengths[0] < MOST // 4 < 3 * MOST // 4 < lengths[-1]
+
+
+def test_what_a_model_forces_and_forbids_is_heeded():
+    torch.manual_seed(0)
+    network = bart().eval()
+    ids, streams = (
+        torch.randint(3, VOCAB, (1, 9)),
+        np.array([stream_key("a", n) for n in range(40)], np.uint64),
+    )
+    given = {"decoder_start_token_id": 1, "pad_token_id": 0, "eos_token_id": [END, 9]}
+    features = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+    def drawn(**rules):
+        network.generation_config = GenerationConfig(**given, **rules)
+        return draw_sequences(network, features, [streams], seed=3, top_p=1.0, max_tokens=MOST)[0]
+
+    def apart(**rules):
+        with torch.inference_mode():
+            return [
+                drawn_apart(network, ids[0], each, seed=3, top_p=1.0, ends=(END, 9), **rules)
+                for each in streams
+            ]
+
+    assert drawn() == apart()
+    assert {row[-1] for row in drawn()} >= {END, 9}
+    assert drawn(suppress_tokens=[4, 5], bad_words_ids=[[6]]) == apart(banned=(4, 5, 6))
+    assert drawn(begin_suppress_tokens=[7]) == apart(banned_first=(7,))
+    forced = drawn(forced_bos_token_id=8, begin_suppress_tokens=[7])
+    assert forced == apart(forced=8, banned_first=(7,))
+    assert {row[0] for row in forced} == {8}

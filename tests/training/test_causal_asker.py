@@ -10,6 +10,7 @@ from pairsmith.errors import InputError, ModelError
 from pairsmith.infuse.ask import ask, load_asker
 from pairsmith.infuse.plan import plan_ask
 from pairsmith.infuse.settings import AskSettings
+from pairsmith.modelnames import resolve_model
 from pairsmith.progress import Silent
 from pairsmith.records import Example
 from pairsmith.runs import Run
@@ -65,11 +66,58 @@ def test_what_is_learned_is_what_stands_behind_the_instruction(writer):
         assert writer.tokenizer.decode(row.tokens[: row.told]) == told(example.input, ANSWER)
         assert writer.tokenizer.decode(row.tokens[row.told :]) == example.output
     (chunk,) = writer.batch(list(rows_of(writer.tokenizer, EXAMPLES, 256)))["rows"]["chunks"]
-    assert chunk["labels"].shape == chunk["input_ids"].shape
+    kept = chunk["kept"]
+    assert chunk["labels"].shape == (2, len(kept))
+    assert kept[-1] == chunk["input_ids"].shape[1] - 1
     for tokens, labels in zip(chunk["input_ids"], chunk["labels"], strict=True):
-        assert torch.equal(tokens[1:][labels[:-1] != IGNORED], labels[labels != IGNORED])
-    (short,) = rows_of(writer.tokenizer, EXAMPLES[:1], 40)
-    assert len(short.tokens) == 40
+        assert torch.equal(tokens[kept + 1 - len(tokens)][labels != IGNORED], labels[labels != IGNORED])
+    told_of_both = [row.told for row in rows_of(writer.tokenizer, EXAMPLES, 256)]
+    assert kept[0] == min(told_of_both) - 1
+    assert (chunk["labels"][:, 0] != IGNORED).any()
+
+
+def test_what_is_beyond_the_context_is_cut_off(writer):
+    (row,) = rows_of(writer.tokenizer, EXAMPLES[:1], 256)
+    (short,) = rows_of(writer.tokenizer, EXAMPLES[:1], row.told + 2)
+    assert (short.tokens, short.told) == (row.tokens[: row.told + 2], row.told)
+    assert writer(**writer.batch([short, row]))["loss"].isfinite()
+    assert list(rows_of(writer.tokenizer, EXAMPLES[:1], row.told)) == []
+
+
+def test_a_tokenizer_that_closes_every_text_changes_nothing(writer):
+    from tokenizers.processors import TemplateProcessing
+    from transformers import AutoTokenizer
+
+    closing = AutoTokenizer.from_pretrained(resolve_model(TINY))
+    end = closing.eos_token
+    closing.backend_tokenizer.post_processor = TemplateProcessing(
+        single=f"$A {end}", special_tokens=[(end, closing.eos_token_id)]
+    )
+    assert closing("A man")["input_ids"][-1] == closing.eos_token_id
+    assert list(rows_of(closing, EXAMPLES, 256)) == list(rows_of(writer.tokenizer, EXAMPLES, 256))
+
+
+def test_a_token_across_the_border_is_written(writer):
+    """The quotation mark before ``'tis`` makes one token with what follows it."""
+    (row,) = rows_of(writer.tokenizer, [Example("He said so.", said("'tis", "What?"))], 256)
+    assert writer.tokenizer.decode(row.tokens[row.told :]).lstrip() == f'"\'tis{QUESTION}What?"'
+
+
+def test_a_word_above_the_limit_is_no_passage(tmp_path):
+    long = write(tmp_path / "long.jsonl", [("猫" * 400, "猫", "Who?"), *ASKED])
+    assert list(asker_examples_of(long)) == EXAMPLES
+
+
+def test_a_model_that_cannot_write_is_refused(data, tmp_path):
+    from transformers import DistilBertConfig
+
+    DistilBertConfig().save_pretrained(tmp_path / "distilbert")
+    (tmp_path / "distilbert" / "model.safetensors").touch()
+    CausalWriter(TINY, "cpu", 0.0).tokenizer.save_pretrained(tmp_path / "distilbert")
+    some = settings(data).model_copy(update={"base": str(tmp_path / "distilbert")})
+    with pytest.raises(ModelError, match="distilbert cannot be trained to write; give BART"):
+        train_asker(some, Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_loss_is_that_of_transformers(writer):
@@ -111,7 +159,7 @@ def test_two_questions_are_learned_by_heart_and_asked(data, tmp_path):
 
 
 def test_a_stopped_training_goes_on_to_the_same_weights(data, tmp_path, monkeypatch):
-    some = settings(data, epochs=6, checkpoint_steps=2)
+    some = settings(data, epochs=6, checkpoint_steps=2, attention_dropout=0.1)
     train_asker(some, Run(tmp_path / "whole", Silent()))
     with monkeypatch.context() as patch:
         real = watch.Watch.on_step_end
@@ -163,7 +211,9 @@ def test_a_model_that_reads_too_little_is_refused(data, tmp_path, tiny_gpt2):
 
 def test_without_an_answer_in_a_passage_there_is_nothing_to_learn(tmp_path):
     quoted = write(tmp_path / "quoted.jsonl", [("He said it.", "He", 'Who said "it"?')])
-    with pytest.raises(InputError, match=r"no passage of \d+ tokens holds an answer"):
+    with pytest.raises(
+        InputError, match=r"no passage of \d+ tokens holds the answer, or what ends an answer stands"
+    ):
         train_asker(settings(quoted), Run(tmp_path / "out", Silent()))
 
 

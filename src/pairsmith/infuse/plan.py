@@ -27,7 +27,10 @@ CALIBRATION_QUESTIONS = 64
 
 
 def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Ask about some texts; an asker still to be trained is its ``base``, which writes on to the limit.
+    """Ask about some texts; an asker still to be trained is its ``base``.
+
+    One with an encoder and a decoder then writes on to the limit, which is more than a trained one does; a
+    causal one may write no answers to ask about, which is less.
 
     Raises:
         UserError: as for ``ask``.

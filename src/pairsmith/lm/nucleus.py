@@ -111,18 +111,22 @@ def draw_sequences(
         states = network.get_encoder()(**moved)
         states.last_hidden_state = states.last_hidden_state.repeat_interleave(counts, dim=0)
         mask = moved["attention_mask"].repeat_interleave(counts, dim=0)
-        last, cache = torch.full((len(names),), start, device=device), None
-        going = torch.ones_like(last, dtype=torch.bool)
+        begun, cache = torch.full((len(names), 1), start, device=device), None
+        going = torch.ones_like(begun[:, 0], dtype=torch.bool)
+        rules = _rules(network.generation_config, device)
         for place in range(max_tokens):
             found = network(
                 encoder_outputs=states,
                 attention_mask=mask,
-                decoder_input_ids=last[:, None],
+                decoder_input_ids=begun[:, -1:],
                 past_key_values=cache,
                 use_cache=True,
             )
             cache = found.past_key_values
-            last = _draw_next(found.logits[:, -1], names[rows], place + 1, seed, top_p)
+            refuse_nan(found.logits[:, -1])
+            scores = rules(begun, found.logits[:, -1].float())
+            last = _draw_next(scores, names[rows], place + 1, seed, top_p)
+            begun = torch.cat([begun, last[:, None]], dim=1)
             written[rows, place] = last.cpu().numpy()
             going &= ~torch.isin(last, ends)
             left = int(going.sum())
@@ -132,17 +136,40 @@ def draw_sequences(
                 kept = going.nonzero()[:, 0]
                 cache.batch_select_indices(kept)
                 states.last_hidden_state, mask = states.last_hidden_state[kept], mask[kept]
-                rows, last, going = rows[kept.cpu().numpy()], last[kept], going[kept]
+                rows, begun, going = rows[kept.cpu().numpy()], begun[kept], going[kept]
     whole = iter([upto(row, ends.tolist()) for row in written.tolist()])
     return [[next(whole) for _ in each] for each in streams]
 
 
 def _draw_next(scores: Tensor, names: NDArray[np.uint64], place: int, seed: int, top_p: float) -> Tensor:
     """A token for each row, ``(rows,)`` int64, by its stream's number at this place."""
-    refuse_nan(scores)
-    kept, tokens = nucleus(scores.float().softmax(dim=1), top_p)
+    kept, tokens = nucleus(scores.softmax(dim=1), top_p)
     chances = uniforms(seed, names, np.full(len(names), place, np.int64))
     return draw(kept, tokens, torch.from_numpy(chances).to(scores.device))
+
+
+def _rules(config: Any, device: torch.device) -> Any:
+    """What a model's generation config forces and forbids, such as the token of a language to begin with."""
+    from transformers import (
+        ForcedBOSTokenLogitsProcessor,
+        LogitsProcessorList,
+        NoBadWordsLogitsProcessor,
+        SuppressTokensAtBeginLogitsProcessor,
+        SuppressTokensLogitsProcessor,
+    )
+
+    rules, forced = LogitsProcessorList(), config.forced_bos_token_id
+    if config.bad_words_ids is not None:
+        ends = torch.as_tensor(config.eos_token_id, device=device).reshape(-1)
+        rules.append(NoBadWordsLogitsProcessor(config.bad_words_ids, ends))
+    if config.suppress_tokens is not None:
+        rules.append(SuppressTokensLogitsProcessor(config.suppress_tokens, device=device))
+    if config.begin_suppress_tokens is not None:
+        first = 1 if forced is None else 2  # behind the token that a decoder starts from, and a forced one
+        rules.append(SuppressTokensAtBeginLogitsProcessor(config.begin_suppress_tokens, first, device=device))
+    if forced is not None:
+        rules.append(ForcedBOSTokenLogitsProcessor(forced))
+    return rules
 
 
 def refuse_nan(scores: Tensor) -> None:

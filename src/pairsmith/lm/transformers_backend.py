@@ -52,13 +52,7 @@ class TransformersModel:
         self._tokenizer = tokenizer
         self.name = name
         self.revision = revision
-        text_config = model.config.get_text_config()
-        # Other attention than ours sees no windows here: none of its rows may be longer than one.
-        known = LENGTH_LIMITS[:1] if _folds(model) else LENGTH_LIMITS
-        limits = (getattr(text_config, name, None) for name in known)
-        self.context: int = min(
-            (limit for limit in limits if isinstance(limit, int) and limit > 0), default=2048
-        )
+        self.context: int = context_of(model.config, folded=_folds(model))
         ends = model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
         self.end_tokens = frozenset(int(end) for end in listed if end is not None)
@@ -279,6 +273,21 @@ class TransformersSession:
     def keep_rows(self, rows: Sequence[int]) -> None:
         """Keep these rows in this order."""
         self._cache.keep_rows(list(rows))
+
+
+def context_of(config: Any, *, folded: bool | None = None) -> int:
+    """Tokens that a model reads at most.
+
+    Args:
+        config: of the model.
+        folded: whether the shared attention takes the place of its own; None: as its kind lets one expect.
+    """
+    text_config = config.get_text_config()
+    if folded is None:
+        folded = text_config.model_type in FOLDED
+    # Other attention than ours sees no windows here: none of its rows may be longer than one.
+    limits = (getattr(text_config, name, None) for name in (LENGTH_LIMITS[:1] if folded else LENGTH_LIMITS))
+    return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=2048)
 
 
 def _folds(model: Any) -> bool:

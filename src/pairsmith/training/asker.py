@@ -18,7 +18,7 @@ from pairsmith.progress import Progress
 from pairsmith.records import Example, Question, read_questions
 from pairsmith.runs import Run, settled
 from pairsmith.texts import Window
-from pairsmith.texts.passages import passage_limit, passages
+from pairsmith.texts.passages import passage_limit, passages, token_count
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.causal_asker import causal_limit, said, train_causal_asker_on
 from pairsmith.training.checkpoints import Checkpoints
@@ -59,9 +59,9 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
     )
     if not examples or (settings.validation and not unseen):
         raise InputError(
-            f"no passage of {_form(settings)[0]} tokens holds an answer to any of the "
-            f"{'validation ' if examples else ''}questions; give others, or a larger --max-length if the "
-            "base has room for it"
+            f"none of the {'validation ' if examples else ''}questions can be learned: no passage of "
+            f"{_form(settings)[0]} tokens holds the answer, or what ends an answer stands in it or in the "
+            "question; give others, or a larger --max-length if the base has room for it"
         )
     folder = begin(run, "train-asker", settings, sources=sources)
     if folder is None:
@@ -71,7 +71,7 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
     )
     facts = {
         "questions": len(examples),
-        "left out, as no passage holds the answer": len(questions) - len(examples),
+        "left out, as no passage holds the answer or they hold what ends one": len(questions) - len(examples),
         "learning rate": rate,
     }
     card = few_shot_card("A model that asks questions of passages", _USE, settings, facts, training, folder)
@@ -155,10 +155,11 @@ def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) 
         if written is None:
             continue
         for window in cut[text]:
-            if window.start <= answer.start and answer.start + len(answer.text) <= window.start + len(
-                window.text
-            ):
-                yield Example(window.text, written)
+            last = window.start + len(window.text)
+            if window.start <= answer.start and answer.start + len(answer.text) <= last:
+                # Only a single word can be above the limit, and is no passage to ask about.
+                if len(window.text.split()) > 1 or token_count(window.text, tokenizer) <= limit:
+                    yield Example(window.text, written)
                 break
 
 

@@ -6,9 +6,11 @@ instruction and passage -> answer and question, each up to a quotation mark -> l
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS
@@ -16,6 +18,7 @@ from pairsmith.encoders.heads import load_config, load_tokenizer
 from pairsmith.encoders.summarizer import padded
 from pairsmith.errors import ModelError
 from pairsmith.lm.loading import load_causal
+from pairsmith.lm.transformers_backend import context_of
 from pairsmith.progress import Progress
 from pairsmith.records import Example
 from pairsmith.texts.instructed import ANSWER, END, QUESTION, room_for_passage, told
@@ -26,9 +29,6 @@ from pairsmith.training.settings import TrainAskerSettings
 from pairsmith.training.summarizer import IGNORED, sequence_losses, token_accuracy
 from pairsmith.training.watch import Training
 
-_DEFAULT_CONTEXT = 2048
-"""Tokens that a model reads whose config does not say it."""
-
 _LOOKED_AT = 32
 """Validation examples at once."""
 
@@ -37,10 +37,18 @@ def causal_limit(base: str) -> int:
     """Tokens of a passage at most, special ones not counted, that ``ask`` can give to this model.
 
     Raises:
-        ModelError: there is no such model, or it reads too few tokens for a passage.
+        ModelError: there is no such model, it is none that writes, or it reads too few tokens for a passage.
     """
-    context = _context(base)
-    around = len(load_tokenizer(base)(told("", ANSWER + QUESTION), verbose=False)["input_ids"])
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    config = load_config(base)
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelError(
+            f"model {base}: models of type {config.model_type} cannot be trained to write; give BART, T5, "
+            "BERT or a causal language model as --base"
+        )
+    context = context_of(config)
+    around = len(_tokens(load_tokenizer(base), told("", ANSWER + QUESTION))[0])
     room = room_for_passage(context, around, ANSWER_TOKENS + QUESTION_TOKENS)
     if room < 1:
         raise ModelError(
@@ -50,9 +58,14 @@ def causal_limit(base: str) -> int:
     return room
 
 
-def _context(base: str) -> int:
-    config = load_config(base).get_text_config()
-    return int(getattr(config, "max_position_embeddings", None) or _DEFAULT_CONTEXT)
+def _tokens(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
+    """The tokens of a text as ``ask`` gives them to the model, and where each ends in the text."""
+    found = tokenizer(text, return_offsets_mapping=True, verbose=False)
+    tokens, ends = list(found["input_ids"]), [end for _, end in found["offset_mapping"]]
+    while tokens and tokens[-1] in tokenizer.all_special_ids:  # some tokenizers close every text
+        tokens.pop()
+        ends.pop()
+    return tokens, ends
 
 
 def said(answer: str, question: str) -> str | None:
@@ -73,10 +86,11 @@ def rows_of(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterat
     """Passages with what is to be written of each; what is longer than the context is cut off."""
     for example in examples:
         given = told(example.input, ANSWER)
-        found = tokenizer(given + example.output, return_offsets_mapping=True, verbose=False)
+        tokens, ends = _tokens(tokenizer, given + example.output)
         # A token across the border counts as written: it is not there before.
-        begin = sum(1 for _, end in found["offset_mapping"] if end <= len(given))
-        yield Row(found["input_ids"][:context], begin)
+        begin = next((place for place, end in enumerate(ends) if end > len(given)), len(tokens))
+        if begin < min(len(tokens), context):
+            yield Row(tokens[:context], begin)
 
 
 class CausalWriter(nn.Module):
@@ -92,16 +106,24 @@ class CausalWriter(nn.Module):
                 "tokenizer.json"
             )
         self._label_smoothing = label_smoothing
+        self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
 
     def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
-        """Rows in chunks of about one length; labels are the tokens that come next."""
+        """Rows in chunks of about one length; labels are the tokens that come next.
+
+        ``kept`` are the places from the first on behind which something is written: of the others no token
+        is foretold, which for large vocabularies would take most of the memory.
+        """
 
         def features(numbers: list[int]) -> dict[str, Tensor]:
             some = [rows[number] for number in numbers]
+            tokens = padded([row.tokens for row in some], 0)
+            first = min(max(row.told - 1, 0) for row in some)
             return {
-                "input_ids": padded([row.tokens for row in some], 0),
+                "input_ids": tokens,
                 "attention_mask": padded([[1] * len(row.tokens) for row in some], 0),
-                "labels": padded([_labels(row) for row in some], IGNORED),
+                "kept": torch.arange(first, tokens.shape[1]),
+                "labels": padded([_labels(row) for row in some], IGNORED)[:, first:],
             }
 
         return {"rows": chunked([len(row.tokens) for row in rows], features, self.model.device).as_inputs()}
@@ -115,11 +137,12 @@ class CausalWriter(nn.Module):
         return sequence_losses(self.logits(chunk), chunk["labels"], self._label_smoothing)
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """Of the token behind each: ``(n, tokens, vocabulary)``."""
+        """Of the token behind each that is kept: ``(n, kept, vocabulary)``."""
+        keeping = {"logits_to_keep": chunk["kept"]} if self._keeps else {}
         found: Tensor = self.model(
-            input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], use_cache=False
+            input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], use_cache=False, **keeping
         ).logits
-        return found
+        return found if self._keeps else found[:, chunk["kept"]]
 
 
 def _labels(row: Row) -> list[int]:
@@ -150,7 +173,7 @@ def train_causal_asker_on(
     Raises:
         ModelError: the base cannot be loaded, or the training diverged.
     """
-    context = _context(settings.base)
+    context = context_of(load_config(settings.base))
 
     def make() -> CausalWriter:
         return CausalWriter(settings.base, device, settings.label_smoothing)

@@ -4,7 +4,7 @@ from torch import nn
 
 from pairsmith.errors import SettingsError
 
-_NAMES = ("dropout", "attention_dropout")
+_NAMES = ("dropout", "attention_dropout", "attn_dropout")
 """What models of transformers call it in their attention: a number, or a module that holds one as ``p``."""
 
 
