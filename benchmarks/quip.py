@@ -69,12 +69,20 @@ def main() -> None:
     parser.add_argument("--qamr", type=int, help="Only the first so many of QAMR's questions.")
     parser.add_argument("--passages", type=int, help="Only so many passages of SQuAD to learn from.")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--so-far", action="store_true", help="Write what finished steps tell; do no step.")
     args = parser.parse_args()
     write_quip(args.data, args.work / "quip", args.news, args.qamr, args.passages)
-    recipe = shutil.copy(recipe_path("quip-small"), args.work / "quip-small.yaml")
-    run = args.work / f"run-{args.seed}"
-    found = run_recipe(load_recipe(Path(recipe), seed=args.seed), run, Progress())
-    claims = {claim: judged(run, *names) for claim, names in CLAIMS.items()}
+    path = shutil.copy(recipe_path("quip-small"), args.work / "quip-small.yaml")
+    recipe, run = load_recipe(Path(path), seed=args.seed), args.work / f"run-{args.seed}"
+    if not args.so_far:
+        run_recipe(recipe, run, Progress())
+    names = {name: source.replace("/", ":", 1) for name, source in recipe.results.items()}
+    found = {name: figure(run, source)[0] for name, source in names.items() if is_there(run, source)}
+    claims = {
+        claim: judged(run, *pair)
+        for claim, pair in CLAIMS.items()
+        if all(is_there(run, name) for name in pair)
+    }
     print(json.dumps(claims, indent=1))
     if args.json:
         settings = {"news": args.news, "qamr": args.qamr, "passages": args.passages, "seed": args.seed}
@@ -88,6 +96,11 @@ def judged(run: Path, higher: str, lower: str) -> dict[str, Any]:
     noise = 1.96 * math.hypot(error, other)
     verdict = "within noise" if abs(first - second) <= noise else "held" if first > second else "not held"
     return {higher: round(first, 2), lower: round(second, 2), "noise": round(noise, 2), "claim": verdict}
+
+
+def is_there(run: Path, name: str) -> bool:
+    """Whether the step of a figure is finished."""
+    return (run / name.partition(":")[0] / "results.json").is_file()
 
 
 def figure(run: Path, name: str) -> Figure:
