@@ -20,6 +20,7 @@ from pairsmith.bundled import recipe_path
 from pairsmith.progress import Progress
 from pairsmith.recipes import load_recipe
 from pairsmith.running import run_recipe
+from pairsmith.runs import DatasetFolder
 from quip_data import write_quip
 
 Figure = tuple[float, float]
@@ -86,8 +87,21 @@ def main() -> None:
     print(json.dumps(claims, indent=1))
     if args.json:
         settings = {"news": args.news, "qamr": args.qamr, "passages": args.passages, "seed": args.seed}
-        results = {"figures": found, "claims": claims, "rationales": rationales(run / "sst2")}
+        results = {
+            "asked": asked(run / "asked"),
+            "figures": found,
+            "claims": claims,
+            "rationales": rationales(run / "sst2"),
+        }
         write(args.json, {"settings": settings, "results": results})
+
+
+def asked(folder: Path) -> dict[str, Any]:
+    """How many questions there are, of how many passages, and the share whose answer stands there as written."""
+    rows = DatasetFolder.open(folder).table().select(["context", "answers"]).to_pylist()
+    standing = sum(bool(row["answers"]["text"]) for row in rows)
+    passages = len({row["context"] for row in rows})
+    return {"questions": len(rows), "passages": passages, "answers in the passage": standing / len(rows)}
 
 
 def judged(run: Path, higher: str, lower: str) -> dict[str, Any]:

@@ -5,7 +5,9 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.training.stopping import Stopped, stopped_at
 
+from pairsmith.encoders.heads import load_tokenizer
 from pairsmith.errors import InputError, ModelError
 from pairsmith.infuse.ask import ask, load_asker
 from pairsmith.infuse.plan import plan_ask
@@ -16,12 +18,11 @@ from pairsmith.records import Example
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.texts.instructed import ANSWER, QUESTION, told
-from pairsmith.training import watch
 from pairsmith.training.asker import asker_examples, train_asker
 from pairsmith.training.causal_asker import CausalWriter, causal_limit, rows_of, said
 from pairsmith.training.plan_questions import plan_train_asker
 from pairsmith.training.settings import TrainAskerSettings
-from pairsmith.training.summarizer import IGNORED, token_accuracy
+from pairsmith.training.writing import IGNORED, token_accuracy
 
 TINY = "pairsmith:tiny"
 ASKED = [
@@ -65,7 +66,7 @@ def test_what_is_learned_is_what_stands_behind_the_instruction(writer):
     for row, example in zip(rows_of(writer.tokenizer, EXAMPLES, 256), EXAMPLES, strict=True):
         assert writer.tokenizer.decode(row.tokens[: row.told]) == told(example.input, ANSWER)
         assert writer.tokenizer.decode(row.tokens[row.told :]) == example.output
-    (chunk,) = writer.batch(list(rows_of(writer.tokenizer, EXAMPLES, 256)))["rows"]["chunks"]
+    (chunk,) = writer.batch(list(rows_of(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
     kept = chunk["kept"]
     assert chunk["labels"].shape == (2, len(kept))
     assert kept[-1] == chunk["input_ids"].shape[1] - 1
@@ -134,7 +135,7 @@ def test_the_loss_is_that_of_transformers(writer):
 
 
 def test_token_accuracy_counts_what_is_written(writer):
-    chunks = writer.batch(list(rows_of(writer.tokenizer, EXAMPLES, 256)))["rows"]["chunks"]
+    chunks = writer.batch(list(rows_of(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
     right = count = 0
     for chunk in chunks:
         likeliest = writer.logits(chunk).argmax(dim=2)
@@ -162,15 +163,8 @@ def test_a_stopped_training_goes_on_to_the_same_weights(data, tmp_path, monkeypa
     some = settings(data, epochs=6, checkpoint_steps=2, attention_dropout=0.1)
     train_asker(some, Run(tmp_path / "whole", Silent()))
     with monkeypatch.context() as patch:
-        real = watch.Watch.on_step_end
-
-        def stop(self, arguments, state, *rest, **named):
-            if state.global_step == 5:
-                raise KeyboardInterrupt
-            return real(self, arguments, state, *rest, **named)
-
-        patch.setattr(watch.Watch, "on_step_end", stop)
-        with pytest.raises(KeyboardInterrupt):
+        stopped_at(patch, 5)
+        with pytest.raises(Stopped):
             train_asker(some, Run(tmp_path / "stopped", Silent()))
     assert list((tmp_path / "stopped").glob(".pairsmith*"))
     train_asker(some, Run(tmp_path / "stopped", Silent()))
@@ -194,7 +188,7 @@ def asker_examples_of(path):
 
 def test_passages_are_as_long_as_those_that_are_asked_about(data, tmp_path):
     limit = load_asker(AskSettings(inputs=[data], model=TINY, device="cpu")).limit
-    assert causal_limit(TINY) == limit < 256
+    assert causal_limit(TINY, load_tokenizer(TINY)) == limit < 256
     text = "Nothing is said here. " * limit + "A man is playing."
     (example,) = asker_examples_of(write(tmp_path / "long.jsonl", [(text, "A man", "Who is playing?")]))
     assert example.input.endswith("here. A man is playing.")
@@ -206,6 +200,20 @@ def test_a_model_that_reads_too_little_is_refused(data, tmp_path, tiny_gpt2):
     with pytest.raises(
         ModelError, match=r"reads 128 tokens, of which the instruction takes .* reads more as --base"
     ):
+        train_asker(some, Run(tmp_path / "out", Silent()))
+
+
+def test_a_tokenizer_that_does_not_say_where_tokens_stand_is_refused(data, tmp_path):
+    """CTRL's is of that kind."""
+    from transformers import CTRLConfig
+
+    folder = tmp_path / "ctrl"
+    CTRLConfig(vocab_size=3).save_pretrained(folder)
+    (folder / "vocab.json").write_text(json.dumps({"<unk>": 0, "a</w>": 1, "b</w>": 2}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    (folder / "model.safetensors").touch()
+    some = settings(data).model_copy(update={"base": str(folder)})
+    with pytest.raises(ModelError, match=r"does not say where tokens stand .* tokenizer\.json"):
         train_asker(some, Run(tmp_path / "out", Silent()))
 
 

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tests.conftest import make_bert
 from tests.training.few import MAKERS, PEOPLE, PLAYS, document, passage, write
+from tests.training.stopping import Stopped, stopped_at
 from transformers import AutoModelForSequenceClassification
 
 from pairsmith.encoders.cross import load_cross_encoder, score_pairs
@@ -130,24 +131,6 @@ def test_two_towers(corpora, tiny_bert):
         ),
         Run(corpora / "mined", Silent()),
     )
-
-
-class Stopped(Exception):  # noqa: N818 - it is no error
-    pass
-
-
-def stopped_at(monkeypatch, step, nth=1):
-    """End the nth training at this step."""
-    real, trainings = Watch.on_step_end, []
-
-    def stopping(self, args, state, control, **kwargs):
-        if state.global_step == 1:
-            trainings.append(self)
-        if state.global_step == step and len(trainings) == nth:
-            raise Stopped
-        real(self, args, state, control, **kwargs)
-
-    monkeypatch.setattr(Watch, "on_step_end", stopping)
 
 
 @pytest.mark.parametrize(("step", "nth"), [(3, 1), (9, 1), (6, 2)])

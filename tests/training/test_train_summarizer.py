@@ -23,11 +23,11 @@ from pairsmith.training.summarizer import (
     added_examples,
     rouge_l,
     rows_of,
-    sequence_losses,
     train_summarizer,
     train_summarizer_on,
 )
 from pairsmith.training.watch import Watch
+from pairsmith.training.writing import sequence_losses
 
 
 @pytest.fixture(scope="module")

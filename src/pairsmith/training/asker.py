@@ -25,8 +25,9 @@ from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.few_shot import begin, numbered, refuse_sources
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainAskerSettings, TrainSummarizerSettings
-from pairsmith.training.summarizer import Figure, token_accuracy, train_summarizer_on
+from pairsmith.training.summarizer import Figure, train_summarizer_on
 from pairsmith.training.watch import Training
+from pairsmith.training.writing import token_accuracy
 
 _USE = """```
 pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
@@ -58,10 +59,11 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
         asker_examples(read_questions(settings.validation) if settings.validation else (), settings)
     )
     if not examples or (settings.validation and not unseen):
+        limit, _ = _form(settings, load_tokenizer(settings.base))
         raise InputError(
-            f"none of the {'validation ' if examples else ''}questions can be learned: no passage of "
-            f"{_form(settings)[0]} tokens holds the answer, or what ends an answer stands in it or in the "
-            "question; give others, or a larger --max-length if the base has room for it"
+            f"none of the {'validation ' if examples else ''}questions can be learned: no passage of {limit} "
+            "tokens holds the answer, or what ends an answer stands in it or in the question; give others, or "
+            "a larger --max-length if the base has room for it"
         )
     folder = begin(run, "train-asker", settings, sources=sources)
     if folder is None:
@@ -144,7 +146,7 @@ def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) 
         ModelError: the base is missing, or reads too little.
     """
     tokenizer = load_tokenizer(settings.base)
-    limit, write = _form(settings)
+    limit, write = _form(settings, tokenizer)
     cut: dict[str, list[Window]] = {}
     for question in questions:
         text = question.context
@@ -163,12 +165,12 @@ def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) 
                 break
 
 
-def _form(settings: TrainAskerSettings) -> tuple[int, Callable[[str, str], str | None]]:
+def _form(settings: TrainAskerSettings, tokenizer: Any) -> tuple[int, Callable[[str, str], str | None]]:
     """Tokens of a passage at most, and what is to be written of an answer and its question."""
     if writes_as(settings.base) == "decoder":
-        room = causal_limit(settings.base)
+        room = causal_limit(settings.base, tokenizer)
         return min(settings.max_length or room, room), said
-    return passage_limit(load_tokenizer(settings.base), settings.max_length), _in_one_sequence
+    return passage_limit(tokenizer, settings.max_length), _in_one_sequence
 
 
 def _in_one_sequence(answer: str, question: str) -> str | None:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS
-from pairsmith.encoders.heads import load_config, load_tokenizer
+from pairsmith.encoders.heads import load_config
 from pairsmith.encoders.summarizer import padded
 from pairsmith.errors import ModelError
 from pairsmith.lm.loading import load_causal
@@ -23,21 +23,19 @@ from pairsmith.progress import Progress
 from pairsmith.records import Example
 from pairsmith.texts.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, sum_of_losses
+from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.settings import TrainAskerSettings
-from pairsmith.training.summarizer import IGNORED, sequence_losses, token_accuracy
 from pairsmith.training.watch import Training
-
-_LOOKED_AT = 32
-"""Validation examples at once."""
+from pairsmith.training.writing import IGNORED, Writer, chunks_of, token_accuracy
 
 
-def causal_limit(base: str) -> int:
+def causal_limit(base: str, tokenizer: Any) -> int:
     """Tokens of a passage at most, special ones not counted, that ``ask`` can give to this model.
 
     Raises:
-        ModelError: there is no such model, it is none that writes, or it reads too few tokens for a passage.
+        ModelError: there is no such model, it is none that writes, it reads too few tokens for a passage, or
+            its tokenizer does not say where tokens stand.
     """
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
@@ -47,8 +45,13 @@ def causal_limit(base: str) -> int:
             f"model {base}: models of type {config.model_type} cannot be trained to write; give BART, T5, "
             "BERT or a causal language model as --base"
         )
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            f"model {base}: its tokenizer does not say where tokens stand in a text; give one with a "
+            "tokenizer.json"
+        )
     context = context_of(config)
-    around = len(_tokens(load_tokenizer(base), told("", ANSWER + QUESTION))[0])
+    around = len(_tokens(tokenizer, told("", ANSWER + QUESTION))[0])
     room = room_for_passage(context, around, ANSWER_TOKENS + QUESTION_TOKENS)
     if room < 1:
         raise ModelError(
@@ -93,19 +96,14 @@ def rows_of(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterat
             yield Row(tokens[:context], begin)
 
 
-class CausalWriter(nn.Module):
+class CausalWriter(Writer):
     """A causal language model; called with a batch of rows, it gives the loss of what is written."""
 
     def __init__(self, base: str, device: str, label_smoothing: float) -> None:
-        """Raises: ModelError: there is no such model, or its tokenizer does not say where a token stands."""
-        super().__init__()
-        self.tokenizer, self.model = load_causal(base, device=device)
-        if not getattr(self.tokenizer, "is_fast", False):
-            raise ModelError(
-                f"model {base}: its tokenizer does not say where tokens stand in a text; give one with a "
-                "tokenizer.json"
-            )
-        self._label_smoothing = label_smoothing
+        """Raises: ModelError: there is no such model."""
+        tokenizer, model = load_causal(base, device=device)
+        super().__init__(model, label_smoothing)
+        self.tokenizer = tokenizer
         self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
 
     def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
@@ -126,15 +124,7 @@ class CausalWriter(nn.Module):
                 "labels": padded([_labels(row) for row in some], IGNORED)[:, first:],
             }
 
-        return {"rows": chunked([len(row.tokens) for row in rows], features, self.model.device).as_inputs()}
-
-    def forward(self, rows: Mapping[str, Any]) -> dict[str, Tensor]:
-        """The loss of a batch: the mean over all tokens that are written."""
-        tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in rows["chunks"])
-        return {"loss": sum_of_losses(self._losses, rows["chunks"], self) / tokens}
-
-    def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        return sequence_losses(self.logits(chunk), chunk["labels"], self._label_smoothing)
+        return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device).as_inputs()}
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """Of the token behind each that is kept: ``(n, kept, vocabulary)``."""
@@ -184,9 +174,7 @@ def train_causal_asker_on(
         def draw(number: int, _: np.random.Generator) -> Row:
             return rows[number]
 
-        some = [unseen[first : first + _LOOKED_AT] for first in range(0, len(unseen), _LOOKED_AT)]
-        chunks = [chunk for each in some for chunk in writer.batch(each)["rows"]["chunks"]]
-        measure = partial(token_accuracy, writer, chunks) if unseen else None
+        measure = partial(token_accuracy, writer, chunks_of(unseen, writer.batch)) if unseen else None
         return Lesson(len(rows), draw, writer.batch, measure)
 
     return fit_each_rate(

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pairsmith.encoders.summarizer import (
     Summarizer,
@@ -34,18 +33,13 @@ from pairsmith.runs import Run, settled
 from pairsmith.texts.rouge import check_rouge, rouge_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, sum_of_losses
+from pairsmith.training.chunks import chunked
 from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of_few
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.watch import Training
-
-IGNORED = -100
-"""What stands for padding in labels."""
-
-_LOOKED_AT = 32
-"""Validation examples whose scores of all tokens are held in memory at once."""
+from pairsmith.training.writing import IGNORED, Writer, chunks_of
 
 _WHAT = {
     "summaries": "A model that writes summaries of documents",
@@ -230,9 +224,7 @@ def train_summarizer_on(
         measure = None
         if validation and figure:
             unseen = rows_of(summarizer, validation, [], "", settings.summary_tokens)
-            some = [unseen[first : first + _LOOKED_AT] for first in range(0, len(unseen), _LOOKED_AT)]
-            chunks = [chunk for each in some for chunk in _batch(summarizer, each)["pairs"]["chunks"]]
-            measure = partial(figure.measure, model, chunks)
+            measure = partial(figure.measure, model, chunks_of(unseen, partial(_batch, summarizer)))
         elif validation:
             measure = partial(rouge_l, summarizer, validation, settings)
         return Lesson(len(rows), draw, partial(_batch, summarizer), measure)
@@ -284,28 +276,17 @@ def _batch(summarizer: Summarizer, rows: Sequence[Row]) -> Mapping[str, Any]:
     return {"pairs": chunked(lengths, features, summarizer.model.device).as_inputs()}
 
 
-class WithLoss(nn.Module):
+class WithLoss(Writer):
     """A summariser's model; called with a batch of documents and summaries, it gives the loss."""
 
     def __init__(self, summarizer: Summarizer, label_smoothing: float) -> None:
-        super().__init__()
+        super().__init__(summarizer.model, label_smoothing)
         self.summarizer = summarizer
-        self.model = summarizer.model
         if not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
             raise ModelError(
                 f"models of type {self.model.config.model_type} cannot be trained as summarisers here; give "
                 "BART, T5 or the like as --base"
             )
-        self._label_smoothing = label_smoothing
-
-    def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
-        """The loss of a batch: the mean over all tokens of its summaries."""
-        tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in pairs["chunks"])
-        return {"loss": sum_of_losses(self._losses, pairs["chunks"], self) / tokens}
-
-    def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """The loss of each summary."""
-        return sequence_losses(self.logits(chunk), chunk["labels"], self._label_smoothing)
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """Of each token of the summaries, given those before it: ``(n, tokens, vocabulary)``."""
@@ -316,48 +297,6 @@ class WithLoss(nn.Module):
             use_cache=False,
         ).logits
         return found
-
-
-def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Negative log likelihood of each summary: the sum over its tokens, each given those before it.
-
-    Args:
-        logits: ``(n, tokens, vocabulary)``, of any floating type.
-        labels: ``(n, tokens)`` int64, -100 for padding, which does not count.
-        label_smoothing: share of each token's probability that is spread over the vocabulary, in [0, 1).
-
-    Returns:
-        ``(n,)`` float32.
-    """
-    losses = nn.functional.cross_entropy(
-        logits.float().flatten(0, 1),
-        labels.flatten(),
-        ignore_index=IGNORED,
-        label_smoothing=label_smoothing,
-        reduction="none",
-    )
-    return losses.view_as(labels).sum(dim=1)
-
-
-class Writes(Protocol):
-    """A model that is trained to write."""
-
-    model: Any
-
-    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """Of each label of a chunk: ``(n, tokens, vocabulary)``."""
-
-
-def token_accuracy(model: Writes, chunks: Sequence[Mapping[str, Tensor]]) -> float:
-    """Share, ×100, of the tokens that are the likeliest ones, given those before them."""
-    right = count = 0
-    with torch.inference_mode():
-        for chunk in chunks:
-            here = {name: value.to(model.model.device) for name, value in chunk.items()}
-            counted = here["labels"] != IGNORED
-            right += int(((model.logits(here).argmax(dim=2) == here["labels"]) & counted).sum())
-            count += int(counted.sum())
-    return 100.0 * right / count
 
 
 def rouge_l(summarizer: Summarizer, examples: Sequence[Example], settings: TrainSummarizerSettings) -> float:
