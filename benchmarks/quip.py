@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def asked(folder: Path) -> dict[str, Any]:
-    """How many questions there are, of how many passages, and the share whose answer stands there as written."""
+    """How many questions there are, of how many passages, and how often the passage has the answer."""
     rows = DatasetFolder.open(folder).table().select(["context", "answers"]).to_pylist()
     standing = sum(bool(row["answers"]["text"]) for row in rows)
     passages = len({row["context"] for row in rows})

@@ -62,8 +62,8 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
         limit, _ = _form(settings, load_tokenizer(settings.base))
         raise InputError(
             f"none of the {'validation ' if examples else ''}questions can be learned: no passage of {limit} "
-            "tokens holds the answer, or what ends an answer stands in it or in the question; give others, or "
-            "a larger --max-length if the base has room for it"
+            "tokens holds the answer, or what ends an answer stands in it or in the question; give others, "
+            "or a larger --max-length if the base has room for it"
         )
     folder = begin(run, "train-asker", settings, sources=sources)
     if folder is None:
