@@ -14,6 +14,13 @@ Dtype = Annotated[
         "fast, else float32."
     ),
 ]
+TrainingDtype = Annotated[
+    Literal["auto", "float32", "bfloat16"],
+    Field(
+        description="Number format of the sums; weights are trained and kept in float32. auto: bfloat16 "
+        "where the machine multiplies it fast, else float32."
+    ),
+]
 BatchTokens = Annotated[
     int | None, Field(ge=1, description="Tokens that are read at once; unset: what suits the device.")
 ]

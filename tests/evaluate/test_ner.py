@@ -9,6 +9,7 @@ from pairsmith.encoders.span_heads import SpanHeads, save_heads
 from pairsmith.encoders.span_reader import question_vectors
 from pairsmith.encoders.token_vectors import load_token_encoder
 from pairsmith.errors import InputError, ModelError, SettingsError
+from pairsmith.evaluate import tagging
 from pairsmith.evaluate.ner import QUESTIONS, entity_f1, evaluate_ner, questions_of
 from pairsmith.evaluate.plan import plan_evaluate_ner
 from pairsmith.evaluate.settings import EvaluateNerSettings
@@ -79,6 +80,17 @@ def test_rows_begin_as_the_start_vectors_of_their_questions(student):
     assert torch.allclose(rows[1], expected, atol=1e-6)
     assert torch.equal(rows[1], rows[2])
     assert rows.norm(dim=1).tolist() == pytest.approx([1.0] * 4)
+
+
+def test_steps_too_small_for_two_bytes_are_not_lost(tiny_bert, monkeypatch):
+    taggers = []
+    monkeypatch.setattr(tagging, "_tag", lambda tagger, *_: taggers.append(tagger))
+    some = settings(str(tiny_bert), dtype="bfloat16", learning_rate=1e-6, epochs=3)
+    tag_after_training(some, SENTENCES, SENTENCES, None)
+    before = load_token_encoder(str(tiny_bert), device="cpu").model.encoder.state_dict()
+    for name, weight in taggers[0].model.encoder.state_dict().items():
+        moved = (weight - before[name]).abs()
+        assert 0 < moved.max() < 1e-5, name
 
 
 def test_a_word_is_told_by_its_first_token(tiny_bert):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.fields import BatchTokens, Device, Dtype
+from pairsmith.fields import BatchTokens, Device, Dtype, TrainingDtype
 from pairsmith.modelnames import PoolingName
 from pairsmith.settings import Listed, Settings
 
@@ -242,4 +242,4 @@ class EvaluateNerSettings(Settings):
     )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of sentences and of dropout.")
     device: Device = "auto"
-    dtype: Dtype = "float32"
+    dtype: TrainingDtype = "float32"

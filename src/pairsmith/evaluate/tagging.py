@@ -15,8 +15,10 @@ from pairsmith.encoders.span_encoder import load_span_encoder
 from pairsmith.encoders.span_reader import question_vectors
 from pairsmith.encoders.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.evaluate.settings import EvaluateNerSettings
+from pairsmith.modelfiles import pick_dtype
 from pairsmith.records.tagged import TaggedSentence, as_bio
 from pairsmith.runs.seeds import generator
+from pairsmith.training.processor import quick_training
 
 
 def tag_after_training(
@@ -28,6 +30,8 @@ def tag_after_training(
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:
     """Train encoder and linear layer on some sentences, and tag others (Q10).
+
+    Weights are float32 throughout, as steps as small as these would be lost in numbers of two bytes.
 
     Args:
         settings: of the training.
@@ -42,15 +46,15 @@ def tag_after_training(
     """
     tags = ["O", *sorted({tag for each in train for tag in each.tags if tag != "O"})]
     if questions is None:
-        encoder = load_token_encoder(
-            settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
-        )
+        encoder = load_token_encoder(settings.model, device=settings.device, max_length=settings.max_length)
         rows = _random_rows(len(tags), int(encoder.model.config.hidden_size), settings.seed)
     else:
         encoder, rows = _question_rows(settings, tags, questions)
     tagger = Tagger(encoder, rows)
-    _train(tagger, train, tags, settings, advance)
-    return _tag(tagger, test, tags, advance)
+    here = tagger.model.device.type
+    with torch.autocast(here, torch.bfloat16, enabled=pick_dtype(settings.dtype, here) == "bfloat16"):
+        _train(tagger, train, tags, settings, advance)
+        return _tag(tagger, test, tags, advance)
 
 
 def _random_rows(tags: int, width: int, seed: int) -> Tensor:
@@ -64,9 +68,7 @@ def _question_rows(
     settings: EvaluateNerSettings, tags: Sequence[str], questions: Mapping[str, str]
 ) -> tuple[TokenEncoder, Tensor]:
     """The start vectors of the tags' questions, of length 1."""
-    encoder = load_span_encoder(
-        settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
-    )
+    encoder = load_span_encoder(settings.model, device=settings.device, max_length=settings.max_length)
     with torch.inference_mode():
         asked = [questions[tag.partition("-")[2] or "O"] for tag in tags]
         starts, _ = question_vectors(encoder, asked)
@@ -81,7 +83,7 @@ class Tagger(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.model = encoder.model
-        self.rows = nn.Parameter(rows.to(encoder.model.device, encoder.model.dtype))
+        self.rows = nn.Parameter(rows.to(encoder.model.device))
 
     def forward(self, words: "Words") -> Tensor:
         """How well each tag fits each word: ``(words, tags)``, unnormalised."""
@@ -130,9 +132,11 @@ def _train(
 ) -> None:
     """Cross-entropy of the words' tags, AdamW at a constant rate."""
     number = {tag: place for place, tag in enumerate(tags)}
-    optimizer = torch.optim.AdamW(tagger.parameters(), lr=settings.learning_rate, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(
+        tagger.parameters(), lr=settings.learning_rate, weight_decay=0.0, fused=True
+    )
     tagger.train()
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), quick_training(tagger, tagger.model.device.type):
         torch.manual_seed(settings.seed)
         for epoch in range(settings.epochs):
             order = generator(settings.seed, "order", epoch).permutation(len(sentences))

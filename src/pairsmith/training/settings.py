@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator
 
+from pairsmith.fields import TrainingDtype
 from pairsmith.modelnames import PoolingName
 from pairsmith.settings import Listed, Settings
 
@@ -66,11 +67,7 @@ class TrainEncoderSettings(Settings):
     device: TrainingDevice = Field(
         default="auto", description="auto, cpu, cuda, mps. One device; CUDA_VISIBLE_DEVICES says which."
     )
-    dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        default="float32",
-        description="Number format of the sums; weights are trained and kept in float32. auto: bfloat16 "
-        "where the machine multiplies it fast, else float32.",
-    )
+    dtype: TrainingDtype = "float32"
 
 
 class FitSettings(Settings):
@@ -120,11 +117,7 @@ class FitSettings(Settings):
     device: TrainingDevice = Field(
         default="auto", description="auto, cpu, cuda, mps. One device; CUDA_VISIBLE_DEVICES says which."
     )
-    dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        default="float32",
-        description="Number format of the sums; weights are trained and kept in float32. auto: bfloat16 "
-        "where the machine multiplies it fast, else float32.",
-    )
+    dtype: TrainingDtype = "float32"
 
     @field_validator("learning_rate")
     @classmethod
