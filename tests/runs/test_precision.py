@@ -8,7 +8,7 @@ import torch
 
 from pairsmith import modelfiles
 from pairsmith.evaluate.settings import EvaluateStsSettings
-from pairsmith.generate.settings import PostprocessSettings
+from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.mine.settings import MineSettings
 from pairsmith.modelfiles import multiplies_fast, pick_dtype
 from pairsmith.progress import Progress, Silent
@@ -98,6 +98,13 @@ def test_a_format_that_is_slow_here_is_told(processor, tmp_path, capsys):
     processor("avx2")
     settled(given, Run(tmp_path, Progress()))
     assert "bfloat16 is slow here" in capsys.readouterr().err
+
+
+def test_what_a_server_computes_in_is_its_own_matter(processor, tmp_path, capsys):
+    processor("avx2")
+    given = GenerateSettings(task="t", model="http://127.0.0.1:1/v1", dtype="bfloat16")
+    settled(given, Run(tmp_path, Progress()))
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("record", ["manifest.json", "training.json", "results.json"])

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
@@ -198,6 +199,15 @@ def test_where_no_window_holds_the_first_answer_the_next_is_learned(bert):
     assert {context[t.window.offsets[t.start, 0] : t.window.offsets[t.end, 1]] for t in targets} == {
         "stock market"
     }
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [([1e-3, 2.0], "between 0 and 1"), ([1e-3, 1e-4, 1e-3], "give each learning rate once")],
+)
+def test_learning_rates_that_make_no_sense_are_told(tiny_bert, rates, message):
+    with pytest.raises(ValidationError, match=message):
+        settings(tiny_bert, learning_rate=rates)
 
 
 def test_questions_whose_answer_is_in_no_window_are_left_out_and_that_is_said_once(tiny_bert, capsys):

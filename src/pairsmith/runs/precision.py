@@ -30,7 +30,8 @@ def settled(settings: S, run: Run | None = None) -> S:
     here = device if device.startswith("cuda") else pick_device(device)
     begun = _begun(run.out) if dtype == "auto" and run and run.kept and not run.fresh else None
     found = begun or pick_dtype(dtype, here)
-    if run and here == "cpu" and found != "float32" and not multiplies_fast(found, here):
+    served = str(getattr(settings, "model", "")).startswith(("http://", "https://"))
+    if run and here == "cpu" and not served and found != "float32" and not multiplies_fast(found, here):
         instead = "for new work --dtype auto takes less time" if begun is None else "the work here began so"
         run.progress.say(f"{found} is slow here, as the processor has no instructions for it; {instead}")
     return settings.model_copy(update={"dtype": found})

@@ -124,6 +124,8 @@ class FitSettings(Settings):
     def _above_0(cls, rates: list[float]) -> list[float]:
         if any(not 0 < rate < 1 for rate in rates):
             raise ValueError("learning rates lie between 0 and 1")
+        if len(set(rates)) < len(rates):
+            raise ValueError(f"{', '.join(f'{rate:g}' for rate in rates)}: give each learning rate once")
         return rates
 
     def steps_of(self, examples: int) -> int:
