@@ -50,11 +50,10 @@ def tag_after_training(
         rows = _random_rows(len(tags), int(encoder.model.config.hidden_size), settings.seed)
     else:
         encoder, rows = _question_rows(settings, tags, questions)
-    tagger = Tagger(encoder, rows)
-    here = tagger.model.device.type
-    with torch.autocast(here, torch.bfloat16, enabled=pick_dtype(settings.dtype, here) == "bfloat16"):
-        _train(tagger, train, tags, settings, advance)
-        return _tag(tagger, test, tags, advance)
+    in_bfloat16 = pick_dtype(settings.dtype, encoder.model.device.type) == "bfloat16"
+    tagger = Tagger(encoder, rows, in_bfloat16=in_bfloat16)
+    _train(tagger, train, tags, settings, advance)
+    return _tag(tagger, test, tags, advance)
 
 
 def _random_rows(tags: int, width: int, seed: int) -> Tensor:
@@ -77,10 +76,11 @@ def _question_rows(
 
 
 class Tagger(nn.Module):
-    """An encoder, and a matrix M with a row for each tag."""
+    """An encoder, and a matrix M with a row for each tag, in float32; products may be in bfloat16."""
 
-    def __init__(self, encoder: TokenEncoder, rows: Tensor) -> None:
+    def __init__(self, encoder: TokenEncoder, rows: Tensor, *, in_bfloat16: bool = False) -> None:
         super().__init__()
+        self._in_bfloat16 = in_bfloat16
         self.encoder = encoder
         self.model = encoder.model
         self.rows = nn.Parameter(rows.to(encoder.model.device))
@@ -89,8 +89,10 @@ class Tagger(nn.Module):
         """How well each tag fits each word: ``(words, tags)``, unnormalised."""
         device = self.model.device
         moved = {name: value.to(device) for name, value in words.features.items()}
-        vectors = self.model(**moved).last_hidden_state[words.sentence.to(device), words.token.to(device)]
-        found: Tensor = vectors @ self.rows.T
+        # Left at each call, as it keeps what it has converted of the weights, whatever a step makes of them.
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._in_bfloat16):
+            states = self.model(**moved).last_hidden_state
+            found: Tensor = states[words.sentence.to(device), words.token.to(device)] @ self.rows.T
         return found
 
 
