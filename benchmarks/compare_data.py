@@ -5,7 +5,8 @@ python benchmarks/compare_data.py reading --data DATA --out FOLDER/reading
 
 sts: 100 scored pairs of the STS benchmark's training part, 2,000 other first sentences of it without their
 scores, and as a corpus captions of Flickr8k, questions of Quora and sentences of the BBC's news. reading: as
-for mining.py, 100 questions of 32 of SQuAD's articles, and passages of them among news.
+for mining.py, 100 questions of 32 of SQuAD's articles, all their passages or some, and raw questions, most of
+them other people's.
 """
 
 import argparse
@@ -13,11 +14,12 @@ import gzip
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from mining_data import squad_corpora, write_lines, write_squad
+from mining_data import UNRELATED, squad_corpora, write_lines, write_squad
 from pairsmith.records import read_documents
 from pairsmith.texts import split_sentences
 
@@ -35,9 +37,13 @@ def main() -> None:
     parser.add_argument("comparison", choices=["sts", "reading"])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--passages", type=int, help="reading: only so many of SQuAD's, drawn.")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    (write_sts if args.comparison == "sts" else write_reading)(args.data, args.out)
+    if args.comparison == "sts":
+        write_sts(args.data, args.out)
+    else:
+        write_reading(args.data, args.out, args.passages)
 
 
 def write_sts(data: Path, out: Path) -> None:
@@ -87,8 +93,13 @@ def write_texts(path: Path, texts: list[str]) -> None:
     path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
 
 
-def write_reading(data: Path, out: Path) -> None:
+def write_reading(data: Path, out: Path, passages: int | None = None) -> None:
     corpora = squad_corpora(data)
+    if passages is not None:
+        texts = list(dict.fromkeys(question.context for question in corpora.mining))
+        some = {texts[i] for i in np.random.default_rng(4).permutation(len(texts))[:passages]}
+        mining = [question for question in corpora.mining if question.context in some]
+        corpora = replace(corpora, mining=mining, questions=corpora.questions[: UNRELATED * len(mining)])
     files = write_squad(corpora, 1, out, 0)
     lines = Path(files["test"]).read_text(encoding="utf-8").splitlines()
     picked = np.random.default_rng(3).permutation(len(lines))[:TESTED]

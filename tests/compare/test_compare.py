@@ -102,9 +102,10 @@ def test_the_recipe_of_a_seed(file, tmp_path):
     assert steps["labelled"]["settings"]["data"] == [str(tmp_path / "people.jsonl")]
     assert steps["labelled-model"]["settings"]["data"] == "@labelled"
     assert steps["written-4"]["settings"] == {
-        "data": ["@written-clean"], "weight": [1.0], "rows": 4, "pick": "random"
+        "data": ["@written-clean"], "weight": [1.0], "rows": 4, "pick": ["random"]
     }  # fmt: skip
-    assert steps["found-8"]["settings"]["pick"] == "first"
+    assert steps["found-8"]["settings"]["pick"] == ["first"]
+    assert steps["written-and-found-8"]["settings"]["pick"] == ["random", "first"]
     both = steps["written-and-found-8"]["settings"]
     assert (both["data"], both["weight"]) == (["@written-clean", "@found-all"], [1.0, 1.0])
     assert steps["written-and-found-8-all"]["settings"]["data"] == [

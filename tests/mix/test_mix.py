@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from tests.report.test_rows import folder
 
 from pairsmith.errors import FolderError, InputError, StorageError
@@ -57,6 +58,18 @@ def test_weights_take_the_first_rows(tmp_path):
     assert [row["sentence1"] for row in found if row["source"] == "b.jsonl"] == ["blue 0", "blue 1"]
     assert len(found) == 8
     assert made.manifest.counts.rejects_by_reason == {"share: more rows than its share takes": 12}
+
+
+def test_each_source_may_be_picked_from_in_its_own_way(tmp_path):
+    ranked, drawn = pairs(tmp_path / "a.jsonl", 30, "red"), pairs(tmp_path / "b.jsonl", 30, "blue")
+    made = mixed(tmp_path, ranked, drawn, rows=20, weight=[1, 1], pick=["first", "random"])
+    texts = [row["sentence1"] for row in made.table().to_pylist()]
+    reds, blues = ([text for text in texts if text.startswith(word)] for word in ("red", "blue"))
+    assert reds == [f"red {i}" for i in range(10)]
+    assert len(blues) == 10
+    assert blues != [f"blue {i}" for i in range(10)]
+    with pytest.raises(ValidationError, match="3 times pick for 2 sources"):
+        mixed(tmp_path, ranked, drawn, pick=["first"] * 3)
 
 
 def test_some_are_picked_by_chance_and_follow_the_seed(tmp_path):

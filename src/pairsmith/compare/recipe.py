@@ -105,12 +105,11 @@ def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
 
 def _taken(ways: Sequence[str], rows: int, comparison: Comparison) -> dict[str, Any]:
     """Settings of the step ``mix`` that takes so many rows in equal parts of the ways."""
-    picks = {comparison.ways[way].pick for way in ways}
     return {
         "data": [f"@{steps_of_way(comparison, way)[-1]}" for way in ways],
         "weight": [1.0] * len(ways),
         "rows": rows,
-        "pick": "random" if "random" in picks else "first",
+        "pick": [comparison.ways[way].pick for way in ways],
     }
 
 

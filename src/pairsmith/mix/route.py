@@ -117,9 +117,10 @@ def mixed(sources: Mapping[str, Sequence[Row]], kind: Kind, settings: MixSetting
                 left[source].append(row)
     counts = shares([len(rows) for rows in left.values()], settings.weight, settings.rows)
     placed: list[tuple[float, int, dict[str, Any]]] = []
+    picks = settings.pick * (len(left) if len(settings.pick) == 1 else 1)
     for number, (source, rows) in enumerate(left.items()):
         order = list(range(len(rows)))
-        if settings.pick == "random":
+        if picks[number] == "random":
             order = generator(settings.seed, "mix", number).permutation(len(rows)).tolist()
         taken = set(order[: counts[number]])
         for place, index in enumerate(order):

@@ -23,10 +23,11 @@ class MixSettings(Settings):
     rows: int | None = Field(
         default=None, ge=1, description="Rows in all; unset: as many as the weights allow."
     )
-    pick: Literal["first", "random"] = Field(
-        default="first",
+    pick: Annotated[list[Literal["first", "random"]], Listed] = Field(
+        default=["first"],
+        min_length=1,
         description="Which rows of a source are taken where not all are: the first, as in what mine and "
-        "filter rank, or some by chance.",
+        "filter rank, or some by chance. One for all, or of each of --data.",
     )
     duplicates: Literal["drop", "keep"] = Field(
         default="drop",
@@ -42,9 +43,11 @@ class MixSettings(Settings):
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the rows picked by chance.")
 
     @model_validator(mode="after")
-    def _one_weight_each(self) -> Self:
+    def _one_of_each(self) -> Self:
         if self.weight and len(self.weight) != len(self.data):
             raise ValueError(f"{len(self.weight)} weights for {len(self.data)} sources; give one for each")
+        if len(self.pick) not in (1, len(self.data)):
+            raise ValueError(f"{len(self.pick)} times pick for {len(self.data)} sources; give one for each")
         if len(set(self.data)) != len(self.data):
             raise ValueError("a source is named twice; name each once and give it a weight")
         return self
