@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from pairsmith.encoders.span_encoder import load_span_encoder
 from pairsmith.encoders.span_heads import SpanHeads, save_heads
 from pairsmith.encoders.span_reader import question_vectors
 from pairsmith.encoders.token_vectors import load_token_encoder
-from pairsmith.errors import InputError, ModelError, SettingsError
+from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.evaluate import tagging
 from pairsmith.evaluate.ner import QUESTIONS, entity_f1, evaluate_ner, questions_of
 from pairsmith.evaluate.plan import plan_evaluate_ner
@@ -60,6 +61,21 @@ def test_two_sentences_are_learned_by_heart_from_either_start(student, data, tmp
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert [tuple(line["predicted"]) for line in lines] == [each.tags for each in SENTENCES]
     assert evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent())) == found
+
+
+def test_corrected_tags_are_another_evaluation(student, data, tmp_path):
+    some = settings(student, data, epochs=1)
+    evaluate_ner(some, Run(tmp_path / "out", Silent()))
+    tags = Path(data, "test.ner")
+    tags.write_text(tags.read_text().replace("B-PER", "B-LOC"))
+    with pytest.raises(FolderError, match="test, tags"):
+        evaluate_ner(some, Run(tmp_path / "out", Silent()))
+
+
+def test_a_training_that_diverged_has_no_figure(tiny_bert):
+    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), torch.full((2, 16), torch.nan))
+    with pytest.raises(ModelError, match="try a smaller --learning-rate"):
+        tagging._tag(tagger, SENTENCES, ["O", "B-PER"], lambda _: None)
 
 
 def test_the_progress_counts_what_is_learned_and_what_is_tagged(student, data, tmp_path, capsys):
@@ -146,10 +162,15 @@ def test_types_without_a_question_are_told_and_can_get_one(student, data, tmp_pa
         questions_of(settings(student), some)
     assert questions_of(settings(student, start=["random"]), some)["genre"] == ""
     path = tmp_path / "questions.yaml"
-    path.write_text("genre: What is a genre ?\n")
+    path.write_text("genre: What is a genre ?\nperson-actor: Who is an actor ?\n")
+    actor = [TaggedSentence(("Gabin",), ("B-Person-Actor",))]
+    assert questions_of(settings(student, questions=str(path)), actor)["Person-Actor"] == "Who is an actor ?"
     assert questions_of(settings(student, questions=str(path)), some)["genre"] == "What is a genre ?"
     path.write_text("genre: [1]\n")
     with pytest.raises(SettingsError, match="as a text"):
+        questions_of(settings(student, questions=str(path)), some)
+    path.write_text("genre: What is a genre ?\ngenre: Which genre ?\n")
+    with pytest.raises(SettingsError, match=r"stands here twice \(lines 1 and 2\)"):
         questions_of(settings(student, questions=str(path)), some)
 
 

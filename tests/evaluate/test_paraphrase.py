@@ -3,10 +3,12 @@ import json
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from pairsmith.encoders.pair_scores import pair_scores
 from pairsmith.encoders.token_vectors import load_token_encoder
 from pairsmith.errors import InputError, SettingsError
+from pairsmith.evaluate import paraphrase
 from pairsmith.evaluate.few_shot_paraphrase import SCALE, Head, drawn, f1, last_layers, tune
 from pairsmith.evaluate.paraphrase import evaluate_paraphrase, usual_layer
 from pairsmith.evaluate.plan import plan_evaluate_paraphrase
@@ -111,6 +113,26 @@ def test_a_few_examples_of_equal_and_of_other_texts_teach_to_tell_them_apart(tmp
     assert found["tuned"]["shots"] == 3
     with pytest.raises(InputError, match="5 pairs with the label 0, and 6"):
         run(tmp_path, tiny_bert, "more", data=data, train=data, shots=6)
+
+
+def test_too_few_examples_are_told_before_anything_is_scored(tmp_path, tiny_bert, data, monkeypatch):
+    monkeypatch.setattr(paraphrase, "load_token_encoder", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises(InputError, match="5 pairs with the label 0, and 6"):
+        run(tmp_path, tiny_bert, data=data, train=data, shots=6)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tune": True}, "tune does nothing without train"),
+        ({"shots": 4}, "shots does nothing without train"),
+        ({"splits": [1]}, "splits does nothing without train"),
+        ({"layer": 2, "judgements": "j.tsv"}, "both say which layer"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(given, message):
+    with pytest.raises(ValidationError, match=message):
+        EvaluateParaphraseSettings(model="some", data="d.tsv", **given)
 
 
 def test_examples_are_drawn_of_each_class_and_by_the_seed():

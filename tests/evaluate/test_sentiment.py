@@ -4,9 +4,11 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 import pairsmith.infuse
+from pairsmith.encoders.span_encoder import SpanEncoder
 from pairsmith.encoders.span_heads import SpanHeads, save_heads
 from pairsmith.encoders.span_reader import TextVectors
 from pairsmith.errors import InputError, ModelError
@@ -95,6 +97,23 @@ def test_results_and_a_line_for_each_text(student, data, tmp_path, capsys):
     assert all(len(line["taken_for_positive"]) == 6 for line in lines)
     assert "calibrated" in capsys.readouterr().out
     assert evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Silent())) == found
+
+
+def test_as_much_is_read_at_once_as_was_said(student, monkeypatch):
+    read = []
+    whole = SpanEncoder.token_vectors
+    monkeypatch.setattr(
+        SpanEncoder,
+        "token_vectors",
+        lambda self, features: read.append(len(features["input_ids"])) or whole(self, features),
+    )
+    judge(settings(student, batch_tokens=1), TEXTS, Silent())
+    assert read[-len(TEXTS) :] == [1] * len(TEXTS)
+
+
+def test_the_baseline_knows_no_item():
+    with pytest.raises(ValidationError, match="item does nothing with the method mask"):
+        settings("some", method="mask", item="product")
 
 
 def test_texts_of_one_label_are_refused(student, tmp_path):

@@ -103,6 +103,14 @@ def test_the_place_is_that_of_the_sentence_that_is_asked_about():
     assert not any(row["answers"]["text"] == ["bank"] for row in passage.found.values())
 
 
+def test_a_long_sentence_makes_no_question():
+    text = f"Anna Berg said that {'he knew it and ' * 30}left."
+    passage = Passage("p", text)
+    rejects = ClozeAsker(AskSettings(inputs=["x"], model="cloze", questions=2, tries=1)).ask([passage])
+    assert {reject.filter for reject in rejects} == {"long question"}
+    assert not passage.found
+
+
 def test_a_passage_without_a_name_is_a_reject():
     (reject,) = ClozeAsker(AskSettings(inputs=["x"], model="cloze")).ask([Passage("p", "all was long ago.")])
     assert (reject.filter, reject.id) == ("no answer", "p")

@@ -41,6 +41,19 @@ def test_an_answer_may_stand_nowhere_and_there_may_be_no_teacher(tmp_path):
     ]
 
 
+def test_mined_questions_are_read(tmp_path):
+    row = {name: ROW[name] for name in ("id", "context", "answers")} | {"input": "Who plays?", "margin": 1.2}
+    (found,) = read(tmp_path / "rows.jsonl", row)
+    assert (found.question, found.answer) == ("Who plays?", (0, 5))
+
+
+def test_rows_of_another_kind_are_told(tmp_path):
+    with pytest.raises(InputError, match=r"has no column 'question'; .*context"):
+        read(tmp_path / "rows.jsonl", {"context": "A man plays."})
+    with pytest.raises(InputError, match=r"has no column 'context'; .*text"):
+        read(tmp_path / "rows.jsonl", {"text": "A man plays."})
+
+
 def test_the_official_form_of_squad(tmp_path):
     path = tmp_path / "dev.json"
     asked = {"id": "q", "question": "Who?", "answers": [{"text": "man", "answer_start": 2}]}

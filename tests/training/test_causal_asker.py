@@ -225,6 +225,12 @@ def test_without_an_answer_in_a_passage_there_is_nothing_to_learn(tmp_path):
         train_asker(settings(quoted), Run(tmp_path / "out", Silent()))
 
 
+def test_a_plan_without_a_question_to_learn_says_so(tmp_path):
+    asked = write(tmp_path / "quoted.jsonl", [("A man plays.", "A man", 'Who "plays"?')])
+    with pytest.raises(InputError, match="none of the questions can be learned"):
+        plan_train_asker(settings(asked), {})
+
+
 def test_both_steps_are_planned(data):
     found = plan_train_asker(settings(data), {})
     assert found.seconds > 0

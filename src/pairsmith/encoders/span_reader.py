@@ -82,12 +82,15 @@ class TextVectors:
     offsets: Tensor
 
 
-def text_vectors(encoder: SpanEncoder, texts: Sequence[str], stride: int = OVERLAP) -> list[TextVectors]:
+def text_vectors(
+    encoder: SpanEncoder, texts: Sequence[str], stride: int = OVERLAP, *, batch_tokens: int | None = None
+) -> list[TextVectors]:
     """r(c) of each text, long windows first into the model; see ``text_windows``."""
     windows = text_windows(encoder.tokens, texts, stride)
     lengths = [len(window.input_ids) for window in windows]
     found: dict[int, Tensor] = {}
-    for rows in batches_by_length(lengths, len(lengths), tokens_at_once(encoder.tokens.model.device)):
+    at_once = batch_tokens or tokens_at_once(encoder.tokens.model.device)
+    for rows in batches_by_length(lengths, len(lengths), at_once):
         ids = [windows[row].input_ids for row in rows]
         features = {
             "input_ids": pad_sequence(

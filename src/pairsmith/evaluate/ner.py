@@ -12,7 +12,7 @@ from pairsmith.evaluate.settings import EvaluateNerSettings
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.progress import Progress
-from pairsmith.records.tagged import TaggedSentence, read_tagged
+from pairsmith.records.tagged import TaggedSentence, read_tagged, tags_beside
 from pairsmith.runs import Run, hash_source, settled
 from pairsmith.runs.identity import Identity
 from pairsmith.yamlfile import read_yaml
@@ -62,6 +62,7 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     sources = {f"split {number}": file for number, file in zip(settings.splits, files[:-1], strict=True)}
     sources["test"] = files[-1]
     inputs = {name: hash_source(str(file)) for name, file in sources.items()}
+    inputs |= {f"{name}, tags": hash_source(str(tags_beside(file))) for name, file in sources.items()}
     if settings.questions:
         inputs["questions"] = hash_source(settings.questions)
     identity = Identity.of(
@@ -141,17 +142,18 @@ def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSenten
     Raises:
         SettingsError: a type has no question.
     """
-    known: dict[str, Any] = {name.casefold(): question for name, question in QUESTIONS.items()}
+    known: dict[str, Any] = {_type(name): question for name, question in QUESTIONS.items()}
     if settings.questions:
-        given = read_yaml(Path(settings.questions), SettingsError).data
-        if not all(isinstance(each, str) for each in given.values()):
+        given = read_yaml(Path(settings.questions), SettingsError)
+        if given.duplicates:
+            raise SettingsError(given.report([]))
+        if not all(isinstance(each, str) for each in given.data.values()):
             raise SettingsError(f"{settings.questions}: a question for each type is expected, as a text")
-        known |= {str(name).casefold(): question for name, question in given.items()}
+        known |= {_type(str(name)): question for name, question in given.data.items()}
     types = sorted({tag[2:] for each in sentences for tag in each.tags if tag != "O"})
     found = {"O": known["o"]}
     for name in types:
-        folded = name.casefold().replace("-", "_")
-        question = known.get(folded) or known.get(_OTHER_NAMES.get(folded, ""))
+        question = known.get(_type(name)) or known.get(_OTHER_NAMES.get(_type(name), ""))
         if question is None and "questions" in settings.start:
             where = settings.questions or "--questions FILE"
             raise SettingsError(
@@ -159,6 +161,11 @@ def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSenten
             )
         found[name] = question or ""
     return found
+
+
+def _type(name: str) -> str:
+    """A type's name as it is looked for."""
+    return name.casefold().replace("-", "_")
 
 
 def entity_f1(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:

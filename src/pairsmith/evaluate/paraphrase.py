@@ -10,7 +10,7 @@ from pairsmith.encoders.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.errors import InputError, SettingsError
 from pairsmith.evaluate.auroc import auroc, auroc_draws
 from pairsmith.evaluate.bootstrap import interval
-from pairsmith.evaluate.few_shot_paraphrase import few_shot_figures, last_layers, scored
+from pairsmith.evaluate.few_shot_paraphrase import drawn, few_shot_figures, last_layers, scored
 from pairsmith.evaluate.results import Figures, Predictions, evaluate_once, with_interval
 from pairsmith.evaluate.sampled_negatives import with_negatives
 from pairsmith.evaluate.settings import EvaluateParaphraseSettings
@@ -66,6 +66,10 @@ def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[
 def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> tuple[Figures, Predictions]:
     pairs, negatives = labelled_pairs(settings.data, settings.seed)
     positive = np.array([pair.label for pair in pairs])
+    train, sampled = labelled_pairs(settings.train, settings.seed) if settings.train else ([], "")
+    if settings.train:  # too few are told before anything is scored
+        for split in settings.splits:
+            drawn(train, settings.shots, split)
     encoder = load_token_encoder(
         settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
     )
@@ -84,7 +88,6 @@ def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> tuple[
         "negatives": negatives,
     }
     if settings.train:
-        train, sampled = labelled_pairs(settings.train, settings.seed)
         figures["negatives learned from"] = sampled
         figures["few_shot"] = few_shot_figures(encoder, train, pairs, every[:, 1:], settings, progress)
     rows = zip(pairs, scores.tolist(), strict=True)

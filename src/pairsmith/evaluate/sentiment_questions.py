@@ -44,7 +44,7 @@ def judge_by_questions(
         with progress.task("judge", len(texts), "texts") as bar:
             for first in range(0, len(texts), _AT_ONCE):
                 some = texts[first : first + _AT_ONCE]
-                read = text_vectors(encoder, some)
+                read = text_vectors(encoder, some, batch_tokens=settings.batch_tokens)
                 found = scores_of(read, *asked)
                 scores[:, first : first + len(some)] = found
                 sides = (found[0] - empty[0]).argmax(axis=1)

@@ -186,6 +186,16 @@ class EvaluateParaphraseSettings(Settings):
     device: Device = "auto"
     dtype: Dtype = "float32"
 
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        fields = type(self).model_fields
+        given = [name for name in ("tune", "shots", "splits") if getattr(self, name) != fields[name].default]
+        if self.train is None and given:
+            raise ValueError(f"{given[0]} does nothing without train, the pairs to learn from; give them")
+        if self.layer is not None and self.judgements is not None:
+            raise ValueError("layer and judgements both say which layer; give one of them")
+        return self
+
 
 class EvaluateSentimentSettings(Settings):
     """How well texts are told apart that like something and that do not, without any label (Q11)."""
@@ -209,6 +219,12 @@ class EvaluateSentimentSettings(Settings):
     batch_tokens: BatchTokens = None
     device: Device = "auto"
     dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _item_of_questions(self) -> Self:
+        if self.method == "mask" and self.item != "movie":
+            raise ValueError("item does nothing with the method mask, which asks no questions; leave it out")
+        return self
 
 
 class EvaluateNerSettings(Settings):

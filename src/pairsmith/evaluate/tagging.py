@@ -14,6 +14,7 @@ from pairsmith.encoders.encode import batches_by_length, tokens_at_once
 from pairsmith.encoders.span_encoder import load_span_encoder
 from pairsmith.encoders.span_reader import question_vectors
 from pairsmith.encoders.token_vectors import TokenEncoder, load_token_encoder
+from pairsmith.errors import ModelError
 from pairsmith.evaluate.settings import EvaluateNerSettings
 from pairsmith.modelfiles import pick_dtype
 from pairsmith.records.tagged import TaggedSentence, as_bio
@@ -43,6 +44,9 @@ def tag_after_training(
 
     Returns:
         the tags of each test sentence as BIO; of words that are beyond the encoder's longest input, O.
+
+    Raises:
+        ModelError: the training diverged.
     """
     tags = ["O", *sorted({tag for each in train for tag in each.tags if tag != "O"})]
     if questions is None:
@@ -167,7 +171,13 @@ def _tag(
     with torch.inference_mode():
         for rows in batches_by_length(lengths, len(lengths), tokens_at_once(tagger.model.device)):
             words = Words.of(tagger.encoder, [sentences[row] for row in rows])
-            best = tagger(words).argmax(dim=1).tolist()
+            scores = tagger(words)
+            if not torch.isfinite(scores).all():
+                raise ModelError(
+                    "the tagger gives scores that are not finite; its training diverged or the weights are "
+                    "damaged: try a smaller --learning-rate"
+                )
+            best = scores.argmax(dim=1).tolist()
             for sentence, word, tag in zip(words.sentence.tolist(), words.word.tolist(), best, strict=True):
                 found[rows[sentence]][word] = tags[tag]
             advance(len(rows))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pairsmith.encoders.asker import Fault, Written
+from pairsmith.encoders.asker import QUESTION_TOKENS, Fault, Written
 from pairsmith.infuse.asking import Passage, keep_all, unheard
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.records import Reject
@@ -75,6 +75,8 @@ class ClozeAsker:
             rng = generator(self._settings.seed, passage.id, number)
             question = noisy_cloze(passage.text, answer, rng)
             fault: Fault | None = None if question else "no question"
+            if self.length(question) > QUESTION_TOKENS:
+                fault = "long question"
             written.append(Written(answer.text, question, fault, answer.start))
         return written
 

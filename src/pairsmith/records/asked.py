@@ -10,7 +10,7 @@ import pyarrow as pa
 from pairsmith.errors import InputError
 from pairsmith.places import Place, place
 from pairsmith.records.mrqa import one_a_row
-from pairsmith.records.readers import column_text
+from pairsmith.records.readers import column_text, pick_column
 from pairsmith.records.schemas import ANSWERS
 from pairsmith.records.sources import Columns, open_source
 from pairsmith.records.squad import Question, answer_pairs, official, read_questions
@@ -67,8 +67,8 @@ def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
     """Read questions on passages: what ``ask`` or ``relabel`` wrote, or people's, in rows as SQuAD's.
 
     Args:
-        source: an official SQuAD file, or rows in any other form with the columns context, question and
-            answers, and, of a teacher, starts and ends.
+        source: an official SQuAD file, or rows in any other form with the columns context, question (input,
+            as ``mine`` calls it) and answers, and, of a teacher, starts and ends.
 
     Raises:
         InputError: the source is not there (at once), or while reading: a column is missing, a text is blank,
@@ -91,8 +91,14 @@ def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
     Raises:
         InputError: as for ``read_asked``.
     """
+    asks = ""
     for number, (where, row) in enumerate(one_a_row(rows)):
-        context, question = str(row.get("context") or ""), column_text(row, "question", where)
+        if not asks:
+            pick_column(row, ["context"], where)
+            asks = pick_column(
+                row, ["input" if "input" in row and "question" not in row else "question"], where
+            )
+        context, question = str(row.get("context") or ""), column_text(row, asks, where)
         if not column_text(row, "context", where) or not question:
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")
         answer = _answer(row, context, where)

@@ -46,9 +46,13 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
 _Lines = Iterator[tuple[str, Sequence[str], Sequence[str]]]
 
 
+def tags_beside(words: Place) -> Place:
+    """The file with the tags of the words in another, ``NAME.words``."""
+    return words.parent / f"{display_name(words).removesuffix('.words')}.ner"
+
+
 def _beside(path: Place) -> _Lines:
-    name = display_name(path)
-    other = path.parent / f"{name.removesuffix('.words')}.ner"
+    name, other = display_name(path), tags_beside(path)
     words, tags = ([line.split() for _, line in read_lines(each)] for each in (path, other))
     if len(words) != len(tags):
         raise InputError(f"{path} has {len(words)} lines, and {display_name(other)} has {len(tags)}")

@@ -58,13 +58,7 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
     unseen = list(
         asker_examples(read_questions(settings.validation) if settings.validation else (), settings)
     )
-    if not examples or (settings.validation and not unseen):
-        limit, _ = _form(settings, load_tokenizer(settings.base))
-        raise InputError(
-            f"none of the {'validation ' if examples else ''}questions can be learned: no passage of {limit} "
-            "tokens holds the answer, or what ends an answer stands in it or in the question; give others, "
-            "or a larger --max-length if the base has room for it"
-        )
+    check_examples(examples, unseen, settings)
     folder = begin(run, "train-asker", settings, sources=sources)
     if folder is None:
         return run.out
@@ -163,6 +157,23 @@ def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) 
                 if len(window.text.split()) > 1 or token_count(window.text, tokenizer) <= limit:
                     yield Example(window.text, written)
                 break
+
+
+def check_examples(
+    examples: Sequence[Example], unseen: Sequence[Example], settings: TrainAskerSettings
+) -> None:
+    """Refuse to train on nothing, or to look at nothing where questions to look at are given.
+
+    Raises:
+        InputError: there are no examples.
+    """
+    if not examples or (settings.validation and not unseen):
+        limit, _ = _form(settings, load_tokenizer(settings.base))
+        raise InputError(
+            f"none of the {'validation ' if examples else ''}questions can be learned: no passage of {limit} "
+            "tokens holds the answer, or what ends an answer stands in it or in the question; give others, "
+            "or a larger --max-length if the base has room for it"
+        )
 
 
 def _form(settings: TrainAskerSettings, tokenizer: Any) -> tuple[int, Callable[[str, str], str | None]]:

@@ -8,7 +8,7 @@ from pairsmith.progress import Progress
 from pairsmith.records import Answer, Question, read_questions
 from pairsmith.records.asked import AskedQuestion, asked_in, read_asked
 from pairsmith.runs.estimate import Before, Estimate
-from pairsmith.training.asker import asker_examples, train_asker_on
+from pairsmith.training.asker import asker_examples, check_examples, train_asker_on
 from pairsmith.training.plan_few_shot import planned, size_of_weights
 from pairsmith.training.reader import train_reader_on
 from pairsmith.training.settings import InfuseSettings, TrainAskerSettings, TrainTeacherSettings
@@ -49,6 +49,7 @@ def plan_train_asker(settings: TrainAskerSettings, before: Before) -> Estimate:
     device = pick_device(settings.device)
     found, count = some_asked(settings.data, before)
     examples = list(asker_examples(_with_answers(found), settings))
+    check_examples(examples, examples, settings)
 
     def train(some: TrainAskerSettings, looks: int, progress: Progress) -> int:  # noqa: ARG001 - every plan's
         return size_of_weights(train_asker_on(examples, [], some, device, progress=progress)[0])
