@@ -7,7 +7,7 @@ import pytest
 
 from pairsmith import modelnames as names
 from pairsmith.errors import MissingExtra, ModelError
-from pairsmith.modelnames import MINILM, glove_path, is_hub_id, model_revision, resolve_model
+from pairsmith.modelnames import MINILM, file_of, glove_path, is_hub_id, model_revision, resolve_model
 
 
 def fake_package(monkeypatch, folder: Path) -> None:
@@ -146,6 +146,26 @@ def test_a_hub_model_in_the_cache_has_its_commit_as_revision(tmp_path, monkeypat
     cached = tmp_path / "snapshots" / "abc123" / "config.json"
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda model, file: str(cached))
     assert model_revision("somebody/something") == "abc123"
+
+
+def test_a_file_of_a_model_is_here_or_on_the_hub(tmp_path, monkeypatch):
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    def nowhere(*_):
+        raise LocalEntryNotFoundError("no connection")
+
+    (tmp_path / "heads").touch()
+    assert file_of(str(tmp_path), "heads") == tmp_path / "heads"
+    assert file_of(str(tmp_path), "tails") is None
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda model, name: f"/cache/{model}/{name}")
+    assert file_of("org/name", "heads") == Path("/cache/org/name/heads")
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", nowhere)
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: None)
+    with pytest.raises(ModelError, match="not to be had from the Hugging Face Hub"):
+        file_of("org/name", "heads")
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: "/cache/config.json")
+    assert file_of("org/name", "heads") is None
 
 
 def test_what_can_only_be_meant_on_the_hub(tmp_path, monkeypatch):

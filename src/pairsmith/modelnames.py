@@ -173,6 +173,32 @@ def _hub_revision(model: str) -> str:
         raise ModelError(not_on_hub(model, error)) from error
 
 
+def file_of(resolved: str, name: str) -> Path | None:
+    """A file of a model that ``resolve_model`` found, here or fetched from the Hub; None where it has none.
+
+    Without a connection a model that was fetched before is taken to be whole.
+
+    Raises:
+        ModelError: there is no connection to the Hub, or no such model there.
+    """
+    if Path(resolved).is_dir():
+        path = Path(resolved) / name
+        return path if path.is_file() else None
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(resolved, name))
+    except LocalEntryNotFoundError as error:  # there is no connection
+        if isinstance(try_to_load_from_cache(resolved, "config.json"), str):
+            return None
+        raise ModelError(not_on_hub(resolved, error)) from error
+    except EntryNotFoundError:
+        return None
+    except Exception as error:  # the Hub client raises many kinds, all of which mean "not to be had"
+        raise ModelError(not_on_hub(resolved, error)) from error
+
+
 def not_on_hub(model: str, error: Exception) -> str:
     """The message for a name that is neither a folder nor a Hub model that can be had."""
     reason = first_line(error)

@@ -204,6 +204,8 @@ def test_recipes_alone_can_be_had(file, tmp_path, capsys):
             r"c.yaml:\d+: ways.a-b: is 1 to 32 letters, digits or underscores, not 'a-b'",
         ),
         ({"ways": {"a": {"steps": []}}}, r"c.yaml:\d+: ways.a.steps: .*at least 1"),
+        ({"seeds": [1, -2]}, r"c.yaml:\d+: seeds.1: .*greater than or equal to 0"),
+        ({"names": {"base": "$other", "other": "$base"}, "labelled": "$base"}, r"\$base → \$other → \$base"),
         ({"names": {"base": "x"}}, r"\$written_for stands under no name; known: base"),
         ({"train": {"step": "train-encodr"}}, r"no step is called 'train-encodr'; did you mean"),
         ({"measure": {"step": "evaluate-sts", "figure": "all"}}, r"data"),

@@ -6,9 +6,10 @@ import pytest
 from tests.mine.test_filter import folder_of
 from tests.tiny_bart import document, make_bart
 from tests.training.few import PEOPLE, PLAYS, passage, reading
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from pairsmith import planning
+from pairsmith.compare.tokens import written_tokens
 from pairsmith.encoders.summarizer import load_summarizer, summarize
 from pairsmith.errors import FolderError, InputError, StorageError
 from pairsmith.mine import rewrite as rewriting
@@ -209,3 +210,16 @@ def test_it_is_planned_before_its_model_is_trained_and_run(tiny_bert, pairs, mon
     monkeypatch.setattr(plan_few_shot, "CALIBRATION_STEPS", 1)
     assert plan_recipe(recipe, Silent())["gen"].rows == {"train": 5}
     assert run_recipe(recipe, pairs / "run", Silent())["rows"] <= 5
+
+
+@pytest.mark.parametrize(("kind", "side"), [("summaries", "output"), ("reading", "input")])
+def test_tokens_are_those_of_what_was_written(pairs, bart, kind, side):
+    out = pairs / "rewritten"
+    made = rewrite(settings(pairs, bart, kind), Run(out, Silent()))
+    texts = [row[side] for row in made.table().to_pylist()]
+    texts += [
+        json.loads(row["row"])[side] for row in made.rejects().to_pylist() if row["filter"] != "duplicate"
+    ]
+    tokenizer = AutoTokenizer.from_pretrained(bart)
+    expected = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts)
+    assert written_tokens(out, "rewrite", bart) == expected > 0

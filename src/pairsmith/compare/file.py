@@ -62,7 +62,7 @@ class Comparison(Settings):
         description="Instructions, seeds, corpora, models and data for the evaluation, by names of your own; "
         "a setting $NAME stands for one of them.",
     )
-    seeds: tuple[int, ...] = Field(
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
         default=(1, 2, 3),
         min_length=1,
         max_length=MOST_SEEDS,
@@ -124,18 +124,21 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
     folder = file.path.resolve().parent
     unknown: list[Fault] = []
 
-    def placed(value: Any, keys: tuple[str | int, ...]) -> Any:
+    def placed(value: Any, keys: tuple[str | int, ...], within: tuple[str, ...] = ()) -> Any:
         if isinstance(value, Mapping):
-            return {key: placed(each, (*keys, key)) for key, each in value.items()}
+            return {key: placed(each, (*keys, key), within) for key, each in value.items()}
         if isinstance(value, list):
-            return [placed(each, (*keys, place)) for place, each in enumerate(value)]
+            return [placed(each, (*keys, place), within) for place, each in enumerate(value)]
         if isinstance(value, str) and re.fullmatch(r"\$\w+", value):
             if value[1:] not in known:
                 unknown.append(
                     Fault(keys, f"{value} stands under no name; {choices(value[1:], map(str, known))}")
                 )
                 return value
-            return placed(known[value[1:]], keys) if keys[0] != "names" else value
+            if value in within:
+                unknown.append(Fault(keys, f"{value} stands for itself: {' → '.join((*within, value))}"))
+                return value
+            return placed(known[value[1:]], keys, (*within, value)) if keys[0] != "names" else value
         if isinstance(value, str) and value.startswith(("./", "../")):
             return str((folder / value).resolve())
         return value

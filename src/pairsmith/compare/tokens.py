@@ -12,10 +12,11 @@ from pairsmith.runs import DatasetFolder
 
 _WRITTEN = {
     "generate": ("sentence2", "text"),
-    "ask": ("question",),
-    "rewrite": ("question", "input", "summary", "output"),
+    "ask": ("written", "question"),
+    "rewrite": ("input",),
+    "rewrite summaries": ("output",),
 }
-"""By step, the columns of which the first that is there holds what a model wrote."""
+"""By step, and by its kind of rows, the columns with what a model wrote; a row may lack some."""
 _TOGETHER = 1_000
 
 
@@ -32,7 +33,8 @@ def written_tokens(folder: Path, step: str, model: str | None) -> int:
     except UserError:
         return 0
     made = DatasetFolder.open(folder)
-    texts = _texts(made, _WRITTEN[step])
+    of_kind = f"{step} {made.manifest.settings.get('kind')}"
+    texts = _texts(made, _WRITTEN.get(of_kind, _WRITTEN[step]))
     count = 0
     while some := list(islice(texts, _TOGETHER)):
         count += sum(map(len, tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]))
@@ -43,10 +45,11 @@ def _texts(made: DatasetFolder, columns: tuple[str, ...]) -> Iterator[str]:
     for split in made.splits:
         for shard in made.shards(split):
             for row in shard.to_pylist():
-                yield _text(row, columns)
+                yield from _written(row, columns)
     for reject in made.rejects().to_pylist():
-        yield _text(json.loads(reject["row"]), columns)
+        if reject["filter"] != "duplicate":  # of which rewrite had nothing written
+            yield from _written(json.loads(reject["row"]), columns)
 
 
-def _text(row: dict[str, Any], columns: tuple[str, ...]) -> str:
-    return next((str(row[name]) for name in columns if row.get(name)), "")
+def _written(row: dict[str, Any], columns: tuple[str, ...]) -> Iterator[str]:
+    return (str(row[name]) for name in columns if row.get(name))

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from pairsmith.errors import ModelError, first_line
-from pairsmith.modelnames import not_on_hub
+from pairsmith.modelnames import file_of
 
 FILE = "heads.safetensors"
 
@@ -69,7 +69,7 @@ def heads_kind(where: str) -> Kind | None:
     Raises:
         ModelError: the file cannot be read, or is none of ours.
     """
-    path = _file(where)
+    path = file_of(where, FILE)
     if path is None:
         return None
     try:
@@ -100,26 +100,9 @@ def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
         raise ModelError(f"model {where}: heads that read {kind} are wanted in {FILE}, and {there}")
     heads = SpanHeads(width, kind)
     try:
-        heads.load_state_dict(load_file(str(_file(where))))
+        heads.load_state_dict(load_file(str(file_of(where, FILE))))
     except RuntimeError as error:
         raise ModelError(
             f"model {where}: the heads in {FILE} do not fit the model, whose vectors have {width} numbers"
         ) from error
     return heads
-
-
-def _file(where: str) -> Path | None:
-    if Path(where).is_dir():
-        path = Path(where) / FILE
-        return path if path.is_file() else None
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    try:
-        return Path(hf_hub_download(where, FILE))
-    except LocalEntryNotFoundError as error:  # there is no connection, so nobody knows
-        raise ModelError(not_on_hub(where, error)) from error
-    except EntryNotFoundError:
-        return None
-    except Exception as error:  # the Hub client raises many kinds, all of which mean "not to be had"
-        raise ModelError(not_on_hub(where, error)) from error

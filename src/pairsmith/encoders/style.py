@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from pairsmith.errors import ModelError, first_line
-from pairsmith.modelnames import resolve_model
+from pairsmith.modelnames import file_of, resolve_model
 
 FILE = "style.safetensors"
 """Its name in the encoder's folder."""
@@ -53,8 +53,8 @@ def load_style(model: str) -> Style | None:
     Raises:
         ModelError: it cannot be read.
     """
-    file = Path(resolve_model(model)) / FILE
-    if not file.is_file():
+    file = file_of(resolve_model(model), FILE)
+    if file is None:
         return None
     try:
         found = load_file(file)
