@@ -9,9 +9,11 @@ from datasets import load_dataset
 
 from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.errors import FolderError, InputError, ModelError, SettingsError, StorageError
 from pairsmith.mine import corpus as corpora
+from pairsmith.mine import route
 from pairsmith.mine.corpus import encoded
+from pairsmith.mine.neighbours import check_index
 from pairsmith.mine.route import mine, verbatim
 from pairsmith.mine.settings import MineSettings
 from pairsmith.mine.units import Unit
@@ -152,6 +154,35 @@ def test_corpora_without_two_texts_are_refused(world, text, message):
     (tmp / "out.txt").write_text(text)
     with pytest.raises(InputError, match=message):
         mine(settings(), Run(tmp / "out", Silent()))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"index": "IVF4096,Falt"}, "IVF4096,Falt"),
+        ({"index": "IVF1,Flat"}, "fewer than 2 lists"),
+        ({"kind": "reading", "answers": "rul"}, "no finder of answers is called 'rul'"),
+    ],
+)
+def test_what_cannot_be_done_is_told_before_anything_is_encoded(world, given, message, monkeypatch):
+    tmp, settings = world
+    monkeypatch.setattr(route, "encode_corpus", lambda *_: pytest.fail("encoded"))
+    with pytest.raises(SettingsError, match=message):
+        mine(settings(**given), Run(tmp / "out", Silent()))
+    assert not (tmp / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "index", ["Flat", "IVF64,PQ100x4fs", "OPQ48_192,IVF16,PQ48x4fs", "HNSW16", "PCA64,SQ8"]
+)
+def test_an_index_of_any_width_is_let_through(index):
+    check_index(index)
+
+
+def test_the_reason_is_named_where_nothing_is_left_of_a_corpus(world):
+    tmp, settings = world
+    with pytest.raises(InputError, match=r"0 distinct texts of 0 .*most were left out: too short"):
+        mine(settings(kind="summaries", min_sentences=9), Run(tmp / "out", Silent()))
 
 
 def test_vectors_without_direction_and_numbers():

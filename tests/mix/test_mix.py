@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.report.test_rows import folder
 
-from pairsmith.errors import FolderError, InputError, StorageError
+from pairsmith.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.mix import route
 from pairsmith.mix.plan import plan_mix
 from pairsmith.mix.route import mix, shares
@@ -70,6 +70,25 @@ def test_each_source_may_be_picked_from_in_its_own_way(tmp_path):
     assert blues != [f"blue {i}" for i in range(10)]
     with pytest.raises(ValidationError, match="3 times pick for 2 sources"):
         mixed(tmp_path, ranked, drawn, pick=["first"] * 3)
+
+
+def test_questions_without_an_answer_are_rejects(tmp_path):
+    asked = [
+        {
+            "context": "A man plays.",
+            "question": "Who plays?",
+            "answers": {"text": ["A man"], "answer_start": [0]},
+        },
+        {"context": "A man plays.", "question": "What for?", "answers": {"text": [], "answer_start": []}},
+    ]
+    made = mixed(tmp_path, lines(tmp_path / "asked.jsonl", asked))
+    assert [row["question"] for row in made.table().to_pylist()] == ["Who plays?"]
+    assert made.manifest.counts.rejects_by_reason == {"no answer: none stands in its context": 1}
+
+
+def test_pairs_as_wants_pairs(tmp_path):
+    with pytest.raises(SettingsError, match="for pairs of inputs and outputs, these are scored pairs"):
+        mixed(tmp_path, pairs(tmp_path / "a.jsonl", 3, "red"), pairs_as=1.0)
 
 
 def test_some_are_picked_by_chance_and_follow_the_seed(tmp_path):

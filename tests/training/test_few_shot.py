@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tests.conftest import make_bert
@@ -15,7 +16,7 @@ from transformers import AutoModelForSequenceClassification
 from pairsmith.encoders.cross import load_cross_encoder, score_pairs
 from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.style import load_style
-from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
+from pairsmith.errors import FolderError, InputError, ModelError
 from pairsmith.mine.route import mine
 from pairsmith.mine.settings import MineSettings
 from pairsmith.progress import Progress, Silent
@@ -265,12 +266,6 @@ def test_a_cross_encoder_learns_the_scores_that_people_gave(tmp_path, tiny_bert,
     train_crossencoder(given, Run(tmp_path / "out", Silent()))
     curve = json.loads((tmp_path / "out" / "training.json").read_text())["validation"]
     assert curve[0]["Spearman"] < 50 < 80 < curve[-1]["Spearman"] <= 100
-    with pytest.raises(SettingsError, match="--mined is for right and wrong pairs; of kind scored"):
-        train_crossencoder(
-            given.model_copy(update={"mined": "m", "encoder": "e"}), Run(tmp_path / "no", Silent())
-        )
-    with pytest.raises(SettingsError, match="--loss listwise is for"):
-        train_crossencoder(given.model_copy(update={"loss": "listwise"}), Run(tmp_path / "no", Silent()))
     write(tmp_path / "five.jsonl", [{"sentence1": "a", "sentence2": "b", "score": 5}])
     with pytest.raises(InputError, match=r"five.jsonl: a score is 5; scores lie between 0 .* divide"):
         train_crossencoder(
@@ -278,9 +273,7 @@ def test_a_cross_encoder_learns_the_scores_that_people_gave(tmp_path, tiny_bert,
         )
 
 
-def test_a_cross_encoder_of_summaries_needs_a_search(mined, corpora, tiny_bert):
-    with pytest.raises(SettingsError, match="--mined is missing"):
-        train_crossencoder(crossencoder(mined, tiny_bert, "summaries"), Run(mined / "out", Silent()))
+def test_a_cross_encoder_of_summaries_learns_from_a_search(mined, corpora, tiny_bert):
     settings = MineSettings(
         kind="summaries",
         inputs=str(corpora / "documents.jsonl"),
@@ -290,8 +283,21 @@ def test_a_cross_encoder_of_summaries_needs_a_search(mined, corpora, tiny_bert):
     mine(settings, Run(corpora / "news", Silent()))
     given = crossencoder(mined, tiny_bert, "summaries", mined=str(mined / "news"), encoder=str(tiny_bert))
     train_crossencoder(given, Run(mined / "out", Silent()))
-    with pytest.raises(SettingsError, match="go together"):
-        train_crossencoder(given.model_copy(update={"encoder": None}), Run(mined / "none", Silent()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mined": "m"}, "go together"),
+        ({"encoder": "e"}, "go together"),
+        ({"kind": "summaries"}, "mined is missing"),
+        ({"kind": "scored", "loss": "listwise"}, "loss listwise is for right and wrong pairs"),
+        ({"kind": "scored", "mined": "m", "encoder": "e"}, "mined is for right and wrong pairs"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_told_before_anything_runs(changes, message):
+    with pytest.raises(ValidationError, match=message):
+        TrainCrossencoderSettings(seeds="s", base="b", **changes)
 
 
 def test_a_stopped_cross_encoder_goes_on_to_the_same_weights(mined, tiny_bert, monkeypatch):

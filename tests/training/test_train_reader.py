@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from pairsmith.encoders.reader import Reader, answer, encode_questions, load_reader
-from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
+from pairsmith.errors import FolderError, InputError, ModelError
 from pairsmith.progress import Progress, Silent
 from pairsmith.records import Answer, Question
 from pairsmith.runs import Run
@@ -488,9 +488,9 @@ def test_other_added_questions_are_another_training(tiny_bert, seeds, mined, tmp
 # What cannot be.
 
 
-def test_extra_without_added_is_refused(tiny_bert, seeds, tmp_path):
-    with pytest.raises(SettingsError, match="--extra counts rows of --added, which is missing"):
-        train_reader(settings(tiny_bert, seeds, extra=50), Run(tmp_path / "out", Silent()))
+def test_extra_without_added_is_refused(tiny_bert, seeds):
+    with pytest.raises(ValidationError, match="extra counts rows of added, which is missing"):
+        settings(tiny_bert, seeds, extra=50)
 
 
 @pytest.mark.parametrize("option", ["seeds", "added", "validation", "base"])

@@ -10,7 +10,7 @@ from tests.tiny_bart import bart_tokenizer, document, make_bart, summary, weight
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from pairsmith.encoders.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
-from pairsmith.errors import FolderError, InputError, MissingExtra, ModelError, SettingsError
+from pairsmith.errors import FolderError, InputError, MissingExtra, ModelError
 from pairsmith.evaluate.settings import EvaluateSummariesSettings
 from pairsmith.progress import Progress, Silent
 from pairsmith.records import Example, read_examples
@@ -293,9 +293,9 @@ def test_the_same_training_is_not_done_again_and_another_is_refused(bart, files,
 # What is refused.
 
 
-def test_rows_of_nothing_cannot_be_counted(bart, files, tmp_path):
-    with pytest.raises(SettingsError, match="--extra counts rows of --added, which is missing"):
-        train_summarizer(settings(bart, files, extra=5), Run(tmp_path / "out", Silent()))
+def test_rows_of_nothing_cannot_be_counted(bart, files):
+    with pytest.raises(ValidationError, match="extra counts rows of added, which is missing"):
+        settings(bart, files, extra=5)
 
 
 @pytest.mark.parametrize("blank", ["seeds", "validation", "added"])

@@ -102,7 +102,6 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
         StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
     """
     count = sum(1 for _ in corpus.records())
-    cutter(corpus.name, settings)  # what it lacks is said before anything is loaded
     decides = _DECIDES | _DECIDES_BY_SIDE.get((settings.kind, corpus.name), set())
     writer = start_part(
         run,

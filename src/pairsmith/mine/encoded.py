@@ -2,6 +2,7 @@
 
 import atexit
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,9 +69,11 @@ class Encoded:
                     )
                 first += table.num_rows
         if len(rows) < 2:
+            lost = Counter(folder.manifest.counts.rejects_by_reason).most_common(1)
+            why = f" (most were left out: {lost[0][0]}, {lost[0][1]:,})" if lost else ""
             raise InputError(
-                f"{folder.path}: {len(rows)} distinct texts of {first} have a vector; mining compares texts "
-                "with their neighbours, so each corpus needs two or more"
+                f"{folder.path}: {len(rows)} distinct texts of {first} have a vector{why}; mining compares "
+                "texts with their neighbours, so each corpus needs two or more"
             )
         return cls(folder, file, width, rows)
 

@@ -4,7 +4,9 @@ Each part is saved when it is done, in a dataset folder of its own, by whichever
 **cell** are compared with each other alone; without groups of texts there is one cell.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Literal
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from pairsmith.encoders.margin import MarginName, Pairs, candidates, joined
 from pairsmith.encoders.search import Neighbours, merged, two_way_search
-from pairsmith.errors import InputError
+from pairsmith.errors import InputError, SettingsError
 from pairsmith.mine.corpus import where_of
 from pairsmith.mine.encoded import Encoded
 from pairsmith.mine.settings import MineSettings
@@ -148,6 +150,21 @@ def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
     if least:
         number = max(1, min(number, count // least))
     return [(i * count // number, (i + 1) * count // number) for i in range(number)]
+
+
+def check_index(index: str) -> None:
+    """Refuse an index that FAISS cannot build of vectors of any usual width.
+
+    Raises:
+        SettingsError: it cannot.
+        MissingExtra: FAISS is not installed.
+    """
+    parts = [8 * int(number) for number in re.findall(r"PQ(\d+)", index) if int(number)]
+    for width in (384, 768, 896, 1024, *parts):
+        with suppress(SettingsError):
+            _needed(index, width)
+            return
+    _needed(index, 3840)
 
 
 def find_neighbours(

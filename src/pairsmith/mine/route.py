@@ -12,8 +12,9 @@ from pairsmith.citations import MINING
 from pairsmith.encoders.margin import Choice, Pairs, accept_all, choose
 from pairsmith.mine.corpus import corpora, encode_corpus, finder_of
 from pairsmith.mine.encoded import Encoded
-from pairsmith.mine.neighbours import find_neighbours, near_pairs
+from pairsmith.mine.neighbours import check_index, find_neighbours, near_pairs
 from pairsmith.mine.settings import MineSettings
+from pairsmith.mine.units import cutter
 from pairsmith.modelnames import model_revision
 from pairsmith.records import (
     MINED_ANSWER,
@@ -67,6 +68,10 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     for source in settings.outputs:
         refuse_source(run, outputs=source)
     both = corpora(settings)
+    for corpus in both:  # what a finder or an index lacks is told before hours of encoding
+        cutter(corpus.name, settings)
+    if settings.index:
+        check_index(settings.index)
     revision = model_revision(settings.encoder)
     schema = MINED_ANSWER if settings.kind == "reading" else MINED_PAIR
     writer = FolderWriter.start(

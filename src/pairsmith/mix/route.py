@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.errors import InputError
+from pairsmith.errors import InputError, SettingsError
 from pairsmith.mix.settings import MixSettings
 from pairsmith.records import REJECT, Reject, to_table
-from pairsmith.records.kinds import Kind, Row, kind_of, scored_as
+from pairsmith.records.kinds import QUESTIONS, Kind, Row, kind_of, scored_as
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -31,16 +31,22 @@ from pairsmith.texts.folding import folded
 def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     """Mix rows, and write them with a column ``source`` into the run's folder.
 
-    Rows that are the same as an earlier one, or are more than the proportion takes, are rejects.
+    Rows that are the same as an earlier one, or are more than the proportion takes, are rejects, as are
+    questions without an answer.
 
     Raises:
         FolderError: the run's folder holds something else.
         InputError: a source cannot be read, or the sources hold rows of different kinds.
+        SettingsError: ``pairs_as`` is given, and none of the sources has pairs of inputs and outputs.
         StorageError: the disk failed; run the same command again.
     """
     for source in settings.data:
         refuse_source(run, data=source)
-    kinds = {source: scored_as(kind_of(source), settings.pairs_as) for source in settings.data}
+    found = {source: kind_of(source) for source in settings.data}
+    kinds = {source: scored_as(each, settings.pairs_as) for source, each in found.items()}
+    if settings.pairs_as is not None and kinds == found:
+        there = next(iter(found.values())).name
+        raise SettingsError(f"--pairs-as is for pairs of inputs and outputs, these are {there}; leave it out")
     kind = common_kind(kinds)
     schema = pa.schema([*kind.schema, ("source", pa.string())])
     writer = FolderWriter.start(
@@ -56,13 +62,13 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
         return writer.folder()
     names = names_of(settings.data)
     rows = {names[source]: list(each.read(source)) for source, each in kinds.items()}
-    found = mixed(rows, kind, settings)
-    writer.commit_all({"train": pa.Table.from_pylist(found.rows, schema)}, to_table(found.rejects, REJECT))
-    taken = {source: sum(row["source"] == source for row in found.rows) for source in names.values()}
+    made = mixed(rows, kind, settings)
+    writer.commit_all({"train": pa.Table.from_pylist(made.rows, schema)}, to_table(made.rejects, REJECT))
+    taken = {source: sum(row["source"] == source for row in made.rows) for source in names.values()}
     folder = writer.finish(_card(kind, taken, settings.data))
-    if settings.rows and len(found.rows) < settings.rows:
+    if settings.rows and len(made.rows) < settings.rows:
         run.progress.say(
-            f"{len(found.rows):,} rows, not {settings.rows:,}: one of the sources has no more for its share"
+            f"{len(made.rows):,} rows, not {settings.rows:,}: one of the sources has no more for its share"
         )
     for source, count in taken.items():
         run.progress.say(f"{count:,} rows of {source}")
@@ -110,6 +116,10 @@ def mixed(sources: Mapping[str, Sequence[Row]], kind: Kind, settings: MixSetting
     for source, rows in sources.items():
         left[source] = []
         for row in rows:
+            if kind is QUESTIONS and not row["answers"]["text"]:
+                reason = "none stands in its context"
+                rejects.append(Reject.of(str(row["id"]), "no answer", reason, {**row, "source": source}))
+                continue
             reason = _repeats(row, source, kind, seen) if settings.duplicates == "drop" else ""
             if reason:
                 rejects.append(Reject.of(str(row["id"]), "repeat", reason, {**row, "source": source}))

@@ -35,7 +35,7 @@ class Kind:
         schema: of the rows, ``id`` first.
         texts: the columns by which rows are told to be the same.
         claim: the column that says something of the texts: a label, a score, an answer; empty for none.
-        read: yields the rows of a source.
+        read: yields the rows of a source; of questions also those without an answer.
     """
 
     name: str
@@ -87,7 +87,7 @@ def scored_as(kind: Kind, score: float | None) -> Kind:
 
 
 def _questions(source: str | Source) -> Iterator[Row]:
-    for question in read_questions(source):
+    for question in read_questions(source, unanswered=True):
         yield to_question_table([question]).to_pylist()[0]
 
 

@@ -60,11 +60,12 @@ class Question:
         return self.wordings or tuple(answer.text for answer in self.answers)
 
 
-def read_questions(source: str | Place | Source) -> Iterator[Question]:
+def read_questions(source: str | Place | Source, *, unanswered: bool = False) -> Iterator[Question]:
     """Read questions that have answers, one at a time; an official SQuAD file is held in memory.
 
     Args:
         source: a file, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``.
+        unanswered: give those that have none as well.
 
     Yields:
         questions in the order of the source. One without an id is named by its text and passage. An answer
@@ -74,9 +75,9 @@ def read_questions(source: str | Place | Source) -> Iterator[Question]:
         InputError: the source is not there (at once), or while reading: a column is missing, a passage or a
             question is blank, an answer does not stand in its passage, or nothing has an answer.
     """
-    if isinstance(source, Source):
-        return _questions(source)
-    return _questions(official(place(source)) or open_source(source))
+    if not isinstance(source, Source):
+        source = official(place(source)) or open_source(source)
+    return _questions(source, unanswered)
 
 
 def official(path: Place) -> Source | None:
@@ -106,7 +107,7 @@ def _row(question: Question) -> dict[str, Any]:
     }
 
 
-def _questions(source: Source) -> Iterator[Question]:
+def _questions(source: Source, unanswered: bool) -> Iterator[Question]:
     names: tuple[str, str, str] | None = None
     count = 0
     for where, row in one_a_row(source.rows()):
@@ -118,19 +119,16 @@ def _questions(source: Source) -> Iterator[Question]:
                 pick_column(row, ["answers"], source.name),
             )
         question = _question(row, names, where)
-        if question:
-            count += 1
+        count += bool(question.answers)
+        if question.answers or unanswered:
             yield question
     if not count:
         raise InputError(f"{source.name} holds no questions with answers")
 
 
-def _question(row: Columns, names: tuple[str, str, str], where: str) -> Question | None:
-    """The question in ``row``; None when it has no answer."""
+def _question(row: Columns, names: tuple[str, str, str], where: str) -> Question:
     context, question = _whole(row, names[0], where), _whole(row, names[1], where).strip()
     answers = () if row.get("is_impossible") is True else _answers(row, names[2], where, context)
-    if not answers:
-        return None
     title = row.get("title")
     return Question(
         id=row_id(row, question + context),

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pairsmith.encoders.correlation import spearman
 from pairsmith.encoders.cross import CrossEncoder, load_cross_encoder, score_pairs
 from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import InputError, ModelError, SettingsError
+from pairsmith.errors import InputError, ModelError
 from pairsmith.modelfiles import pick_device
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place
@@ -62,7 +62,6 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
     """
     settings = settled(settings, run)
     device = pick_device(settings.device)
-    _check_together(settings)
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     refuse_sources(run, settings, sources)
     seeds = [in_window(each, settings.window) for each in read_examples(settings.seeds, settings.kind)]
@@ -94,19 +93,6 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
     folder.finish(partial(save_transformer, cross.model, cross.tokenizer, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out
-
-
-def _check_together(settings: TrainCrossencoderSettings) -> None:
-    """Raise a SettingsError for settings that do not go together."""
-    if (settings.mined is None) != (settings.encoder is None):
-        raise SettingsError("--mined and --encoder go together: the pairs, and what they were mined with")
-    if settings.mined is None and settings.kind == "summaries":
-        raise SettingsError("--mined is missing; of kind summaries wrong outputs are those that search finds")
-    if settings.kind == "scored" and (settings.mined or settings.loss == "listwise"):
-        given = "--mined" if settings.mined else "--loss listwise"
-        raise SettingsError(
-            f"{given} is for right and wrong pairs; of kind scored each pair has its own score"
-        )
 
 
 def _check_encoder(encoder: str, found: DatasetFolder) -> None:

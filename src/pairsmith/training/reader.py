@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.encoders.reader import Feature, Reader, answer, collate, encode_questions, load_reader
 from pairsmith.encoders.span_heads import heads_kind
-from pairsmith.errors import InputError, ModelError, SettingsError
+from pairsmith.errors import InputError, ModelError
 from pairsmith.modelfiles import pick_device
 from pairsmith.modelnames import resolve_model
 from pairsmith.places import Place
@@ -62,13 +62,11 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
         FolderError: the run's folder holds something else.
         InputError: questions cannot be read, or none has an answer that a window holds.
         ModelError: the base cannot be loaded or is a teacher, or the training diverged.
-        SettingsError: there is no such device, or ``extra`` counts rows of nothing.
+        SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
     settings = settled(settings, run)
     device = pick_device(settings.device)
-    if settings.extra and not settings.added:
-        raise SettingsError("--extra counts rows of --added, which is missing; name what to add")
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     sources |= numbered("added", settings.added)
     refuse_sources(run, settings, sources)

@@ -1,9 +1,9 @@
 """What can be set when a sentence encoder is trained."""
 
 import math
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pairsmith.fields import TrainingDtype
 from pairsmith.modelnames import PoolingName
@@ -249,6 +249,26 @@ class TrainCrossencoderSettings(FewShotSettings):
     answers: str = Field(default="rule", description="What finds wrong answers in passages; as for mine.")
     window: int = Field(default=150, ge=1, description="Words of a passage at most; as for mine.")
 
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if (self.mined is None) != (self.encoder is None):
+            raise ValueError("mined and encoder go together: the pairs, and what they were mined with")
+        if self.mined is None and self.kind == "summaries":
+            raise ValueError("mined is missing; of kind summaries wrong outputs are those that search finds")
+        if self.kind == "scored" and (self.mined or self.loss == "listwise"):
+            given = "mined" if self.mined else "loss listwise"
+            raise ValueError(f"{given} is for right and wrong pairs; of kind scored each has its own score")
+        return self
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def _with_added(settings: S, extra: int | None, added: list[str]) -> S:
+    if extra and not added:
+        raise ValueError("extra counts rows of added, which is missing; name what to add")
+    return settings
+
 
 class TrainReaderSettings(FewShotSettings):
     """A reader that marks the answer to a question in a text, trained on seeds and mined rows (M9)."""
@@ -272,6 +292,10 @@ class TrainReaderSettings(FewShotSettings):
         description="Longest input in tokens, question and text together; longer texts are cut into windows, "
         "and those that hold the answer are learned from.",
     )
+
+    @model_validator(mode="after")
+    def _extra_of_added(self) -> Self:
+        return _with_added(self, self.extra, self.added)
 
 
 class TrainSummarizerSettings(FewShotSettings):
@@ -318,6 +342,10 @@ class TrainSummarizerSettings(FewShotSettings):
     beams: int = Field(
         default=6, ge=1, description="Beams with which summaries of validation documents are written."
     )
+
+    @model_validator(mode="after")
+    def _extra_of_added(self) -> Self:
+        return _with_added(self, self.extra, self.added)
 
 
 class TrainAskerSettings(EpochSettings):

@@ -24,7 +24,7 @@ from pairsmith.encoders.summarizer import (
     shortest_of,
     summarize,
 )
-from pairsmith.errors import InputError, ModelError, SettingsError
+from pairsmith.errors import InputError, ModelError
 from pairsmith.modelfiles import pick_device
 from pairsmith.places import Place
 from pairsmith.progress import Progress
@@ -71,13 +71,11 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
         MissingExtra: there are validation documents, and the package ``rouge-score`` is not installed.
         ModelError: the base cannot be loaded or is no model with an encoder and a decoder, or the training
             diverged.
-        SettingsError: there is no such device, or ``extra`` counts rows of nothing.
+        SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
     settings = settled(settings, run)
     device = pick_device(settings.device)
-    if settings.extra and not settings.added:
-        raise SettingsError("--extra counts rows of --added, which is missing; name what to add")
     if settings.validation:
         check_rouge()
     sources = {"seeds": settings.seeds, "validation": settings.validation}
