@@ -2,6 +2,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,11 +11,13 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from pairsmith.encoders.reader import Reader, answer, encode_questions, load_reader
-from pairsmith.errors import FolderError, InputError, ModelError
+from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.progress import Progress, Silent
-from pairsmith.records import Answer, Question
+from pairsmith.records import Answer, Question, to_question_table
 from pairsmith.runs import Run
+from pairsmith.runs.estimate import Estimate
 from pairsmith.training import reader as module
+from pairsmith.training.plan_few_shot import plan_train_reader
 from pairsmith.training.reader import (
     SpanMarker,
     added_questions,
@@ -483,6 +486,15 @@ def test_other_added_questions_are_another_training(tiny_bert, seeds, mined, tmp
     write(mined[0], [question("Who?", "Two dogs run.", "Two dogs")], "input")
     with pytest.raises(FolderError, match="input added 1"):
         train_reader(given, Run(tmp_path / "out", Silent()))
+
+
+def test_a_plan_trains_on_what_an_earlier_step_would_make(tiny_bert):
+    sample = to_question_table(QUESTIONS)
+    mixed = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 900}, sample=sample)
+    given = settings(tiny_bert, "@mixed", validation="@mixed")
+    assert plan_train_reader(given, {"@mixed": mixed}).seconds > 0
+    with pytest.raises(SettingsError, match="seeds @mixed: nothing can be planned with what this step makes"):
+        plan_train_reader(given, {"@mixed": replace(mixed, sample=None)})
 
 
 # What cannot be.

@@ -64,6 +64,8 @@ def compare(
     if only_write:
         for path in filter(None, [first, *files.values()]):
             progress.say(f"wrote {path}")
+        if first is not None:
+            progress.say(f"first of all: pairsmith run {first} --out {out / ONCE / 'run'}")
         return [], {}
     if first is not None:
         run_recipe(load_recipe(first), once, progress, fresh=fresh)

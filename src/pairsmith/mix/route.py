@@ -116,7 +116,7 @@ def mixed(sources: Mapping[str, Sequence[Row]], kind: Kind, settings: MixSetting
     for source, rows in sources.items():
         left[source] = []
         for row in rows:
-            if kind is QUESTIONS and not row["answers"]["text"]:
+            if kind is QUESTIONS and not (row["answers"] or {}).get("text"):
                 reason = "none stands in its context"
                 rejects.append(Reject.of(str(row["id"]), "no answer", reason, {**row, "source": source}))
                 continue

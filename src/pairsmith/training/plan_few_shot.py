@@ -1,12 +1,17 @@
 """What the few-shot trainings will cost: some steps and a look at validation data, carried over to all."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+import pyarrow.parquet as pq
 from torch import nn
 
+from pairsmith.errors import SettingsError
 from pairsmith.modelfiles import pick_device
 from pairsmith.progress import Progress, Silent, Task
 from pairsmith.records import read_examples, read_questions
@@ -43,18 +48,19 @@ Train = Callable[[S, int, Progress], int]
 """Trains with these settings and so many validation examples, telling its steps; gives the weights' bytes."""
 
 
-def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
+def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Estimate:
     """Train a bi-encoder for some steps.
 
     Raises:
         UserError: as for ``train_biencoder``.
     """
     device = pick_device(settings.device)
-    seeds = read_examples(settings.seeds, settings.kind)
-    unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
-    begun = time.monotonic()
-    around = Surroundings.of(settings)
-    reading = time.monotonic() - begun
+    with samples_of(settings, before) as there:
+        seeds = read_examples(there.seeds, settings.kind)
+        unseen = read_examples(there.validation, settings.kind) if there.validation else []
+        begun = time.monotonic()
+        around = Surroundings.of(there)
+        reading = time.monotonic() - begun
 
     def train(some: TrainBiencoderSettings, looks: int, progress: Progress) -> int:
         model, _, _ = train_biencoder_on(seeds, unseen[:looks], around, some, device, progress=progress)
@@ -63,15 +69,16 @@ def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Es
     return planned(settings, train, len(seeds), len(unseen), reading)
 
 
-def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
+def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before) -> Estimate:
     """Train a cross-encoder for some steps, with outputs of other seeds for those that a search would find.
 
     Raises:
         UserError: as for ``train_crossencoder``.
     """
     device = pick_device(settings.device)
-    seeds = [in_window(each, settings.window) for each in read_examples(settings.seeds, settings.kind)]
-    unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
+    with samples_of(settings, before) as there:
+        seeds = [in_window(each, settings.window) for each in read_examples(there.seeds, settings.kind)]
+        unseen = read_examples(there.validation, settings.kind) if there.validation else []
 
     def train(some: TrainCrossencoderSettings, looks: int, progress: Progress) -> int:
         cross, _, _ = train_crossencoder_on(seeds, unseen[:looks], None, some, device, progress=progress)
@@ -80,15 +87,16 @@ def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before)
     return planned(settings, train, len(seeds), len(unseen))
 
 
-def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
+def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate:
     """Train a reader for some steps, on the seeds.
 
     Raises:
         UserError: as for ``train_reader``.
     """
     device = pick_device(settings.device)
-    seeds = list(read_questions(settings.seeds))
-    unseen = list(read_questions(settings.validation)) if settings.validation else []
+    with samples_of(settings, before) as there:
+        seeds = list(read_questions(there.seeds))
+        unseen = list(read_questions(there.validation)) if there.validation else []
 
     def train(some: TrainReaderSettings, looks: int, progress: Progress) -> int:
         trained = train_reader_on(seeds, unseen[:looks], some, device, progress=progress)
@@ -97,20 +105,50 @@ def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate
     return planned(settings, train, len(seeds), len(unseen))
 
 
-def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> Estimate:  # noqa: ARG001 - every plan's
+def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> Estimate:
     """Train a summariser for some steps, on the seeds.
 
     Raises:
         UserError: as for ``train_summarizer``.
     """
     device = pick_device(settings.device)
-    seeds, unseen = seeds_and_unseen(settings)
+    with samples_of(settings, before) as there:
+        seeds, unseen = seeds_and_unseen(there)
 
     def train(some: TrainSummarizerSettings, looks: int, progress: Progress) -> int:
         found = train_summarizer_on(seeds, [], unseen[:looks], some, device, progress=progress)
         return size_of_weights(found[0].model)
 
     return planned(settings, train, len(seeds), len(unseen))
+
+
+@contextmanager
+def samples_of(settings: S, before: Before) -> Iterator[S]:
+    """Settings in which what earlier steps are to make is a file with a sample of it.
+
+    Raises:
+        SettingsError: nothing is known of what such a step makes.
+    """
+    with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
+
+        def there(name: str, source: str) -> str:
+            if source not in before:
+                return source
+            sample = before[source].sample
+            if sample is None:
+                raise SettingsError(f"{name} {source}: nothing can be planned with what this step makes")
+            file = Path(folder) / f"{source.removeprefix('@')}.parquet"
+            pq.write_table(sample, file)
+            return str(file)
+
+        changes: dict[str, object] = {}
+        for name in ("seeds", "validation", "inputs", "outputs"):
+            value = getattr(settings, name, None)
+            if isinstance(value, str):
+                changes[name] = there(name, value)
+            elif value:
+                changes[name] = [there(name, each) for each in value]
+        yield settings.model_copy(update=changes)
 
 
 def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: float = 0.0) -> Estimate:
