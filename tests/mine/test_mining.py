@@ -11,7 +11,7 @@ from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.errors import FolderError, InputError, ModelError, SettingsError, StorageError
 from pairsmith.mine import corpus as corpora
-from pairsmith.mine import route
+from pairsmith.mine import neighbours, route
 from pairsmith.mine.corpus import encoded
 from pairsmith.mine.neighbours import check_index
 from pairsmith.mine.route import mine, verbatim
@@ -170,6 +170,16 @@ def test_what_cannot_be_done_is_told_before_anything_is_encoded(world, given, me
     with pytest.raises(SettingsError, match=message):
         mine(settings(**given), Run(tmp / "out", Silent()))
     assert not (tmp / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"), [({}, "larger --search-rows"), ({"index": "Flat"}, "leave out")]
+)
+def test_a_search_of_too_many_parts_says_what_makes_fewer(world, given, remedy, monkeypatch):
+    tmp, settings = world
+    monkeypatch.setattr(neighbours, "MOST_SHARDS", 1)
+    with pytest.raises(SettingsError, match=rf"the search has \d+ parts, more than 1; .*{remedy}"):
+        mine(settings(search_rows=1, **given), Run(tmp / "out", Silent()))
 
 
 @pytest.mark.parametrize(

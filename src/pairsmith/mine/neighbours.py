@@ -27,6 +27,7 @@ from pairsmith.records import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, called, sources_of
 from pairsmith.runs.executors import Advance, Work
 from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.writer import MOST_SHARDS
 
 QUERIES = 2**24
 """Texts that are searched for and saved together, by an index."""
@@ -180,6 +181,7 @@ def find_neighbours(
 
     Raises:
         InputError: the corpora have no group in common.
+        SettingsError: the search falls into too many parts.
         StorageError, WorkerError: the disk or a worker failed; finished parts are kept.
     """
     every = cells(x, y)
@@ -189,6 +191,9 @@ def find_neighbours(
         few = sum(part.pieces[0].others[1] - part.pieces[0].others[0] < needed for part in todo)
     else:
         todo = parts(every, settings.search_rows)
+    if len(todo) > MOST_SHARDS:
+        remedy = "leave out --index" if settings.index else "give a larger --search-rows"
+        raise SettingsError(f"the search has {len(todo):,} parts, more than {MOST_SHARDS:,}; {remedy}")
     writer = start_part(
         run,
         step="search",
