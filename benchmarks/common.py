@@ -8,19 +8,30 @@ from typing import Any
 
 import torch
 
+from pairsmith.modelfiles import multiplies_fast
+
 
 def machine() -> dict[str, Any]:
-    """Processor, threads, versions and commit."""
+    """Processor, whether it multiplies bfloat16 fast, threads, versions and commit."""
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
     )
     return {
-        "processor": platform.processor() or platform.machine(),
+        "processor": processor(),
+        "bfloat16": multiplies_fast("bfloat16", "cpu"),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "commit": commit.stdout.strip(),
     }
+
+
+def processor() -> str:
+    """Its name where the system says it, else its kind."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def write(path: Path, results: dict[str, Any]) -> None:
