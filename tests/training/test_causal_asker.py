@@ -232,8 +232,8 @@ def test_a_plan_without_a_question_to_learn_says_so(tmp_path):
 
 
 def test_both_steps_are_planned(data):
-    found = plan_train_asker(settings(data), {})
-    assert found.seconds > 0
+    found = plan_train_asker(settings(data, validation=data, epochs=400, eval_steps=5), {})
+    assert found.seconds > plan_train_asker(settings(data, epochs=4), {}).seconds > 0
     asked = plan_ask(
         AskSettings(inputs=[data], column="context", model="asker", questions=2, device="cpu"),
         {"asker": Estimate(seconds=1.0, memory=1, disk=1, rows={})},

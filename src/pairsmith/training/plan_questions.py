@@ -49,12 +49,14 @@ def plan_train_asker(settings: TrainAskerSettings, before: Before) -> Estimate:
     device = pick_device(settings.device)
     found, count = some_asked(settings.data, before)
     examples = list(asker_examples(_with_answers(found), settings))
-    check_examples(examples, examples, settings)
+    seen = read_questions(settings.validation) if settings.validation else ()
+    unseen = list(asker_examples(seen, settings))
+    check_examples(examples, unseen, settings)
 
-    def train(some: TrainAskerSettings, looks: int, progress: Progress) -> int:  # noqa: ARG001 - every plan's
-        return size_of_weights(train_asker_on(examples, [], some, device, progress=progress)[0])
+    def train(some: TrainAskerSettings, looks: int, progress: Progress) -> int:
+        return size_of_weights(train_asker_on(examples, unseen[:looks], some, device, progress=progress)[0])
 
-    return planned(settings, train, count, 0)
+    return planned(settings, train, count, len(unseen))
 
 
 def plan_train_teacher(settings: TrainTeacherSettings, before: Before) -> Estimate:
