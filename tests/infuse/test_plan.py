@@ -7,9 +7,11 @@ import pytest
 
 from pairsmith import planning
 from pairsmith.encoders.span_heads import SpanHeads, save_heads
+from pairsmith.infuse.plan import _were_all_asked
 from pairsmith.planning import plan_recipe
 from pairsmith.progress import Silent
 from pairsmith.recipes import load_recipe
+from pairsmith.records import Reject
 
 RECIPE = """
 name: small
@@ -63,3 +65,10 @@ def test_what_steps_make_is_what_later_ones_read(recipe, monkeypatch):
     assert found["answered"].rows == {"train": 6}
     assert all(each.seconds > 0 for each in found.values())
     assert found["student"].disk > 10_000
+
+
+def test_an_untrained_model_is_taken_to_ask_for_all_its_answers():
+    rejects = [Reject.of(str(n), "long answer", "", {"question": ""}) for n in range(3)]
+    rejects.append(Reject.of("3", "duplicate", "", {"question": "Who?"}))
+    assert _were_all_asked(rejects, 4) == pytest.approx((30 + 50) / (30 + 0.25 * 50))
+    assert _were_all_asked([], 4) == 1

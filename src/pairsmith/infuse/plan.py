@@ -1,10 +1,13 @@
 """What asking and answering will cost: some texts and questions, carried over to all."""
 
+import json
 import time
+from collections.abc import Sequence
 from itertools import islice
 
 import pyarrow as pa
 
+from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS
 from pairsmith.encoders.heads import writes_as
 from pairsmith.encoders.reader import load_reader
 from pairsmith.encoders.summarizer import add_marker, load_summarizer
@@ -18,6 +21,7 @@ from pairsmith.infuse.sequence_asker import SequenceAsker
 from pairsmith.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.lm.loading import load_model
 from pairsmith.modelnames import MINILM
+from pairsmith.records import Reject
 from pairsmith.records.asked import ASKED
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.training.plan_questions import some_asked
@@ -29,8 +33,7 @@ CALIBRATION_QUESTIONS = 64
 def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estimate:
     """Ask about some texts; an asker still to be trained is its ``base``.
 
-    One with an encoder and a decoder then writes on to the limit, which is more than a trained one does; a
-    causal one may write no answers to ask about, which is less.
+    It then writes on to the limit, which is more than a trained one does.
 
     Raises:
         UserError: as for ``ask``.
@@ -46,8 +49,10 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     passages = [passage for each in of_texts for passage in each]
     loading = time.monotonic() - started
     begun = time.monotonic()
-    asker.ask(passages)
+    rejects = asker.ask(passages)
     shared = (time.monotonic() - begun) * count / len(some)
+    if untrained and isinstance(asker, CausalAsker):
+        shared *= _were_all_asked(rejects, sum(passage.drawn for passage in passages))
     rows = [row for passage in passages for row in passage.found.values()]
     if untrained or not rows:
         rows = [
@@ -67,6 +72,13 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
         worker_memory=peak_memory(),
         sample=sample,
     )
+
+
+def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
+    """By how much longer it takes where questions are asked for all answers, and not only for whole ones."""
+    asked = drawn - sum(not json.loads(each.row)["question"] for each in rejects)
+    share = asked / max(1, drawn)
+    return (ANSWER_TOKENS + QUESTION_TOKENS) / (ANSWER_TOKENS + share * QUESTION_TOKENS)
 
 
 def _untrained(settings: AskSettings, base: str) -> Asker:
