@@ -12,7 +12,7 @@ from pairsmith.errors import FolderError, InputError, SettingsError
 from pairsmith.export.plan import plan_export
 from pairsmith.export.route import export
 from pairsmith.export.settings import ExportSettings
-from pairsmith.progress import Silent
+from pairsmith.progress import Progress, Silent
 from pairsmith.records import MINED_ANSWER, MinedAnswer, ScoredPair, read_questions
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
@@ -51,6 +51,20 @@ def test_squad_reads_back_as_it_was(tmp_path):
     assert [len(each["paragraphs"]) for each in written["data"]] == [1, 1]
     again = sorted(read_questions(str(tmp_path / "out" / "train.json")), key=lambda each: each.id)
     assert again == sorted(read_questions(source), key=lambda each: each.id)
+
+
+@pytest.mark.parametrize("form", ["squad", "beir", "sentence-transformers", "jsonl"])
+def test_questions_without_an_answer_are_left_out_and_that_is_said(tmp_path, form, capsys):
+    unanswered = {
+        **QUESTIONS[0],
+        "id": "none",
+        "question": "Why?",
+        "answers": {"text": [], "answer_start": []},
+    }
+    source = lines(tmp_path / "q.jsonl", [*QUESTIONS, unanswered])
+    export(ExportSettings(data=source, form=form), Run(tmp_path / "out", Progress()))
+    assert "left out, as no answer stands in their context: 1 questions" in capsys.readouterr().err
+    assert all("Why?" not in path.read_text() for path in (tmp_path / "out").rglob("*.*") if path.is_file())
 
 
 def test_mined_answers_become_squads_too(tmp_path):

@@ -86,7 +86,16 @@ def test_questions_without_an_answer_are_rejects(tmp_path):
     assert made.manifest.counts.rejects_by_reason == {"no answer: none stands in its context": 1}
 
 
+def test_one_way_to_pick_is_the_same_work_however_it_is_written(tmp_path):
+    one, two = pairs(tmp_path / "a.jsonl", 3, "red"), pairs(tmp_path / "b.jsonl", 3, "blue")
+    made = mixed(tmp_path, one, two, pick="first")
+    assert made.manifest.settings["pick"] == "first"
+    assert mixed(tmp_path, one, two, pick=["first", "first"]).manifest == made.manifest
+
+
 def test_pairs_as_wants_pairs(tmp_path):
+    with pytest.raises(SettingsError, match="these are scored pairs"):
+        plan_mix(MixSettings(data=[pairs(tmp_path / "b.jsonl", 3, "red")], pairs_as=1.0), {})
     with pytest.raises(SettingsError, match="for pairs of inputs and outputs, these are scored pairs"):
         mixed(tmp_path, pairs(tmp_path / "a.jsonl", 3, "red"), pairs_as=1.0)
 

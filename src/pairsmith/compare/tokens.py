@@ -34,20 +34,21 @@ def written_tokens(folder: Path, step: str, model: str | None) -> int:
         return 0
     made = DatasetFolder.open(folder)
     of_kind = f"{step} {made.manifest.settings.get('kind')}"
-    texts = _texts(made, _WRITTEN.get(of_kind, _WRITTEN[step]))
+    texts = _texts(made, _WRITTEN.get(of_kind, _WRITTEN[step]), "duplicate" if step == "rewrite" else None)
     count = 0
     while some := list(islice(texts, _TOGETHER)):
         count += sum(map(len, tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]))
     return count
 
 
-def _texts(made: DatasetFolder, columns: tuple[str, ...]) -> Iterator[str]:
+def _texts(made: DatasetFolder, columns: tuple[str, ...], not_written: str | None) -> Iterator[str]:
+    """What stands in these columns; ``not_written`` are rejects of which nothing was written."""
     for split in made.splits:
         for shard in made.shards(split):
             for row in shard.to_pylist():
                 yield from _written(row, columns)
     for reject in made.rejects().to_pylist():
-        if reject["filter"] != "duplicate":  # of which rewrite had nothing written
+        if reject["filter"] != not_written:
             yield from _written(json.loads(reject["row"]), columns)
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from pairsmith.export.forms import FORMS
 from pairsmith.export.settings import ExportSettings
 from pairsmith.places import Place
-from pairsmith.records.kinds import kind_of
+from pairsmith.records.kinds import is_whole, kind_of
 from pairsmith.records.sources import splits_of
 from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, write_json
 from pairsmith.runs.claim import claim
@@ -33,7 +33,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
         StorageError: a file cannot be written.
     """
     refuse_source(run, data=settings.data)
-    written = _with_croissant(settings.data) if settings.form == "croissant" else _rows(settings)
+    written = _with_croissant(settings.data) if settings.form == "croissant" else _rows(settings, run)
     identity = Identity.of(
         "export",
         settings.model_dump(mode="json", exclude={"data"}),
@@ -53,10 +53,13 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
     return [run.out / name for name in written]
 
 
-def _rows(settings: ExportSettings) -> Mapping[str, Content]:
+def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     """The files of a form of rows; they are made before anything is written, as rows may not fit."""
     kind = kind_of(settings.data)
-    rows = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
+    every = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
+    rows = {split: [row for row in there if is_whole(row, kind)] for split, there in every.items()}
+    if left_out := sum(map(len, every.values())) - sum(map(len, rows.values())):
+        run.progress.say(f"left out, as no answer stands in their context: {left_out:,} questions")
     return {
         name: partial(str.encode, "".join(f"{line}\n" for line in lines))
         for name, lines in FORMS[settings.form](rows, kind)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from pairsmith.citations import MINING
 from pairsmith.encoders.margin import Choice, Pairs, accept_all, choose
-from pairsmith.mine.corpus import corpora, encode_corpus, finder_of
+from pairsmith.encoders.style import load_style
+from pairsmith.mine.corpus import corpora, encode_corpus, finder_of, is_styled
 from pairsmith.mine.encoded import Encoded
 from pairsmith.mine.neighbours import check_index, find_neighbours, near_pairs
 from pairsmith.mine.settings import MineSettings
@@ -68,10 +69,6 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     for source in settings.outputs:
         refuse_source(run, outputs=source)
     both = corpora(settings)
-    for corpus in both:  # what a finder or an index lacks is told before hours of encoding
-        cutter(corpus.name, settings)
-    if settings.index:
-        check_index(settings.index)
     revision = model_revision(settings.encoder)
     schema = MINED_ANSWER if settings.kind == "reading" else MINED_PAIR
     writer = FolderWriter.start(
@@ -85,6 +82,13 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
+    for corpus in both:  # what a finder or an index lacks is told before hours of encoding
+        cutter(corpus.name, settings)
+    if settings.index:
+        check_index(settings.index)
+    styled = settings.style > 0 and any(is_styled(settings, each.name) for each in both)
+    if styled and load_style(settings.encoder) is None:
+        run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
     folders = [
         encode_corpus(corpus, settings, revision, Run(run.out / corpus.name, run.progress, run.fresh))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.mix.route import mixed, shares
+from pairsmith.mix.route import as_set, mixed, shares
 from pairsmith.mix.settings import MixSettings
-from pairsmith.records.kinds import Kind, Row, kind_of, kind_with, scored_as
+from pairsmith.records.kinds import Kind, Row, is_whole, kind_of, kind_with
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 _SAMPLE = 1_000
@@ -22,23 +22,22 @@ def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
 
     Raises:
         InputError: a source that is there cannot be read.
+        SettingsError: as for ``mix``.
     """
     begun = time.monotonic()
     counts, samples = [], dict[str, list[Row]]()
-    kind: Kind | None = None
-    for source in settings.data:
+    kinds = as_set({source: _kind(source, before) for source in settings.data}, settings)
+    for source, kind in kinds.items():
         earlier = before.get(source)
         if earlier is not None and earlier.sample is not None:
-            kind = scored_as(kind_with(set(earlier.sample.column_names), source), settings.pairs_as)
             rows = earlier.sample.slice(0, _SAMPLE).to_pylist()
             samples[source] = [_as_row(row, kind, settings.pairs_as) for row in rows]
             counts.append(sum(earlier.rows.values()))
         else:
-            kind = scored_as(kind_of(source), settings.pairs_as)
-            read = kind.read(source)
+            read = (row for row in kind.read(source) if is_whole(row, kind))
             samples[source] = list(islice(read, _SAMPLE))
             counts.append(len(samples[source]) + sum(1 for _ in read))
-    assert kind is not None  # there is a source
+    kind = kinds[settings.data[0]]
     found = mixed(samples, kind, settings)
     whole = sum(shares(counts, settings.weight, settings.rows))
     share = sum(counts) / max(1, sum(map(len, samples.values())))
@@ -49,6 +48,13 @@ def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
         rows={"train": whole},
         sample=pa.Table.from_pylist(found.rows, pa.schema([*kind.schema, ("source", pa.string())])),
     )
+
+
+def _kind(source: str, before: Mapping[str, Estimate]) -> Kind:
+    earlier = before.get(source)
+    if earlier is None or earlier.sample is None:
+        return kind_of(source)
+    return kind_with(set(earlier.sample.column_names), source)
 
 
 def _as_row(row: Mapping[str, Any], kind: Kind, score: float | None) -> Row:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pairsmith.errors import InputError, SettingsError
 from pairsmith.mix.settings import MixSettings
 from pairsmith.records import REJECT, Reject, to_table
-from pairsmith.records.kinds import QUESTIONS, Kind, Row, kind_of, scored_as
+from pairsmith.records.kinds import Kind, Row, is_whole, kind_of, scored_as
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -42,18 +42,14 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     """
     for source in settings.data:
         refuse_source(run, data=source)
-    found = {source: kind_of(source) for source in settings.data}
-    kinds = {source: scored_as(each, settings.pairs_as) for source, each in found.items()}
-    if settings.pairs_as is not None and kinds == found:
-        there = next(iter(found.values())).name
-        raise SettingsError(f"--pairs-as is for pairs of inputs and outputs, these are {there}; leave it out")
+    kinds = as_set({source: kind_of(source) for source in settings.data}, settings)
     kind = common_kind(kinds)
     schema = pa.schema([*kind.schema, ("source", pa.string())])
     writer = FolderWriter.start(
         run,
         step="mix",
         schema=schema,
-        settings=settings.model_dump(mode="json"),
+        settings=settings.model_dump(mode="json") | _pick_of_all(settings),
         inputs={f"data {place}": hash_source(source) for place, source in enumerate(settings.data, start=1)},
         models={},
     )
@@ -74,6 +70,24 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{count:,} rows of {source}")
     run.progress.say(summary(folder))
     return folder
+
+
+def _pick_of_all(settings: MixSettings) -> dict[str, str]:
+    """The one way to pick, where there is one; written once for all sources or for each it is the same."""
+    return {"pick": settings.pick[0]} if len(set(settings.pick)) == 1 else {}
+
+
+def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
+    """The kinds of sources' rows, where ``pairs_as`` makes scored pairs of pairs of inputs and outputs.
+
+    Raises:
+        SettingsError: there are no such pairs.
+    """
+    found = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
+    if settings.pairs_as is not None and found == kinds:
+        there = next(iter(kinds.values())).name
+        raise SettingsError(f"--pairs-as is for pairs of inputs and outputs, these are {there}; leave it out")
+    return found
 
 
 def common_kind(kinds: Mapping[str, Kind]) -> Kind:
@@ -116,7 +130,7 @@ def mixed(sources: Mapping[str, Sequence[Row]], kind: Kind, settings: MixSetting
     for source, rows in sources.items():
         left[source] = []
         for row in rows:
-            if kind is QUESTIONS and not (row["answers"] or {}).get("text"):
+            if not is_whole(row, kind):
                 reason = "none stands in its context"
                 rejects.append(Reject.of(str(row["id"]), "no answer", reason, {**row, "source": source}))
                 continue

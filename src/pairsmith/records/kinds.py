@@ -35,7 +35,7 @@ class Kind:
         schema: of the rows, ``id`` first.
         texts: the columns by which rows are told to be the same.
         claim: the column that says something of the texts: a label, a score, an answer; empty for none.
-        read: yields the rows of a source; of questions also those without an answer.
+        read: yields the rows of a source; of questions also those without an answer, see ``is_whole``.
     """
 
     name: str
@@ -72,6 +72,11 @@ def kind_with(columns: Collection[str], source: str) -> Kind:
             f"{source}: has the columns {', '.join(columns)}; expected one of these sets: {known}"
         )
     return found
+
+
+def is_whole(row: Row, kind: Kind) -> bool:
+    """Whether there is something to learn from a row: of a question that an answer stands in its context."""
+    return kind is not QUESTIONS or bool((row["answers"] or {}).get("text"))
 
 
 def scored_as(kind: Kind, score: float | None) -> Kind:

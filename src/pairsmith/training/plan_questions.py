@@ -9,9 +9,9 @@ from pairsmith.records import Answer, Question, read_questions
 from pairsmith.records.asked import AskedQuestion, asked_in, read_asked
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.training.asker import asker_examples, check_examples, train_asker_on
-from pairsmith.training.plan_few_shot import planned, size_of_weights
+from pairsmith.training.plan_few_shot import planned, samples_of, size_of_weights
 from pairsmith.training.reader import train_reader_on
-from pairsmith.training.settings import InfuseSettings, TrainAskerSettings, TrainTeacherSettings
+from pairsmith.training.settings import FitSettings, InfuseSettings, TrainAskerSettings, TrainTeacherSettings
 from pairsmith.training.student import infuse_on, passages
 
 SOME = 2_000
@@ -49,8 +49,7 @@ def plan_train_asker(settings: TrainAskerSettings, before: Before) -> Estimate:
     device = pick_device(settings.device)
     found, count = some_asked(settings.data, before)
     examples = list(asker_examples(_with_answers(found), settings))
-    seen = read_questions(settings.validation) if settings.validation else ()
-    unseen = list(asker_examples(seen, settings))
+    unseen = list(asker_examples(_unseen(settings, before), settings))
     check_examples(examples, unseen, settings)
 
     def train(some: TrainAskerSettings, looks: int, progress: Progress) -> int:
@@ -68,7 +67,7 @@ def plan_train_teacher(settings: TrainTeacherSettings, before: Before) -> Estima
     device = pick_device(settings.device)
     found, count = some_asked(settings.data, before)
     questions = _with_answers(found)
-    unseen = list(read_questions(settings.validation)) if settings.validation else []
+    unseen = _unseen(settings, before)
 
     def train(some: TrainTeacherSettings, looks: int, progress: Progress) -> int:
         trained = train_reader_on(
@@ -88,13 +87,19 @@ def plan_infuse(settings: InfuseSettings, before: Before) -> Estimate:
     device = pick_device(settings.device)
     found, count = some_asked(settings.data, before)
     lessons = passages(found, settings)
-    unseen = list(read_questions(settings.validation)) if settings.validation else []
+    unseen = _unseen(settings, before)
 
     def train(some: InfuseSettings, looks: int, progress: Progress) -> int:
         student = infuse_on(lessons, unseen[:looks], some, device, progress=progress)[0]
         return size_of_weights(student.tokens.model) + size_of_weights(student.heads)
 
     return planned(settings, train, round(count * len(lessons) / len(found)), len(unseen))
+
+
+def _unseen(settings: FitSettings, before: Before) -> list[Question]:
+    """The validation questions, or a sample of those that an earlier step would make."""
+    with samples_of(settings, before) as there:
+        return list(read_questions(there.validation)) if there.validation else []
 
 
 def _with_answers(asked: Sequence[AskedQuestion]) -> list[Question]:
