@@ -15,8 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from common import write
 from pairsmith.bundled import recipe_path
+from pairsmith.encoders.span_encoder import load_span_encoder
+from pairsmith.encoders.span_reader import question_vectors
+from pairsmith.evaluate.ner import QUESTIONS
 from pairsmith.progress import Progress
 from pairsmith.recipes import load_recipe
 from pairsmith.running import run_recipe
@@ -92,6 +97,7 @@ def main() -> None:
             "figures": found,
             "claims": claims,
             "rationales": rationales(run / "sst2"),
+            "cosines of questions": list(question_cosines(run / "student")),
         }
         write(args.json, {"settings": settings, "results": results})
 
@@ -102,6 +108,15 @@ def asked(folder: Path) -> dict[str, Any]:
     standing = sum(bool(row["answers"]["text"]) for row in rows)
     passages = len({row["context"] for row in rows})
     return {"questions": len(rows), "passages": passages, "answers in the passage": standing / len(rows)}
+
+
+def question_cosines(student: Path) -> tuple[float, float]:
+    """The smallest and the largest cosine between the start vectors of two types' questions (Q10)."""
+    with torch.inference_mode():
+        starts, _ = question_vectors(load_span_encoder(str(student)), list(QUESTIONS.values()))
+    vectors = torch.nn.functional.normalize(starts.float(), dim=1)
+    cosines = (vectors @ vectors.T)[*torch.triu_indices(len(vectors), len(vectors), offset=1)]
+    return round(float(cosines.min()), 3), round(float(cosines.max()), 3)
 
 
 def judged(run: Path, higher: str, lower: str) -> dict[str, Any]:
