@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -205,7 +206,8 @@ def test_results_that_are_there_are_not_computed_again(
 ):
     monkeypatch.setattr(module, "answer_all", None)
     moved = data.rename(tmp_path / "moved.jsonl")
-    again = evaluate_qa(settings(reader, moved, batch_size=7), Run(evaluated, Progress()))
+    copied = shutil.copytree(reader, tmp_path / "copied")
+    again = evaluate_qa(settings(copied, moved, batch_size=7), Run(evaluated, Progress()))
     assert again == json.loads((evaluated / "results.json").read_text())
     said = capsys.readouterr()
     assert "evaluated before with these settings; --fresh computes again" in said.err

@@ -93,6 +93,13 @@ def test_one_way_to_pick_is_the_same_work_however_it_is_written(tmp_path):
     assert mixed(tmp_path, one, two, pick=["first", "first"]).manifest == made.manifest
 
 
+def test_where_the_sources_lie_decides_nothing(tmp_path, monkeypatch):
+    source = pairs(tmp_path / "a.jsonl", 3, "red")
+    made = mixed(tmp_path, source)
+    monkeypatch.chdir(tmp_path)
+    assert mixed(tmp_path, "a.jsonl").manifest == made.manifest
+
+
 def test_pairs_as_wants_pairs(tmp_path):
     with pytest.raises(SettingsError, match="these are scored pairs"):
         plan_mix(MixSettings(data=[pairs(tmp_path / "b.jsonl", 3, "red")], pairs_as=1.0), {})

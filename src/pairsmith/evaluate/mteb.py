@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STEP = "evaluate mteb"
 FOLDER = "mteb"
 # Data and tasks count by their pairs and revisions. The rest says where and how fast, not what.
-_NOT_IN_FIGURES = {"data", "tasks", "benchmark", "device", "batch_size"}
+_NOT_IN_FIGURES = {"model", "data", "tasks", "benchmark", "device", "batch_size"}
 
 
 def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:

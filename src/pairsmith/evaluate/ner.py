@@ -18,7 +18,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.yamlfile import read_yaml
 
 STEP = "evaluate ner"
-_NOT_IN_FIGURES = {"data", "questions", "device"}
+_NOT_IN_FIGURES = {"model", "data", "questions", "device"}
 
 QUESTIONS: Mapping[str, str] = {
     "O": "What is a generic object ?",

@@ -22,7 +22,7 @@ from pairsmith.runs import Run, hash_source, settled
 from pairsmith.runs.identity import Identity
 
 STEP = "evaluate paraphrase"
-_NOT_IN_FIGURES = {"data", "train", "judgements", "device", "batch_tokens"}
+_NOT_IN_FIGURES = {"model", "data", "train", "judgements", "device", "batch_tokens"}
 
 
 def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[str, Any]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STEP = "evaluate qa"
 # The data count by their questions. The rest says where and how fast, not what.
-_NOT_IN_FIGURES = {"data", "device", "batch_size"}
+_NOT_IN_FIGURES = {"model", "data", "device", "batch_size"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from pairsmith.runs import Run, hash_source, settled
 from pairsmith.runs.identity import Identity
 
 STEP = "evaluate sentiment"
-_NOT_IN_FIGURES = {"data", "device", "batch_tokens"}
+_NOT_IN_FIGURES = {"model", "data", "device", "batch_tokens"}
 
 PROMPTS = (
     ("Why is it bad?", "Why is it good?"),

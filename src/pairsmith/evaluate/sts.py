@@ -26,7 +26,7 @@ from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 STEP = "evaluate sts"
 RESULTS = "results.json"
 # The data count by their pairs. The rest says where and how fast, not what.
-_NOT_IN_FIGURES = {"data", "device", "batch_size"}
+_NOT_IN_FIGURES = {"model", "data", "device", "batch_size"}
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 Floats = NDArray[np.float64]

@@ -25,7 +25,7 @@ from pairsmith.texts.rouge import RougeScores, abstractiveness, check_rouge, rou
 
 STEP = "evaluate summaries"
 # The data count by their documents. The rest says where and how fast, not what.
-_NOT_IN_FIGURES = {"data", "limit", "device", "batch_size"}
+_NOT_IN_FIGURES = {"model", "data", "limit", "device", "batch_size"}
 _LABELS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 
 

@@ -43,20 +43,20 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     for source in settings.data:
         refuse_source(run, data=source)
     kinds = as_set({source: kind_of(source) for source in settings.data}, settings)
-    kind = common_kind(kinds)
+    kind, names = common_kind(kinds), names_of(settings.data)
     schema = pa.schema([*kind.schema, ("source", pa.string())])
     writer = FolderWriter.start(
         run,
         step="mix",
         schema=schema,
-        settings=settings.model_dump(mode="json") | _pick_of_all(settings),
+        # By what rows call them; where they lie decides nothing.
+        settings=settings.model_dump(mode="json") | {"data": list(names.values())} | _pick_of_all(settings),
         inputs={f"data {place}": hash_source(source) for place, source in enumerate(settings.data, start=1)},
         models={},
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
-    names = names_of(settings.data)
     rows = {names[source]: list(each.read(source)) for source, each in kinds.items()}
     made = mixed(rows, kind, settings)
     writer.commit_all({"train": pa.Table.from_pylist(made.rows, schema)}, to_table(made.rejects, REJECT))

@@ -79,6 +79,8 @@ def settings_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
         for name, value in record.get("settings", {}).items()
         if value not in (None, "", [], {})
     ]
+    # Of an evaluation these stand beside: what decides is their content.
+    rows += [(name, shown(str(record[name]), 200)) for name in ("model", "data") if record.get(name)]
     rows += [
         (f"content of {name}", f"SHA-256 {value[:16]}…") for name, value in record.get("inputs", {}).items()
     ]
