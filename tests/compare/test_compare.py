@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -16,9 +17,11 @@ from pairsmith.compare.outcome import Cost, Score, margin, table
 from pairsmith.compare.page import curves, points
 from pairsmith.compare.recipe import Trial, as_recipe, once_recipe, trials
 from pairsmith.compare.route import compare
+from pairsmith.compare.tokens import _texts
 from pairsmith.errors import FolderError, SettingsError
 from pairsmith.progress import Progress, Silent
 from pairsmith.recipes import load_recipe
+from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.runs import DatasetFolder
 
 TEXT = """\
@@ -271,3 +274,10 @@ def test_a_shipped_comparison_is_found_by_name():
         SettingsError, match="no shipped comparison is called 'compare-st'; did you mean 'compare-sts'"
     ):
         find_comparison("compare-st")
+
+
+def test_what_was_asked_before_was_written_too():
+    again = Reject.of("1", "duplicate", "asked before", {"written": "Anna", "question": "Who?"})
+    made = SimpleNamespace(splits=(), rejects=lambda: to_table([again], REJECT))
+    assert list(_texts(made, ("written", "question"), None)) == ["Anna", "Who?"]
+    assert list(_texts(made, ("written", "question"), "duplicate")) == []

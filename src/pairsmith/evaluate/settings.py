@@ -222,7 +222,7 @@ class EvaluateSentimentSettings(Settings):
 
     @model_validator(mode="after")
     def _item_of_questions(self) -> Self:
-        if self.method == "mask" and self.item != "movie":
+        if self.method == "mask" and self.item != type(self).model_fields["item"].default:
             raise ValueError("item does nothing with the method mask, which asks no questions; leave it out")
         return self
 

@@ -91,15 +91,15 @@ def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
     Raises:
         InputError: as for ``read_asked``.
     """
-    asks = ""
+    reads = asks = ""
     for number, (where, row) in enumerate(one_a_row(rows)):
         if not asks:
-            pick_column(row, ["context"], where)
+            reads = pick_column(row, ["context"], where)
             asks = pick_column(
                 row, ["input" if "input" in row and "question" not in row else "question"], where
             )
-        context, question = str(row.get("context") or ""), column_text(row, asks, where)
-        if not column_text(row, "context", where) or not question:
+        context, question = str(row.get(reads) or ""), column_text(row, asks, where)
+        if not column_text(row, reads, where) or not question:
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")
         answer = _answer(row, context, where)
         yield AskedQuestion(
