@@ -1,12 +1,16 @@
 """A batch computed in chunks."""
 
+from itertools import chain, pairwise
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from pairsmith.training.chunks import sum_of_losses
+from pairsmith.training import chunks as chunking
+from pairsmith.training.chunks import grouped, sum_of_losses
 
 
 class Line(nn.Module):
@@ -86,3 +90,30 @@ def test_backward_is_in_forwards_formats() -> None:
     assert exact is not None
     assert weight.weight.grad is not None
     assert torch.equal(weight.weight.grad, exact)
+
+
+def groups(lengths: list[int]) -> list[list[int]]:
+    found = grouped(lengths, lambda numbers: {"numbers": numbers}, torch.device("cpu"))
+    numbers = [chunk["numbers"] for chunk in found.chunks]
+    assert found.order.tolist() == list(chain.from_iterable(numbers))
+    return numbers
+
+
+def test_a_group_ends_where_its_padding_would_exceed_a_call() -> None:
+    # 2,048 tokens at once on a processor, an eighth of them a call: 256.
+    assert groups([100, 300, 200, 143]) == [[1, 2], [3, 0]]
+    assert groups([100, 300, 200, 144]) == [[1, 2, 3], [0]]
+    assert groups([7, 7, 7]) == [[0, 1, 2]]
+
+
+@given(st.lists(st.integers(1, 600), min_size=1, max_size=60))
+def test_groups_hold_each_text_once_the_longest_first(lengths: list[int]) -> None:
+    found = groups(lengths)
+    order = list(chain.from_iterable(found))
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[number] for number in order] == sorted(lengths, reverse=True)
+    for group in found:
+        assert sum(lengths[group[0]] - lengths[number] for number in group) <= 2_048 // chunking._CALLS
+    for group, later in pairwise(found):
+        joined = [*group, later[0]]
+        assert sum(lengths[group[0]] - lengths[number] for number in joined) > 2_048 // chunking._CALLS

@@ -90,6 +90,11 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
     encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
     student = Student(encoder, concatenated=False).eval()
     whole = student(**student.batch(lessons))["loss"]
+    monkeypatch.setattr(chunks, "_CALLS", 10**9)
+    groups = student.batch(lessons)
+    (chunk,) = groups["passages"]["chunks"]
+    assert [len(chunk[name]["chunks"]) for name in ("passages", "questions")] == [2, 2]
+    assert float(student(**groups)["loss"].detach()) == pytest.approx(float(whole.detach()), rel=1e-5)
     monkeypatch.setattr(chunks, "tokens_at_once", lambda _: 1)
     batch = student.batch(lessons)
     assert len(batch["passages"]["chunks"]) == 2

@@ -17,6 +17,9 @@ from pairsmith.encoders.encode import batches_by_length, tokens_at_once
 
 Features = Mapping[str, Any]
 
+_CALLS = 8
+"""So many calls of a model with hardly any tokens take as long as one with ``tokens_at_once``, or less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chunked:
@@ -46,6 +49,32 @@ def chunked(
         device: where they will be computed; it says how large a chunk may be.
     """
     batches = list(batches_by_length(lengths, len(lengths), tokens_at_once(device)))
+    return _of(batches, features)
+
+
+def grouped(
+    lengths: Sequence[int], features: Callable[[list[int]], Features], device: torch.device
+) -> Chunked:
+    """Cut one chunk's n texts where padding would cost more than another call of the model does.
+
+    Args:
+        lengths: of the texts, in tokens.
+        features: makes those of the texts of these numbers.
+        device: where they will be computed; it says what a call costs.
+    """
+    most = tokens_at_once(device) // _CALLS
+    groups: list[list[int]] = []
+    padding = 0
+    for number in sorted(range(len(lengths)), key=lambda number: (-lengths[number], number)):
+        padding += lengths[groups[-1][0]] - lengths[number] if groups else 0
+        if not groups or padding > most:
+            groups.append([])
+            padding = 0
+        groups[-1].append(number)
+    return _of(groups, features)
+
+
+def _of(batches: Sequence[list[int]], features: Callable[[list[int]], Features]) -> Chunked:
     order = torch.tensor([number for batch in batches for number in batch])
     return Chunked([features(batch) for batch in batches], order)
 

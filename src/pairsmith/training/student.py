@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.encoders.reader import QUESTION_TOKENS
 from pairsmith.encoders.span_encoder import SpanEncoder, load_span_encoder, span_logits
 from pairsmith.encoders.span_heads import save_heads
 from pairsmith.encoders.span_reader import answer_by_vectors
+from pairsmith.encoders.token_vectors import TokenEncoder
 from pairsmith.errors import InputError, ModelError
 from pairsmith.modelfiles import pick_device
 from pairsmith.places import Place
@@ -29,7 +31,7 @@ from pairsmith.texts.places import find_answer
 from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, sum_of_losses
+from pairsmith.training.chunks import chunked, grouped, sum_of_losses
 from pairsmith.training.distillation import Asked, PassageLesson, sparse_cross_entropy, targets
 from pairsmith.training.few_shot import begin, numbered, refuse_sources
 from pairsmith.training.fit import Lesson, fit_each_rate
@@ -200,18 +202,16 @@ class Student(nn.Module):
         self._concatenated = concatenated
 
     def batch(self, rows: Sequence[PassageLesson]) -> Mapping[str, Any]:
-        """What it is called with: passages in chunks of about one length, with their questions."""
+        """What it is called with: chunks of passages with their questions, both grouped by length."""
         tokens = self.encoder.tokens
         short = self.encoder.cut(QUESTION_TOKENS).tokens
         lengths = tokens.token_counts([row.text for row in rows])
 
         def features(numbers: list[int]) -> dict[str, Any]:
             some = [rows[number] for number in numbers]
-            asked = [each for row in some for each in row.questions]
-            encoded = tokens.features([row.text for row in some])
             return {
-                "passages": encoded,
-                "questions": short.features([each.question for each in asked]),
+                "passages": _features(tokens, [row.text for row in some]),
+                "questions": _features(short, [each.question for row in some for each in row.questions]),
                 "counts": torch.tensor([len(row.questions) for row in some]),
                 **targets(tokens.text_tokens([row.text for row in some]), some),
             }
@@ -229,20 +229,41 @@ class Student(nn.Module):
     def _losses(self, chunk: Mapping[str, Any]) -> Tensor:
         """The loss of each question."""
         counts, first = chunk["counts"].cpu(), torch.tensor(0)
-        vectors = self.encoder.token_vectors(chunk["passages"])
-        there = chunk["passages"]["attention_mask"].bool().to(vectors.device)
+        vectors = self._vectors(chunk["passages"])
+        masks = [each["attention_mask"].bool() for each in chunk["passages"]["chunks"]]
+        there = _in_order(masks, chunk["passages"]).to(vectors.device)
         if self._concatenated:
             own = torch.arange(len(counts)).repeat_interleave(counts)
             first = (own * vectors.shape[1]).to(vectors.device)[:, None]
             counts = counts.sum(dim=0, keepdim=True)
             vectors, there = vectors.flatten(0, 1)[None], there.flatten()[None]
-        logits = span_logits(vectors, *self.encoder.question_vectors(chunk["questions"]), counts.tolist())
+        starts, ends = self.heads(self._vectors(chunk["questions"])[:, 0])
+        logits = span_logits(vectors, starts, ends, counts.tolist())
         allowed = there.repeat_interleave(counts.to(there.device), dim=0)
         start, end = (
             sparse_cross_entropy(each, allowed, chunk[f"{name}_places"] + first, chunk[f"{name}_weights"])
             for name, each in zip(("start", "end"), logits, strict=True)
         )
         return start + end
+
+    def _vectors(self, texts: Mapping[str, Any]) -> Tensor:
+        """Of n texts' tokens, in the texts' order, ``(n, longest, d)``; 0 behind a group's longest."""
+        return _in_order([self.encoder.token_vectors(each) for each in texts["chunks"]], texts)
+
+
+def _features(tokens: TokenEncoder, texts: Sequence[str]) -> Mapping[str, Any]:
+    """What the model takes for texts, in groups of about one length."""
+    return grouped(
+        tokens.token_counts(texts),
+        lambda numbers: tokens.features([texts[number] for number in numbers]),
+        tokens.model.device,
+    ).as_inputs()
+
+
+def _in_order(groups: Sequence[Tensor], texts: Mapping[str, Any]) -> Tensor:
+    """What was made of groups of texts, ``(texts, tokens, …)`` each, as one of all in the texts' order."""
+    rows = [row for group in groups for row in group]
+    return pad_sequence([rows[place] for place in texts["order"].argsort().tolist()], batch_first=True)
 
 
 def validation_f1(encoder: SpanEncoder, questions: Sequence[Question]) -> float | None:
