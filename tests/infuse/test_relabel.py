@@ -95,6 +95,22 @@ def test_rows_stay_in_their_order_and_can_be_read_again(teacher, data, tmp_path)
     assert "Jia" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_where_the_written_answer_stands_is_kept_however_often_it_is_answered(teacher, tmp_path):
+    second = TEXT.index("A ", 1)
+    row = {"id": "1", "context": TEXT, "question": QUESTIONS[0], "written": "A"}
+    rows = [row | {"answers": {"text": ["A"], "answer_start": [second]}}, row | {"id": "2"}]
+    source = tmp_path / "asked.jsonl"
+    source.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    for name in ("once", "twice"):
+        folder = relabel(settings(teacher, str(source)), Run(tmp_path / name, Silent()))
+        source = folder.path
+        assert [each.before for each in read_asked(str(source))] == [(second, second + 1), None]
+        assert [row["written_answers"]["answer_start"] for row in folder.table().to_pylist()] == [
+            [second],
+            [],
+        ]
+
+
 def test_any_number_of_workers_gives_the_same_bytes_and_what_is_done_is_kept(teacher, data, tmp_path):
     one = relabel(settings(teacher, data, shard_size=1), Run(tmp_path / "one", Silent()))
     two = relabel(settings(teacher, data, shard_size=1, workers=2), Run(tmp_path / "two", Silent()))

@@ -27,6 +27,7 @@ def test_a_row_with_a_teachers_distributions(tmp_path):
         "Who plays?",
         "A man",
         (0, 5),
+        (0, 5),
         Distribution((0, 2), (0.5, 0.25)),
         Distribution((5,), (1.0,)),
     )
@@ -37,7 +38,7 @@ def test_an_answer_may_stand_nowhere_and_there_may_be_no_teacher(tmp_path):
     rows = [{"context": " A man plays.", "question": "Who?"}]
     rows.append(rows[0] | {"answers": {"text": [], "answer_start": []}, "starts": None})
     assert read(tmp_path / "rows.jsonl", *rows) == [
-        AskedQuestion(str(number), " A man plays.", "Who?", "", None, None, None) for number in range(2)
+        AskedQuestion(str(number), " A man plays.", "Who?", "", None, None, None, None) for number in range(2)
     ]
 
 
@@ -58,7 +59,9 @@ def test_the_official_form_of_squad(tmp_path):
     path = tmp_path / "dev.json"
     asked = {"id": "q", "question": "Who?", "answers": [{"text": "man", "answer_start": 2}]}
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "A man plays.", "qas": [asked]}]}]}))
-    assert list(read_asked(path)) == [AskedQuestion("q", "A man plays.", "Who?", "man", (2, 5), None, None)]
+    assert list(read_asked(path)) == [
+        AskedQuestion("q", "A man plays.", "Who?", "man", (2, 5), (2, 5), None, None)
+    ]
 
 
 @pytest.mark.parametrize(

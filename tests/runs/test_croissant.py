@@ -45,7 +45,12 @@ def taught(n):
     row = {**question(n), "written": "w"}
     del row["title"]
     at = {"position": list(range(n)), "probability": [1 / (i + 3) for i in range(n)]}
-    return {**row, "starts": at, "ends": {"position": [7], "probability": [0.1]}}
+    return {
+        **row,
+        "written_answers": row["answers"],
+        "starts": at,
+        "ends": {"position": [7], "probability": [0.1]},
+    }
 
 
 def made(out, schema, row, rejects=(), card=None):

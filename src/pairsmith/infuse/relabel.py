@@ -136,6 +136,7 @@ def relabelled(asked: tuple[AskedQuestion, ...], told: list[Told]) -> Made:
             "question": question.question,
             "written": question.written,
             "answers": {"text": [said.best.text], "answer_start": [said.best.start]},
+            "written_answers": _answers(question),
             "starts": _distribution(said.starts),
             "ends": _distribution(said.ends),
         }
@@ -144,6 +145,14 @@ def relabelled(asked: tuple[AskedQuestion, ...], told: list[Told]) -> Made:
         else:
             rejects.append(Reject.of(question.id, "no answer", "the passage has no tokens", row))
     return pa.Table.from_pylist(rows, schema=RELABELLED), to_table(rejects, REJECT)
+
+
+def _answers(question: AskedQuestion) -> dict[str, list[Any]]:
+    """Where what was written stands, as in SQuAD; of what was answered before, the asker's."""
+    if question.before is None:
+        return {"text": [], "answer_start": []}
+    first, behind = question.before
+    return {"text": [question.context[first:behind]], "answer_start": [first]}
 
 
 def _distribution(places: Places) -> dict[str, list[Any]]:
@@ -159,6 +168,7 @@ def _card(settings: RelabelSettings) -> Card:
         columns={
             "written": "the answer as it was written with the question",
             "answers": "the teacher's best answer",
+            "written_answers": "where the answer that was written stands, if it does",
             "starts": "characters at which an answer begins, and the teacher's probability of each",
             "ends": "characters behind an answer, and the teacher's probability of each",
         },

@@ -26,9 +26,14 @@ ASKED: pa.Schema = pa.schema(
 )  # fmt: skip
 """``written`` is the answer that the asker wrote; ``answers`` where it stands in the passage, if it does."""
 
-RELABELLED: pa.Schema = pa.schema([*ASKED, ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)])
-"""``answers`` is the teacher's best. ``starts``: where an answer's first token begins; ``ends``: where its
-last token ends, the place behind its last character."""
+RELABELLED: pa.Schema = pa.schema(
+    [*ASKED, ("written_answers", ANSWERS), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)]
+)
+"""``answers`` is the teacher's best, ``written_answers`` what was ``answers`` before. ``starts``: where an
+answer's first token begins; ``ends``: where its last token ends, the place behind its last character."""
+
+Span = tuple[int, int]
+"""The first character of an answer, and the place behind its last."""
 
 _KEYS = ("position", "probability")
 _SLACK = 1e-3
@@ -50,7 +55,8 @@ class AskedQuestion:
     Attributes:
         written: the answer as it was written.
         answer: first character of an answer and the place behind its last; None where what was written as
-            one stands nowhere in the passage.
+            one stands nowhere in the passage. A teacher puts its own in the place of the asker's.
+        before: the one before the teacher's; the same where there was no teacher.
         starts: the teacher's; None where there was no teacher. Likewise ``ends``.
     """
 
@@ -58,7 +64,8 @@ class AskedQuestion:
     context: str
     question: str
     written: str
-    answer: tuple[int, int] | None
+    answer: Span | None
+    before: Span | None
     starts: Distribution | None
     ends: Distribution | None
 
@@ -82,7 +89,7 @@ def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
 def _of_people(question: Question) -> AskedQuestion:
     first = question.answers[0]
     span = first.start, first.start + len(first.text)
-    return AskedQuestion(question.id, question.context, question.question, first.text, span, None, None)
+    return AskedQuestion(question.id, question.context, question.question, first.text, span, span, None, None)
 
 
 def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
@@ -101,20 +108,22 @@ def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
         context, question = str(row.get(reads) or ""), column_text(row, asks, where)
         if not column_text(row, reads, where) or not question:
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")
-        answer = _answer(row, context, where)
+        answer = _answer(row, "answers", context, where)
+        taught = "written_answers" in row
         yield AskedQuestion(
             str(row.get("id") or number),
             context,
             question,
             str(row.get("written") or (context[slice(*answer)] if answer else "")),
             answer,
+            _answer(row, "written_answers", context, where) if taught else answer,
             _distribution(row, "starts", context, where),
             _distribution(row, "ends", context, where),
         )
 
 
-def _answer(row: Columns, context: str, where: str) -> tuple[int, int] | None:
-    for text, start in answer_pairs(row.get("answers"), where):
+def _answer(row: Columns, column: str, context: str, where: str) -> Span | None:
+    for text, start in answer_pairs(row.get(column), where):
         whole = isinstance(text, str) and isinstance(start, int) and bool(text) and start >= 0
         if not whole or not context.startswith(text, start):
             raise InputError(

@@ -27,7 +27,6 @@ from pairsmith.progress import Progress
 from pairsmith.records import Question, read_questions
 from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
 from pairsmith.runs import Run, settled
-from pairsmith.texts.places import find_answer
 from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
@@ -111,11 +110,9 @@ def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> Lesson
 
 def _labelled(asked: AskedQuestion, settings: InfuseSettings) -> Asked:
     if settings.labels == "answers":
-        # A teacher has put its own answer in the place of the one that was written.
-        answer = asked.answer if asked.starts is None else find_answer(asked.written, asked.context)
-        if answer is None:
+        if asked.before is None:
             return Asked(asked.question, None, None)
-        start, end = (Distribution((place,), (1.0,)) for place in answer)
+        start, end = (Distribution((place,), (1.0,)) for place in asked.before)
         return Asked(asked.question, start, end)
     if asked.starts is None or asked.ends is None:
         raise InputError(
