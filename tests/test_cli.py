@@ -123,9 +123,9 @@ def test_help_gives_description_default_and_choices(invoke):
     assert "--kind <plain|fancy> Which kind. [default: plain]" in text
     assert "--limit <whole number>" in text
     assert "--names <text> Names. [default: a, b; may be given several times]" in text
-    assert (
-        "--out <folder> Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER. [required]" in text
-    )
+    out = "--out <folder> Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER."
+    assert f"{out} [required without --preview]" in text
+    assert f"{out} [required]" in " ".join(invoke("evaluate", "demo", "--help").output.split())
 
 
 def test_without_arguments_the_help_is_shown(invoke):

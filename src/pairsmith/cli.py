@@ -23,9 +23,9 @@ _OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
 _START = "Start with: pairsmith run quickstart --out runs/quickstart"
 
 Out = Annotated[str, typer.Option("--out", help=f"{_OUT}.", metavar="<folder>", show_default=False)]
-OptionalOut = Annotated[
-    str | None,
-    typer.Option("--out", help=f"{_OUT}. [required]", metavar="<folder>", show_default=False),
+LocalOut = Annotated[
+    str,
+    typer.Option("--out", help="Folder of this machine to write to.", metavar="<folder>", show_default=False),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what an earlier run left in the folder.")]
 Changes = Annotated[
@@ -93,8 +93,20 @@ def step_command(step: Step[Any]) -> Callable[..., None]:
 
             step.run(settings, Run(place(out or "."), _progress(quiet), fresh, kept=out is not None))
 
-    common = [keyword("out", OptionalOut), keyword("fresh", Fresh, False), keyword("quiet", QuietFlag, False)]
+    common = [
+        keyword("out", _optional_out(step)),
+        keyword("fresh", Fresh, False),
+        keyword("quiet", QuietFlag, False),
+    ]
     return with_parameters(body, step.help, [*parameters(step.settings), *common])
+
+
+def _optional_out(step: Step[Any]) -> Any:
+    """The option ``--out`` of a step, which says when it is required."""
+    flag = next((f"--{name.replace('_', '-')}" for name in (step.dry, step.wet) if name), "")
+    required = "required" if not flag else f"required {'without' if step.dry else 'with'} {flag}"
+    option = typer.Option("--out", help=f"{_OUT}. [{required}]", metavar="<folder>", show_default=False)
+    return Annotated[str | None, option]
 
 
 def _group(help_text: str, *, no_args_is_help: bool = True, epilog: str | None = None) -> typer.Typer:
@@ -191,7 +203,7 @@ def _compare(
         ),
     ],
     *,
-    out: Out,
+    out: LocalOut,
     only_write: Annotated[
         bool, typer.Option("--only-write", help="Write the recipe of each seed, and end.")
     ] = False,

@@ -36,7 +36,7 @@ class GenerateSettings(Settings):
     inputs: Annotated[list[str], Listed] = Field(
         default=[],
         description="First texts of a pair task: a text, JSONL, TSV, CSV or Parquet file, a dataset folder, "
-        "or a Hub data set; may be given several times.",
+        "or a Hub data set.",
     )
     column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
     limit: int | None = Field(default=None, ge=1, description="Take only so many of the inputs.")

@@ -22,11 +22,9 @@ class MineSettings(Settings):
     inputs: Annotated[list[str], Listed] = Field(
         min_length=1,
         description="Corpus of inputs: a text, JSONL, TSV, CSV or Parquet file, a dataset folder, or a Hub "
-        "data set; may be given several times.",
+        "data set.",
     )
-    outputs: Annotated[list[str], Listed] = Field(
-        min_length=1, description="Corpus of outputs, likewise; may be given several times."
-    )
+    outputs: Annotated[list[str], Listed] = Field(min_length=1, description="Corpus of outputs, likewise.")
     encoder: str = Field(
         description="Sentence encoder of both: a folder or Hub id, embedded:all-minilm-l6-v2, pairsmith:tiny."
     )
