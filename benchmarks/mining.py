@@ -130,7 +130,8 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
     common |= {"dtype": "auto", "attention_dropout": 0.0, "batch_size": 16, **task.training}
     start = crossencoder_start(task, {**common, "seeds": files["start"], "seed": 1}, work.parent)
     corpora = {"inputs": [files["inputs"]], "outputs": [files["outputs"]]}
-    train_biencoder(TrainBiencoderSettings(**common, **corpora, steps=100), run("biencoder"))
+    around = corpora if task.kind == "reading" else {"outputs": corpora["outputs"]}
+    train_biencoder(TrainBiencoderSettings(**common, **around, steps=100), run("biencoder"))
     encoder, pairs = str(work / "biencoder"), str(work / "mined")
     mined = mine(
         MineSettings(kind=task.kind, **corpora, encoder=encoder, best=CANDIDATES, **task.mining), run("mined")

@@ -4,6 +4,8 @@ A setting's default, bounds and help text are written once, as a pydantic field;
 line, the recipe file and the documentation are derived from it.
 """
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
@@ -12,6 +14,23 @@ class Settings(BaseModel):
 
     # Validators are built at first use: `pairsmith --help` has twenty-five models and uses none.
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
+
+
+def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
+    """Refuse settings that would do nothing, for a model's validator.
+
+    Args:
+        settings: of which none of ``names`` may have another value than its default.
+        names: of fields.
+        why: what the sentence "``name`` does nothing" ends with.
+
+    Raises:
+        ValueError: one has.
+    """
+    fields = type(settings).model_fields
+    for name in names:
+        if getattr(settings, name) != fields[name].default:
+            raise ValueError(f"{name} does nothing {why}; leave it out")
 
 
 def option_name(field: str) -> str:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.encoders.margin import candidates, choose, margin
+from pairsmith.encoders.margin import Pairs, candidates, choose, margin
 from pairsmith.encoders.search import Neighbours
 
 # Three x and three y; k = 2.
@@ -139,3 +139,28 @@ def test_every_rule_against_plain_loops(case, kind):
             found = choose(*candidates(of_x, of_y, kind), retrieval).taken
         assert list(zip(found.x.tolist(), found.y.tolist(), strict=True)) == pairs
         assert found.margin.tolist() == pytest.approx([score(*pair) for pair in pairs], abs=1e-5)
+
+
+def test_intersection_tells_what_was_refused_on_either_side():
+    def judge(pairs):
+        return ["no" if (x, y) == (2, 2) else "" for x, y, *_ in listed(pairs)]
+
+    found = choose(*candidates(OF_X, OF_Y), "intersection", judge=judge)  # only y2 comes to (2, 2)
+    assert [pair[:2] for pair in listed(found.taken)] == [(0, 0)]
+    assert [pair[:2] for pair in listed(found.refused)] == [(2, 2)]
+    assert found.reasons == ["no"]
+
+
+@pytest.mark.parametrize("retrieval", ["forward", "backward", "intersection", "max"])
+def test_a_text_of_two_numbers_is_taken_and_refused_once(retrieval):
+    one = Pairs(
+        torch.tensor([0, 1, 2, 3]),
+        torch.tensor([0, 1, 2, 3]),
+        torch.full((4,), 0.5),
+        torch.tensor([1.0, 2.0, 4.0, 3.0]),
+    ).renumbered(torch.tensor([0, 0, 2, 2]), torch.tensor([0, 0, 2, 2]))
+    found = choose(
+        one, one, retrieval, judge=lambda pairs: ["no" if x == 2 else "" for x in pairs.x.tolist()]
+    )
+    assert listed(found.taken) == [(0, 0, 0.5, 2.0)]
+    assert listed(found.refused) == [(2, 2, 0.5, 4.0)]

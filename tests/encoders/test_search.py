@@ -97,6 +97,25 @@ def test_the_usual_case_needs_no_full_search(monkeypatch):
     assert of_x.ids[:, 0].tolist() == of_y.ids[:, 0].tolist() == list(range(2000))
 
 
+def test_a_small_corpus_is_searched_in_parts_that_fit(monkeypatch):
+    """Its few groups are wanted by all of the other side at once."""
+    x, y = unit(40, 16, 1), unit(900, 16, 2)
+    whole = two_way_search(x, y, 3)
+    added, real = [], search._Found.add
+
+    def add(self, rows, similarities, first):
+        added.append(len(rows))
+        real(self, rows, similarities, first)
+
+    monkeypatch.setattr(search, "FULL_ROWS", 100)
+    monkeypatch.setattr(search._Found, "add", add)
+    parts = two_way_search(x, y, 3)
+    assert max(added) == 100
+    for one, other in zip(whole, parts, strict=True):
+        assert torch.equal(one.ids, other.ids)
+        assert torch.equal(one.similarities, other.similarities)
+
+
 def test_progress_and_refusals():
     heard = []
     two_way_search(unit(2100, 4, 1), unit(10, 4, 2), 2, memory=1, advance=heard.append)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.training.few import PEOPLE, PLAYS
 
@@ -23,6 +24,7 @@ from pairsmith.records import (
     to_table,
 )
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.mapped import RowShards
 
 ROWS = [
     MinedPair(f"r{n}", f"who plays the {PLAYS[n]}?", f"{PEOPLE[n]} does", 2.0 - n / 10, 0.5)
@@ -75,6 +77,29 @@ def test_the_best_are_kept_in_the_order_of_their_scores(world, judge):
     assert {row["reason"] for row in lost} == {"not among the best"}
     assert json.loads(lost[0]["row"])["score"] == pytest.approx(scores[order[4]], abs=1e-5)
     assert json.loads(lost[0]["row"])["input"] == ROWS[order[4]].input
+
+
+def test_many_rows_are_saved_in_parts(world, monkeypatch):
+    tmp, settings = world
+    whole = filter_pairs(settings(best=7), Run(tmp / "whole", Silent()))
+    monkeypatch.setattr(filtering, "SHARD_ROWS", 3)
+    parts = filter_pairs(settings(best=7), Run(tmp / "parts", Silent()))
+    assert parts.shard_rows() == [3, 3, 1]
+    assert parts.table().to_pylist() == whole.table().to_pylist()
+    assert parts.rejects().to_pylist() == whole.rejects().to_pylist()
+
+
+def test_texts_of_more_than_two_gigabytes():
+    texts = pa.array([f"{'x' * 1_000}{n}" for n in range(100_000)])
+    ids = pa.array(range(2_200_000))
+    table = pa.table({"id": ids, "output": pa.chunked_array([texts] * 22)})  # 22 times the same memory
+    shard = RowShards(table, 2_000, range(1_100))[1_099]
+    assert shard.rows["id"].to_pylist() == list(range(2_198_000, 2_200_000))
+    assert shard.rows["output"][-1].as_py() == texts[-1].as_py()
+    wanted = np.array([2_199_999, 0, 1_100_000])
+    assert filtering._rows(table, wanted).to_pylist() == [
+        {"id": int(n), "output": texts[int(n) % 100_000].as_py()} for n in wanted
+    ]
 
 
 def test_a_threshold(world):

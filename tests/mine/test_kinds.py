@@ -103,7 +103,9 @@ def test_a_sentence_of_two_days_is_there_on_both(world):
     rows = [{"document": document(n), "day": day} for n in range(4) for day in ("a", "b")]
     write(tmp / "twice.jsonl", rows)
     given = settings("summaries", "twice.jsonl", "twice.jsonl", group_column="day", k=2)
-    mine(given, Run(tmp / "out", Silent()))
+    found = mine(given, Run(tmp / "out", Silent())).table().to_pylist()
+    for column in ("id", "input", "output"):  # each is taken once all the same
+        assert len({row[column] for row in found}) == len(found) > 0
     near = DatasetFolder.open(tmp / "out" / "search").table()
     sides = [(row["cell"], row["side"]) for row in near.to_pylist()]
     assert sides.count((0, "x")) == sides.count((1, "x")) == 4

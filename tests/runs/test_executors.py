@@ -9,6 +9,7 @@ import pytest
 
 from pairsmith.errors import InputError, MissingExtra, SettingsError, WorkerError
 from pairsmith.runs.executors import Done, Lost, Where, execute
+from pairsmith.runs.ray_executor import Actor
 
 
 class Square:
@@ -182,3 +183,13 @@ class TestRay:
         work = execute(Square(tmp_path), [1], print, Where("ray", 1, "127.0.0.1:1"))
         with pytest.raises(SettingsError, match="127.0.0.1:1: nothing answers there"):
             list(work)
+
+
+def test_an_actor_works_where_the_command_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir("/")  # as of a cluster that was started there
+    actor = Actor(lambda _: lambda item, advance: Path(item).resolve(), 0, tmp_path)
+    actor.ready()
+    assert actor.do("out")[0] == tmp_path.resolve() / "out"
+    elsewhere = Actor(lambda _: lambda item, advance: Path(item).resolve(), 0, tmp_path / "not here")
+    elsewhere.ready()
+    assert elsewhere.do("out")[0] == tmp_path.resolve() / "out"

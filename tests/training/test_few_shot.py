@@ -1,8 +1,10 @@
 """The steps train-biencoder and train-crossencoder, on random models."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from pydantic import ValidationError
@@ -17,19 +19,24 @@ from pairsmith.encoders.cross import load_cross_encoder, score_pairs
 from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.style import load_style
 from pairsmith.errors import FolderError, InputError, ModelError
+from pairsmith.mine.encoded import ENCODED
 from pairsmith.mine.route import mine
 from pairsmith.mine.settings import MineSettings
 from pairsmith.progress import Progress, Silent
-from pairsmith.runs import DatasetFolder, Run
-from pairsmith.training.biencoder import train_biencoder
+from pairsmith.records import REJECT, Example, to_table
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.texts import entity_finder
+from pairsmith.training.biencoder import Batch, Rows, train_biencoder
 from pairsmith.training.contrast import BiEncoder
-from pairsmith.training.crossencoder import train_crossencoder
+from pairsmith.training.crossencoder import train_crossencoder, wrong_for
+from pairsmith.training.retrieved import retrieved
 from pairsmith.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
     TrainTeacherSettings,
 )
 from pairsmith.training.watch import Watch
+from pairsmith.training.wrong import right_outputs, wrong_answers
 
 FAST = {
     "steps": 12,
@@ -68,7 +75,7 @@ def biencoder(folder, base, kind="reading", **changes):
         **{
             "seeds": seeds,
             "validation": validation,
-            "inputs": str(folder / inputs),
+            **({"inputs": str(folder / inputs)} if kind == "reading" else {}),
             "outputs": str(folder / outputs),
             **FAST,
             **changes,
@@ -179,7 +186,7 @@ def crossencoder(folder, base, kind="reading", **changes):
         **{
             "seeds": MAKERS[kind](folder / "seeds.jsonl", range(8)),
             "validation": MAKERS[kind](folder / "validation.jsonl", range(8, 12)),
-            "retrieved": 5,
+            **({"retrieved": 5} if "mined" in changes else {}),
             **FAST,
             **changes,
         },
@@ -293,11 +300,96 @@ def test_a_cross_encoder_of_summaries_learns_from_a_search(mined, corpora, tiny_
         ({"kind": "summaries"}, "mined is missing"),
         ({"kind": "scored", "loss": "listwise"}, "loss listwise is for right and wrong pairs"),
         ({"kind": "scored", "mined": "m", "encoder": "e"}, "mined is for right and wrong pairs"),
+        ({"kind": "scored", "negatives": 5}, "negatives does nothing of kind scored"),
+        ({"window": 60}, "window does nothing of kind pairs"),
+        ({"retrieved": 5}, "retrieved does nothing without mined"),
     ],
 )
 def test_settings_that_do_not_go_together_are_told_before_anything_runs(changes, message):
     with pytest.raises(ValidationError, match=message):
         TrainCrossencoderSettings(seeds="s", base="b", **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"inputs": "i"}, "inputs does nothing of kind pairs"),
+        ({"style_weight": 2.0}, "style_weight does nothing of kind pairs"),
+        ({"kind": "summaries", "inputs": "i"}, "inputs does nothing of kind summaries"),
+        ({"kind": "summaries", "answers": "spacy:m"}, "answers does nothing of kind summaries"),
+        ({"negatives": 2}, "negatives does nothing without outputs"),
+        ({"batch_size": 1}, "batch_size 1 leaves no wrong output"),
+        ({"batch_size": 1, "outputs": "o", "negatives": 0}, "batch_size 1 leaves no wrong output"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_told(changes, message):
+    with pytest.raises(ValidationError, match=message):
+        TrainBiencoderSettings(seeds="s", base="b", **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"style": 0.9}, "style does nothing of kind pairs"),
+        ({"kind": "summaries", "window": 60}, "window does nothing of kind summaries"),
+        ({"kind": "reading", "min_sentences": 2}, "min_sentences does nothing of kind reading"),
+        ({"recall": 0.9}, "recall does nothing without index"),
+    ],
+)
+def test_settings_of_mining_that_would_do_nothing_are_told(changes, message):
+    with pytest.raises(ValidationError, match=message):
+        MineSettings(inputs="i", outputs="o", encoder="e", **changes)
+
+
+def test_a_batch_of_one_has_the_wrong_outputs_of_the_corpus():
+    TrainBiencoderSettings(seeds="s", base="b", batch_size=1, outputs=["o"])
+    TrainBiencoderSettings(seeds="s", base="b", batch_size=1, kind="reading")
+
+
+TWO_ANSWERS = [
+    Example("q", "Ann: Ann met Bob Lee.", "Ann met Bob Lee.", "Ann", 0),
+    Example("q", "Bob Lee: Ann met Bob Lee.", "Ann met Bob Lee.", "Bob Lee", 8),
+    Example("r", "Cid: Cid is away.", "Cid is away.", "Cid", 0),
+]
+
+
+def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong():
+    pairs = [Example("q", "a"), Example("q", "b"), Example("r", "c")]
+    given = TrainCrossencoderSettings(seeds="s", base="b", negatives=4)
+    wrong = wrong_for(pairs, [["a", "b", "c", "d"]] * 3, given)
+    assert {*wrong(0, np.random.default_rng(0))} == {"c", "d"}
+    assert {*wrong(2, np.random.default_rng(0))} == {"a", "b", "d"}
+    rows = Rows(pairs, right_outputs(pairs), lambda *_: ["b"], ())
+    model = SimpleNamespace(features=lambda texts, _: texts)
+    made = Batch(model)([rows(number, np.random.default_rng(0)) for number in range(3)])
+    assert made["outputs"] == ["a", "b", "c", "b", "b", "b"]
+    assert made["same"].int().tolist() == [[1, 1, 0, 1, 1, 1], [1, 1, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0]]
+    draw = wrong_answers(TWO_ANSWERS, (), entity_finder("rule"), 5)
+    assert not [text for text in draw(0, np.random.default_rng(0)) if text.endswith("Ann met Bob Lee.")]
+
+
+def test_what_the_search_found_is_wrong_once_and_never_right(tmp_path, tiny_bert):
+    passage_, far = "Ann met Bob Lee.", "Bob was there."
+    texts = [
+        ("Ann", passage_), ("Bob", passage_), ("Lee", passage_), ("met", passage_), ("Bob", far), ("Ann", far),
+        *[("there", far)] * 20,
+    ]  # fmt: skip
+    vector = [1.0] + [0.0] * 15
+    rows = [
+        {"id": f"{n}", "text": f"{answer}: {context}", "group": "", "context": context, "answer": answer,
+         "answer_start": 0, "vector": [each * (1 - n * 1e-3) for each in vector]}
+        for n, (answer, context) in enumerate(texts)
+    ]  # fmt: skip
+    writer = FolderWriter.start(
+        Run(tmp_path / "outputs", Silent()), step="encode", schema=ENCODED, settings={}, inputs={}, models={}
+    )
+    for number, some in enumerate((rows[:10], rows[10:])):
+        writer.commit(number, {"train": pa.Table.from_pylist(some, ENCODED)}, to_table([], REJECT))
+    folder = writer.finish(Card(title="t", description="d"))
+    encoder = SentenceTransformer(str(tiny_bert), device="cpu")
+    found = retrieved(TWO_ANSWERS, folder, encoder, 3)
+    assert sorted(found[0]) == [f"Bob: {far}", f"met: {passage_}", f"there: {far}"]
+    assert found[0] == found[1]
 
 
 def test_a_stopped_cross_encoder_goes_on_to_the_same_weights(mined, tiny_bert, monkeypatch):

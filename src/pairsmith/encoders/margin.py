@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,6 +42,10 @@ class Pairs:
     def __len__(self) -> int:
         """How many there are."""
         return len(self.x)
+
+    def renumbered(self, of_x: Tensor, of_y: Tensor) -> "Pairs":
+        """With other numbers, ``of_x[x]`` for x and ``of_y[y]`` for y."""
+        return Pairs(of_x[self.x], of_y[self.y], self.similarity, self.margin)
 
 
 def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "ratio") -> Tensor:
@@ -131,15 +136,20 @@ def choose(
         best: stop at so many.
     """
     if retrieval == "forward":
-        return _walk(_ordered(forward), judge, best, once=("x",))
+        return _walk(_ranked(forward), judge, best, once=("x",))
     if retrieval == "backward":
-        return _walk(_ordered(backward), judge, best, once=("y",))
+        return _walk(_ranked(backward), judge, best, once=("y",))
     if retrieval == "max":
-        return _walk(_distinct(_ordered(joined([forward, backward]))), judge, best, once=("x", "y"))
-    ahead = _walk(_ordered(forward), judge, None, once=("x",))
-    back = _walk(_ordered(backward), judge, None, once=("y",))
+        return _walk(_ranked(joined([forward, backward])), judge, best, once=("x", "y"))
+    ahead = _walk(_ranked(forward), judge, None, once=("x",))
+    back = _walk(_ranked(backward), judge, None, once=("y",))
     taken = _selected(ahead.taken, torch.isin(_names(ahead.taken), _names(back.taken)))
-    return Choice(_selected(taken, slice(best)), ahead.refused, ahead.reasons)
+    refused = joined([ahead.refused, back.refused])
+    reasons = dict(zip(_names(refused).tolist(), [*ahead.reasons, *back.reasons], strict=True))
+    refused = _ranked(refused)
+    return Choice(
+        _selected(taken, slice(best)), refused, [reasons[name] for name in _names(refused).tolist()]
+    )
 
 
 def _with_neighbours(near: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName) -> Pairs:
@@ -149,19 +159,14 @@ def _with_neighbours(near: Neighbours, means: Tensor, means_of_others: Tensor, k
     return _selected(pairs, ~pairs.margin.isnan())
 
 
-def _ordered(pairs: Pairs) -> Pairs:
-    """By margin, then by the numbers of x and y."""
+def _ranked(pairs: Pairs) -> Pairs:
+    """By margin, then by the numbers of x and y; of a pair that was found several times the best."""
     order = torch.arange(len(pairs))
     for key, descending in ((pairs.y, False), (pairs.x, False), (pairs.margin, True)):
         order = order[key[order].sort(stable=True, descending=descending).indices]
-    return _selected(pairs, order)
-
-
-def _distinct(pairs: Pairs) -> Pairs:
-    """Without a pair that is the one before; both directions find many."""
-    again = torch.zeros(len(pairs), dtype=torch.bool)
-    again[1:] = (pairs.x[1:] == pairs.x[:-1]) & (pairs.y[1:] == pairs.y[:-1])
-    return _selected(pairs, ~again)
+    pairs = _selected(pairs, order)
+    firsts = np.unique(_names(pairs).numpy(), return_index=True)[1]
+    return _selected(pairs, torch.from_numpy(np.sort(firsts)))
 
 
 def _walk(pairs: Pairs, judge: Judge, best: int | None, once: Sequence[str]) -> Choice:

@@ -241,7 +241,8 @@ def _compute(vectors: Tensor, others: Tensor, pairs: Tensor, groups: Tensor, fou
     wanted, order = groups[pairs].sort(stable=True)
     for group, rows in _runs(wanted, which[order]):
         part = others[group * GROUP : (group + 1) * GROUP]
-        found.add(rows, vectors[rows] @ part.T, group * GROUP)
+        for some in torch.split(rows, FULL_ROWS):  # a small corpus has few groups, each wanted by all
+            found.add(some, vectors[some] @ part.T, group * GROUP)
 
 
 def _runs(keys: Tensor, values: Tensor) -> Iterator[tuple[int, Tensor]]:

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from pairsmith.fields import BatchTokens, Device, Dtype, TrainingDtype
 from pairsmith.modelnames import PoolingName
-from pairsmith.settings import Listed, Settings
+from pairsmith.settings import Listed, Settings, refuse
 
 
 class EvaluateStsSettings(Settings):
@@ -188,10 +188,8 @@ class EvaluateParaphraseSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
-        fields = type(self).model_fields
-        given = [name for name in ("tune", "shots", "splits") if getattr(self, name) != fields[name].default]
-        if self.train is None and given:
-            raise ValueError(f"{given[0]} does nothing without train, the pairs to learn from; give them")
+        if self.train is None:
+            refuse(self, ("tune", "shots", "splits"), "without train, the pairs to learn from")
         if self.layer is not None and self.judgements is not None:
             raise ValueError("layer and judgements both say which layer; give one of them")
         return self

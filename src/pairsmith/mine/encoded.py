@@ -100,16 +100,30 @@ class Encoded:
 
     def groups(self) -> dict[str, NDArray[np.int64]]:
         """The numbers of each group's texts, in order."""
-        names = np.concatenate(
-            [
-                table["group"].to_numpy(zero_copy_only=False)
-                for table in self.folder.shards("train", ["group"])
-            ]
-        )[self.rows]
-        found, which = np.unique(names.astype(str), return_inverse=True)
+        names, which = self._coded("group")
         order = np.argsort(which, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
-        return {str(name): numbers for name, numbers in zip(found, parts, strict=True)}
+        return {names[which[numbers[0]]]: numbers for numbers in parts}
+
+    def firsts(self) -> NDArray[np.int64]:
+        """Of each text the number under which it stands first: one in two groups has two numbers."""
+        _, which = self._coded("id")
+        found: NDArray[np.int64] = np.unique(which, return_index=True)[1][which]
+        return found
+
+    def _coded(self, column: str) -> tuple[list[str], NDArray[np.int64]]:
+        """The distinct values of a column, in the order in which they come, and the place of each text's."""
+        # Codes shard by shard: names as long as the longest of them would be many times as large.
+        codes: dict[str, int] = {}
+        found = []
+        for table in self.folder.shards("train", [column]):
+            coded = table[column].combine_chunks().dictionary_encode()
+            ours = np.array(
+                [codes.setdefault(name, len(codes)) for name in coded.dictionary.to_pylist()], np.int64
+            )
+            found.append(ours[coded.indices.to_numpy(zero_copy_only=False)] if len(coded) else ours)
+        # Some rows' texts are those of rows before; only the codes of the others are asked for.
+        return list(codes), np.concatenate(found)[self.rows]
 
     def units(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """What there is of these texts but their vectors, by column, in the order of the numbers."""

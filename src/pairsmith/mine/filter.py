@@ -35,6 +35,9 @@ from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, star
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 _TEXTS = (("input", "output"), ("sentence1", "sentence2"))
+SHARD_ROWS = 100_000
+"""Rows, and rejects, that are saved together."""
+
 _DECIDES_SCORES = {"dtype", "max_length", "shard_size"}
 
 
@@ -72,15 +75,33 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         order = best_of_each(values, claims)
     keep = values[order] >= (-np.inf if settings.threshold is None else settings.threshold)
     keep[np.cumsum(keep) > (settings.best or len(keep))] = False
-    kept = _scored(pairs.take(order[keep]), scores[order[keep]])
-    lost = [
-        Reject.of(row["id"], name, "not among the best", {**row, name: float(values[place])})
-        for place, row in zip(order[~keep].tolist(), pairs.take(order[~keep]).to_pylist(), strict=True)
-    ]
-    writer.commit_all({"train": kept}, to_table(lost, REJECT))
+    kept, lost = order[keep], order[~keep]
+    for number in range(max(1, -(-max(len(kept), len(lost)) // SHARD_ROWS))):
+        if writer.is_done(number):
+            continue
+        part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
+        rejects = [
+            Reject.of(row["id"], name, "not among the best", {**row, name: float(values[place])})
+            for place, row in zip(lost[part].tolist(), _rows(pairs, lost[part]).to_pylist(), strict=True)
+        ]
+        rows = _scored(_rows(pairs, kept[part]), scores[kept[part]])
+        writer.commit(number, {"train": rows}, to_table(rejects, REJECT))
     folder = writer.finish(_card(settings, source))
     run.progress.say(summary(folder))
     return folder
+
+
+def _rows(pairs: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
+    """These rows, in this order; taken chunk by chunk, as all texts together may be too many for Arrow."""
+    edges = np.cumsum([0, *(len(batch) for batch in pairs.to_batches())])
+    where = np.searchsorted(edges, numbers, side="right") - 1
+    parts, places = [], []
+    for chunk, batch in enumerate(pairs.to_batches()):
+        here = np.flatnonzero(where == chunk)
+        parts.append(batch.take(pa.array(numbers[here] - edges[chunk])))
+        places.append(here)
+    found = pa.Table.from_batches(parts, pairs.schema)
+    return found.take(np.argsort(np.concatenate([np.empty(0, np.int64), *places])))
 
 
 def _text_columns(pairs: pa.Table, source: DatasetFolder) -> tuple[str, str]:

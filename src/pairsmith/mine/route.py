@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import torch
 
 from pairsmith.citations import MINING
 from pairsmith.encoders.margin import Choice, Pairs, accept_all, choose
@@ -101,6 +102,9 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
             x, y, settings, encodings, Run(run.out / "search", run.progress, run.fresh)
         )
         forward, backward, unscored = near_pairs(near, cells, settings.k, settings.margin)
+        if settings.group_column:  # a text of two groups is to be taken once all the same
+            of_text = torch.from_numpy(x.firsts()), torch.from_numpy(y.firsts())
+            forward, backward = (each.renumbered(*of_text) for each in (forward, backward))
         choice = chosen(forward, backward, x, y, settings)
         for number, part in enumerate(choice.parts(SHARD_ROWS)):
             if writer.is_done(number):

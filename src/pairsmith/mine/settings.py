@@ -1,11 +1,11 @@
 """Settings of ``mine``: their defaults, bounds and help texts."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pairsmith.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
-from pairsmith.settings import Listed, Settings
+from pairsmith.settings import Listed, Settings, refuse
 
 KindName = Literal["pairs", "reading", "summaries"]
 
@@ -118,6 +118,18 @@ class MineSettings(Settings):
     search_rows: int = Field(
         default=131_072, ge=1, description="Inputs that are searched and saved together."
     )
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.kind == "pairs":
+            refuse(self, ("style",), "of kind pairs, which has no style")
+        if self.kind != "reading":
+            refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
+        if self.kind != "summaries":
+            refuse(self, ("min_sentences",), f"of kind {self.kind}; it is for documents")
+        if self.index is None:
+            refuse(self, ("index_rows", "recall"), "without index; the exact search misses nothing")
+        return self
 
 
 class FilterSettings(Settings):

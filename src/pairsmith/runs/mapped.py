@@ -58,9 +58,8 @@ class RowShards(Sequence[RowShard]):
         if isinstance(place, slice):
             return RowShards(self._table, self._size, self._numbers[place])
         number = self._numbers[place]
-        first = number * self._size
-        last = min(first + self._size, len(self._table))
-        return RowShard(number, self._table.take(np.arange(first, last)))
+        rows = self._table.slice(number * self._size, self._size)
+        return RowShard(number, rows.take(np.arange(len(rows))))
 
 
 def start_part(

@@ -12,6 +12,7 @@ import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from pairsmith.errors import MissingExtra, PairsmithError, SettingsError, WorkerError, first_line
@@ -24,7 +25,9 @@ _HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
 class Actor:
     """What an actor runs: loads once, with its first item, then does items and counts their units."""
 
-    def __init__(self, load: Load[Any, Any], index: int) -> None:
+    def __init__(self, load: Load[Any, Any], index: int, folder: Path) -> None:
+        if folder.is_dir():  # where relative paths mean what they mean to who gave the command
+            os.chdir(folder)
         self._load = load
         self._index = index
         self._work: Work[Any, Any] | None = None
@@ -79,7 +82,7 @@ def run_ray(
             num_cpus=1, num_gpus=1 if ray.cluster_resources().get("GPU") else 0
         )
         size = min(workers, len(items))
-        actors = [remote.remote(load, index) for index in range(size)]
+        actors = [remote.remote(load, index, Path.cwd()) for index in range(size)]
         # From a promise to its actor and the item's number; None while the actor waits for a core and loads.
         promises: dict[Any, tuple[int, int | None]] = {
             actor.ready.remote(): (index, None) for index, actor in enumerate(actors)
@@ -108,7 +111,7 @@ def run_ray(
                     how = first_line(error)
                     deaths[number] += 1
                     ray.kill(actors[index])  # it may live where only its answer was lost
-                    actors[index] = remote.remote(load, index)
+                    actors[index] = remote.remote(load, index, Path.cwd())
                     promises[actors[index].ready.remote()] = index, None
                     say(f"worker {index} was lost ({how}); another one takes its place")
                     if number is None and deaths[None] >= DEATHS * size:

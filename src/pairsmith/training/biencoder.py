@@ -34,7 +34,7 @@ from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
 from pairsmith.training.watch import Training
-from pairsmith.training.wrong import WrongOutputs, random_outputs, sampled, wrong_answers
+from pairsmith.training.wrong import WrongOutputs, random_outputs, right_outputs, sampled, wrong_answers
 
 _USE = """```python
 from sentence_transformers import SentenceTransformer
@@ -186,7 +186,7 @@ def train_biencoder_on(
         )
 
     wrong, wrong_unseen = (wrong_outputs(each, around, settings) for each in (seeds, unseen))
-    rows = Rows(seeds, wrong, around.strangers if styled else ())
+    rows = Rows(seeds, right_outputs(seeds), wrong, around.strangers if styled else ())
 
     def lesson(model: BiEncoder) -> Lesson[Row]:
         measure = partial(retrieval_accuracy, model.encoder, unseen, wrong_unseen)
@@ -228,10 +228,11 @@ def wrong_outputs(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An example with its wrong outputs, and a text that is not in the style of the seeds."""
+    """An example, all outputs of its input, wrong ones, and a text not in the style of the seeds."""
 
     input: str
     output: str
+    right: frozenset[str]
     wrong: Sequence[str]
     stranger: str | None
 
@@ -241,6 +242,7 @@ class Rows:
     """Makes rows of examples."""
 
     examples: Sequence[Example]
+    right: Sequence[frozenset[str]]
     wrong: WrongOutputs
     strangers: Sequence[str]
 
@@ -249,7 +251,8 @@ class Rows:
         example = self.examples[number]
         wrong = self.wrong(number, rng)
         stranger = self.strangers[int(rng.integers(len(self.strangers)))] if len(self.strangers) else None
-        return Row(example.input, example.output, wrong, stranger)
+        right = self.right[number]
+        return Row(example.input, example.output, right, wrong, stranger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +267,7 @@ class Batch:
         made: dict[str, Any] = {
             "inputs": self.model.features([row.input for row in rows], "query"),
             "outputs": self.model.features(outputs, "document"),
-            "same": torch.tensor([[text == row.output for text in outputs] for row in rows]),
+            "same": torch.tensor([[text in row.right for text in outputs] for row in rows]),
         }
         strangers = [row.stranger for row in rows if row.stranger is not None]
         if strangers:
@@ -275,7 +278,7 @@ class Batch:
 def retrieval_accuracy(
     encoder: SentenceTransformer, examples: Sequence[Example], wrong: WrongOutputs
 ) -> float | None:
-    """Share, ×100, of inputs to which their own output is nearer than every other and than wrong ones.
+    """Share, ×100, of inputs to which their own output is nearer than every wrong one.
 
     None where a vector is not finite.
     """
@@ -289,7 +292,7 @@ def retrieval_accuracy(
     cosines = x @ y.T
     names = {text: number for number, text in enumerate(outputs)}
     numbers = np.array([names[text] for text in outputs])
-    same = numbers[: len(examples), None] == numbers
+    right = [np.isin(numbers, [names[text] for text in texts]) for texts in right_outputs(examples)]
     own = np.take_along_axis(cosines, np.arange(len(examples))[:, None], axis=1)
-    nearer = (np.where(same, -np.inf, cosines) >= own).any(axis=1)
+    nearer = (np.where(np.stack(right), -np.inf, cosines) >= own).any(axis=1)
     return 100.0 * float(1 - nearer.mean())

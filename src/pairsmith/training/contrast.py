@@ -23,7 +23,7 @@ def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor
     Args:
         x: ``(n, d)`` floating, inputs.
         y: ``(m, d)``, m >= n: the output of input i at i, behind them added wrong outputs.
-        same: ``(n, m)`` bool: output j is the same text as output i, and no wrong one; left out, but for i
+        same: ``(n, m)`` bool: output j is right for input i too, and no wrong one; left out, but for i
             itself.
         scale: factor of the cosines.
 

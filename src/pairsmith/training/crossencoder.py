@@ -35,7 +35,7 @@ from pairsmith.training.folder import save_transformer
 from pairsmith.training.retrieved import retrieved
 from pairsmith.training.settings import TrainCrossencoderSettings
 from pairsmith.training.watch import Measure, Training
-from pairsmith.training.wrong import WrongOutputs, random_outputs, some, wrong_answers
+from pairsmith.training.wrong import WrongOutputs, random_outputs, right_outputs, some, wrong_answers
 
 _USE = """```python
 from sentence_transformers import CrossEncoder
@@ -182,7 +182,7 @@ def wrong_for(
     """
     if settings.kind == "scored":
         return lambda number, rng: []  # noqa: ARG005 - all numbers alike
-    outputs = [example.output for example in examples]
+    outputs, right = [example.output for example in examples], right_outputs(examples)
     made: WrongOutputs | None = None
     if settings.kind == "reading":
         made = wrong_answers(examples, (), entity_finder(settings.answers), settings.negatives)
@@ -192,7 +192,7 @@ def wrong_for(
     def draw(number: int, rng: np.random.Generator) -> list[str]:
         sorts = [made(number, rng)] if made else []
         sorts += [some(near[number], settings.negatives, rng)] if near else []
-        pool = [text for texts in sorts for text in texts if text != outputs[number]]
+        pool = [text for texts in sorts for text in texts if text not in right[number]]
         return some(pool, settings.negatives, rng)
 
     return draw
@@ -294,6 +294,9 @@ def near_outputs(
 ) -> list[list[str]]:
     """Wrong outputs that the bi-encoder finds near each example's input."""
     assert settings.encoder is not None  # it goes with the mined folder
-    encoder = load_sentence_encoder(settings.encoder, device=device)
+    read = found.manifest.settings["max_length"]  # as the outputs were, by an encoder that may read more
+    encoder = load_sentence_encoder(
+        settings.encoder, device=device, max_length=read if isinstance(read, int) else None
+    )
     with progress.task("find wrong outputs", len(examples), "inputs") as bar:
         return retrieved(examples, found, encoder, settings.retrieved, bar.advance)

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from heapq import nlargest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 
 from pairsmith.encoders.encode import encode_texts
 from pairsmith.records import Example
 from pairsmith.runs import DatasetFolder
+from pairsmith.training.wrong import overlaps, right_answers, right_outputs
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -35,15 +38,18 @@ def retrieved(
         advance: hears of how many inputs are encoded.
 
     Returns:
-        n lists of texts, nearest first; right is what equals the example's output or has its answer.
+        n lists of distinct texts, nearest first. Right is the output of any example with the same input, its
+        answer in whatever passage, and what overlaps that in its own passage.
     """
     inputs = [example.input for example in examples]
     queries = encode_texts(encoder, inputs, side="query", advance=advance)
     x = torch.nn.functional.normalize(torch.from_numpy(queries), dim=1)
-    near: list[list[tuple[float, str]]] = [[] for _ in examples]
-    for table in outputs.shards("train", ["text", "answer", "vector"]):
+    near: list[dict[str, float]] = [{} for _ in examples]
+    right = list(zip(right_outputs(examples), right_answers(examples), strict=True))
+    for table in outputs.shards("train", ["text", "answer", "context", "vector"]):
         if not table.num_rows:
             continue
+        table = table.take(_first_of_each(table["text"]))  # copies would take the places of other texts
         flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         vectors = torch.tensor(flat).view(table.num_rows, -1)
         values, places = (x @ vectors.T).topk(min(count + _SPARE, table.num_rows), dim=1)
@@ -51,15 +57,25 @@ def retrieved(
         known = dict(zip(wanted.tolist(), table.drop("vector").take(wanted).to_pylist(), strict=True))
         for number, example in enumerate(examples):
             found = zip(values[number].tolist(), (known[i] for i in places[number].tolist()), strict=True)
-            wrong = [(value, row["text"]) for value, row in found if not _right(row, example)]
-            near[number] = nlargest(count, {*near[number], *wrong})
-    return [[text for _, text in each] for each in near]
+            best = near[number]
+            for value, row in found:
+                if not _right(row, example, *right[number]):
+                    best[row["text"]] = max(value, best.get(row["text"], value))
+            kept = nlargest(count, ((value, text) for text, value in best.items()))
+            near[number] = {text: value for value, text in kept}
+    return [list(each) for each in near]
 
 
-def _right(row: dict[str, str | None], example: Example) -> bool:
-    if row["text"] == example.output:
+def _first_of_each(texts: pa.ChunkedArray) -> NDArray[np.int64]:
+    """The rows in which a text stands first."""
+    codes = texts.combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.sort(np.unique(codes, return_index=True)[1])
+
+
+def _right(row: dict[str, Any], example: Example, outputs: frozenset[str], answers: frozenset[str]) -> bool:
+    if row["text"] in outputs:
         return True
-    answer = row["answer"]
-    return (
-        answer is not None and example.answer is not None and answer.casefold() == example.answer.casefold()
-    )
+    if row["answer"] is None or example.context is None:
+        return False
+    own = row["context"] in example.context or example.context in row["context"]
+    return row["answer"].casefold() in answers or (own and overlaps(row["answer"], answers))

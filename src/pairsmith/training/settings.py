@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pairsmith.fields import TrainingDtype
 from pairsmith.modelnames import PoolingName
-from pairsmith.settings import Listed, Settings
+from pairsmith.settings import Listed, Settings, refuse
 
 Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
 """One number may be given without a list around it."""
@@ -180,10 +180,14 @@ class TrainBiencoderSettings(FewShotSettings):
         default="pairs", description="What belongs together; as for mine."
     )
     inputs: Annotated[list[str], Listed] = Field(
-        default=[], description="Corpus of inputs, from which the style classifier learns what seeds are not."
+        default=[],
+        description="Corpus of questions, from which the style classifier learns what those of the seeds are "
+        "not.",
     )
     outputs: Annotated[list[str], Listed] = Field(
-        default=[], description="Corpus of outputs, from which wrong outputs are drawn."
+        default=[],
+        description="Corpus of outputs, from which wrong outputs are drawn; of kind summaries the style "
+        "classifier learns from it too.",
     )
     input_column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
     output_column: str | None = Field(default=None, description="Column of --outputs that holds the texts.")
@@ -213,6 +217,21 @@ class TrainBiencoderSettings(FewShotSettings):
         description="default: as the base was saved, the mean of its token vectors where nothing was saved; "
         "mean or cls: the bare transformer's last layer.",
     )
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.kind == "pairs":
+            refuse(self, ("inputs", "input_column", "style_weight"), "of kind pairs, which has no style")
+        if self.kind == "summaries":
+            refuse(self, ("inputs", "input_column"), "of kind summaries; the style is that of outputs")
+        if self.kind != "reading":
+            refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
+            if not self.outputs:
+                refuse(self, ("negatives",), "without outputs, the corpus that wrong ones are drawn from")
+        alone = self.kind != "reading" and not (self.outputs and self.negatives)
+        if self.batch_size == 1 and alone:
+            raise ValueError("batch_size 1 leaves no wrong output to tell a pair from; give 2 or more")
+        return self
 
 
 class TrainCrossencoderSettings(FewShotSettings):
@@ -258,6 +277,12 @@ class TrainCrossencoderSettings(FewShotSettings):
         if self.kind == "scored" and (self.mined or self.loss == "listwise"):
             given = "mined" if self.mined else "loss listwise"
             raise ValueError(f"{given} is for right and wrong pairs; of kind scored each has its own score")
+        if self.kind == "scored":
+            refuse(self, ("negatives",), "of kind scored, which has no wrong pairs")
+        if self.kind != "reading":
+            refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
+        if self.mined is None:
+            refuse(self, ("retrieved",), "without mined, in whose outputs it searches")
         return self
 
 

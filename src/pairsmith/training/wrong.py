@@ -32,7 +32,10 @@ def wrong_answers(
         find: finds candidate answers.
         count: of each sort.
     """
-    others = [_other_answers(example, find) for example in examples]
+    others = [
+        _other_answers(example, answers, find)
+        for example, answers in zip(examples, right_answers(examples), strict=True)
+    ]
     contexts = list(dict.fromkeys([*(example.context or "" for example in examples), *passages]))
 
     def draw(number: int, rng: np.random.Generator) -> list[str]:
@@ -48,13 +51,35 @@ def wrong_answers(
     return draw
 
 
-def _other_answers(example: Example, find: Callable[[str], list[Entity]]) -> list[str]:
-    """Candidates that are neither part of the answer nor the other way round."""
+def right_outputs(examples: Sequence[Example]) -> list[frozenset[str]]:
+    """Of each example the outputs of all that have its input: one question may have several answers."""
+    return _of_one_input(examples, lambda example: example.output)
+
+
+def right_answers(examples: Sequence[Example]) -> list[frozenset[str]]:
+    """Of each example of kind ``reading`` the answers of all that have its question, their case folded."""
+    return _of_one_input(examples, lambda example: (example.answer or "").casefold())
+
+
+def overlaps(text: str, answers: Iterable[str]) -> bool:
+    """Whether a candidate is one of these answers, part of one, or the other way round."""
+    text = text.casefold()
+    return any(text in answer or answer in text for answer in answers)
+
+
+def _of_one_input(examples: Sequence[Example], part: Callable[[Example], str]) -> list[frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for example in examples:
+        found.setdefault(example.input, set()).add(part(example))
+    return [frozenset(found[example.input]) for example in examples]
+
+
+def _other_answers(
+    example: Example, answers: frozenset[str], find: Callable[[str], list[Entity]]
+) -> list[str]:
+    """Candidates that are neither part of a right answer nor the other way round."""
     assert example.context is not None
-    assert example.answer is not None
-    answer = example.answer.casefold()
-    texts = [entity.text for entity in find(example.context)]
-    return [text for text in texts if text.casefold() not in answer and answer not in text.casefold()]
+    return [entity.text for entity in find(example.context) if not overlaps(entity.text, answers)]
 
 
 def random_outputs(outputs: Sequence[str], count: int) -> WrongOutputs:
