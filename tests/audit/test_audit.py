@@ -398,6 +398,7 @@ def test_what_people_said_is_exported(tmp_path):
     assert {each.get("name") for each in config.iter("Text")} <= tasks[0]["data"].keys()
     records = json.loads((tmp_path / "out" / "argilla.json").read_text())
     assert [answer["value"] for answer in records[1]["responses"]["label"]] == ["1", "0"]
+    assert {each["status"] for record in records for each in record["responses"]["label"]} == {"submitted"}
     people = {answer["user_id"] for record in records for answer in record["responses"]["label"]}
     assert len(people) == 2
 
@@ -484,3 +485,12 @@ def test_scores_of_a_model_have_no_table(tmp_path):
     audit_of = draw(made, AuditSettings(data="x", labels=["good", "bad"]))
     assert confusion(audit_of, [{"3": "good"}]) == {}
     assert "1 of 30 rows labelled" in audit_table(audit_of, results_of(audit_of, {"ann": {"3": "good"}}))
+
+
+def test_rows_of_one_id_are_refused_as_answers_would_be_of_both(tmp_path):
+    rows = [ScoredPair("a", f"one {n}", "other", 0.5) for n in range(2)]
+    made = folder(tmp_path / "in", [{"train": rows}])
+    with pytest.raises(
+        InputError, match=r"two rows have the id 'a'.*; pairsmith mix --data .*in gives each its own"
+    ):
+        draw(made, AuditSettings(data=str(made.path)))

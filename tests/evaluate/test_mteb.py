@@ -197,3 +197,13 @@ def test_a_plan_counts_the_characters_that_there_are(tiny_bert, graded):
 def test_settings_ask_for_something_to_do():
     with pytest.raises(ValidationError, match="name some --tasks or a --benchmark"):
         settings("m")
+
+
+def test_the_benchmarks_subsets_win_and_count_as_other_work():
+    pytest.importorskip("mteb")
+    from pairsmith.evaluate.mteb_tasks import named_tasks, revisions
+
+    (alone,) = named_tasks(["STS17"], None)
+    both = {task.metadata.name: task for task in named_tasks(["STS17"], "MTEB(eng, v2)")}
+    assert len(alone.hf_subsets) > len(both["STS17"].hf_subsets) == 1
+    assert revisions(alone) != revisions(both["STS17"])

@@ -4,6 +4,8 @@ import csv
 import json
 
 import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.mix.test_mix import lines
 from tests.report.test_rows import SHARDS, folder
@@ -63,7 +65,7 @@ def test_questions_without_an_answer_are_left_out_and_that_is_said(tmp_path, for
     }
     source = lines(tmp_path / "q.jsonl", [*QUESTIONS, unanswered])
     export(ExportSettings(data=source, form=form), Run(tmp_path / "out", Progress()))
-    assert "left out, as no answer stands in their context: 1 questions" in capsys.readouterr().err
+    assert "left out, as there is no answer (none stands in its context): 1 rows" in capsys.readouterr().err
     assert all("Why?" not in path.read_text() for path in (tmp_path / "out").rglob("*.*") if path.is_file())
 
 
@@ -191,3 +193,58 @@ def test_its_cost_goes_by_the_rows(tmp_path):
     assert plan_export(ExportSettings(data=source, form="jsonl"), {}).disk == 1500
     later = Estimate(1.0, 1, 1, {"train": 10})
     assert plan_export(ExportSettings(data="@a", form="jsonl"), {"@a": later}).disk == 5000
+
+
+def test_begun_afresh_nothing_of_other_data_is_left(tmp_path):
+    two = folder(tmp_path / "two", SHARDS)
+    export(ExportSettings(data=str(two.path), form="croissant"), Run(tmp_path / "out", Silent()))
+    assert len(list((tmp_path / "out" / "data").iterdir())) > 1
+    source = lines(tmp_path / "q.jsonl", QUESTIONS)
+    export(ExportSettings(data=source, form="jsonl"), Run(tmp_path / "out", Silent(), fresh=True))
+    left = {path.name for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert left == {"export.json", "train.jsonl"}
+
+
+def test_files_that_were_changed_are_not_described(tmp_path):
+    made = folder(tmp_path / "in", SHARDS)
+    (file, *_) = sorted((made.path / "data").iterdir())
+    whole = file.read_bytes()
+    for content, what in ((whole + b" ", "changed"), (None, "missing")):
+        if content is None:
+            file.unlink()
+        else:
+            file.write_bytes(content)
+        with pytest.raises(FolderError, match=f"{file.name} is {what}; run the command that writes it"):
+            exported(tmp_path, made.path, "croissant")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_official_file_is_exported_too(tmp_path, capsys):
+    exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "squad")
+    again = ExportSettings(data=str(tmp_path / "out" / "train.json"), form="jsonl")
+    export(again, Run(tmp_path / "again", Progress()))
+    found = rows_of((tmp_path / "again" / "train.jsonl").read_text())
+    assert {row["id"] for row in found} == {"q1", "q2", "q3"}
+    assert "without" not in capsys.readouterr().err
+
+
+def test_columns_that_rows_of_a_kind_do_not_all_have_are_named(tmp_path, capsys):
+    rows = [{"input": "a", "output": "b", "margin": 1.5, "score": 0.5}]
+    source = lines(tmp_path / "p.jsonl", rows)
+    export(ExportSettings(data=source, form="jsonl"), Run(tmp_path / "out", Progress()))
+    assert "pairs of inputs and outputs; without margin, score" in capsys.readouterr().err
+
+
+def test_shards_as_the_hub_names_them_are_one_split(tmp_path):
+    data = tmp_path / "in" / "data"
+    data.mkdir(parents=True)
+    for number, split in enumerate(
+        ["train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"]
+    ):
+        row = {"input": f"a {number}", "output": "b"}
+        pq.write_table(pa.Table.from_pylist([row]), data / f"{split}.parquet")
+    found = exported(tmp_path, tmp_path / "in", "jsonl")
+    assert {name: len(rows_of(text)) for name, text in found.items()} == {
+        "train.jsonl": 2,
+        "validation.jsonl": 1,
+    }

@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from pairsmith.mix import route
 from pairsmith.mix.plan import plan_mix
 from pairsmith.mix.route import mix, shares
 from pairsmith.mix.settings import MixSettings
-from pairsmith.progress import Silent
+from pairsmith.progress import Progress, Silent
 from pairsmith.records import (
     MINED_ANSWER,
     MINED_PAIR,
@@ -317,3 +319,53 @@ def test_mined_answers_of_a_step_before_are_planned_as_questions():
     later = Estimate(1.0, 1, 1, {"train": 5}, sample=to_table([MinedAnswer(**row)], MINED_ANSWER))
     found = plan_mix(MixSettings(data=["@a"]), {"@a": later})
     assert found.sample.column("question").to_pylist() == ["Who?"]
+
+
+def test_what_was_kept_for_validation_and_tests_stays_there(tmp_path, capsys):
+    splits = {"test": ["t0"], "train": ["r0", "r1"], "validation": ["v0"]}
+    data = tmp_path / "in" / "data"
+    data.mkdir(parents=True)
+    for split, texts in splits.items():
+        rows = [{"id": text, "text": text, "label": "a"} for text in texts]
+        pq.write_table(pa.Table.from_pylist(rows), data / f"{split}-00000-of-00001.parquet")
+    settings = MixSettings(data=[str(tmp_path / "in")], weight=[1], rows=1)
+    found = mix(settings, Run(tmp_path / "out", Progress()))
+    assert [row["text"] for row in found.table().to_pylist()] == ["r0"]
+    assert "in: its split train is mixed; test, validation is not" in capsys.readouterr().err
+    assert plan_mix(settings.model_copy(update={"rows": None}), {}).rows == {"train": 2}
+    (data / "train-00000-of-00001.parquet").unlink()
+    with pytest.raises(InputError, match="has no split train, only test, validation"):
+        mix(settings, Run(tmp_path / "other", Silent()))
+
+
+def test_every_row_has_an_id_of_its_own(tmp_path):
+    rows = [
+        {"id": name, "text": f"text {n}", "label": "a"} for n, name in enumerate(["a", "a", "a-2", "", "4"])
+    ]
+    found = mixed(tmp_path, lines(tmp_path / "in.jsonl", rows)).table().to_pylist()
+    assert [row["id"] for row in found] == ["a", "a-3", "a-2", "4", "4-2"]
+
+
+def test_documents_without_a_summary_are_rejects(tmp_path):
+    rows = [{"document": "It rained.", "summary": "Rain."}, {"document": "It snowed.", "summary": " "}]
+    found = mixed(tmp_path, lines(tmp_path / "in.jsonl", rows))
+    assert [row["summary"] for row in found.table().to_pylist()] == ["Rain."]
+    assert found.manifest.counts.rejects_by_reason == {"no summary: it is blank": 1}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"text": "a", "label": "\ud800"}, {"id": "\ud800", "text": "a", "label": "b"}],
+    ids=["label", "id"],
+)
+def test_half_a_character_is_told_with_its_place(tmp_path, row):
+    with pytest.raises(InputError, match=r"in.jsonl:1: column '(label|id)' holds half a character"):
+        mixed(tmp_path, lines(tmp_path / "in.jsonl", [row]))
+
+
+def test_questions_in_the_form_of_mrqa(tmp_path):
+    asked = {"qid": "q", "question": "Who?", "answers": ["Ann"]}
+    asked["detected_answers"] = [{"text": "Ann", "char_spans": [[0, 2]], "token_spans": [[0, 0]]}]
+    rows = [{"header": {"dataset": "x"}}, {"id": "1", "context": "Ann is here.", "qas": [asked]}]
+    found = mixed(tmp_path, lines(tmp_path / "in.jsonl", rows)).table().to_pylist()
+    assert [(row["question"], row["answers"]["text"]) for row in found] == [("Who?", ["Ann"])]

@@ -123,6 +123,31 @@ def test_texts_that_only_look_like_places_stay(tmp_path):
     assert Names(tmp_path, record).values(record) == {**record, "to": "b.txt"}
 
 
+def test_addresses_stay_whatever_the_folders_are_called():
+    names = Names(Path("/datasets/pairs"), {"inputs": "/datasets/raw/news.txt"})
+    text = "From https://huggingface.co/datasets/rajpurkar/squad and /datasets/raw/news.txt (/datasets/x)."
+    assert names.text(text) == "From https://huggingface.co/datasets/rajpurkar/squad and news.txt (x)."
+
+
+def test_a_dry_run_does_not_write_over_another_model(tmp_path):
+    one = model(tmp_path / "one")
+    there = dry(one, tmp_path / "other")
+    there["config.json"].write_text("{}")
+    with pytest.raises(FolderError, match=r"holds another config.json; .*or --fresh to write over it"):
+        dry(one, tmp_path / "other")
+    assert there["config.json"].read_text() == "{}"
+    settings = PushSettings(data=str(one), repo="anna/x", dry_run=True)
+    push(settings, Run(tmp_path / "other", Silent(), fresh=True))
+    assert len(there["config.json"].read_text()) > 10
+
+
+def test_a_card_in_another_encoding_is_told(rows, tmp_path):
+    card = rows / "README.md"
+    card.write_bytes(card.read_bytes() + "é".encode("latin-1"))
+    with pytest.raises(FolderError, match=r"README.md is no text in UTF-8"):
+        dry(rows, tmp_path / "out")
+
+
 def test_a_dry_run_holds_a_model_and_nothing_else(tmp_path):
     folder = model(tmp_path / "model")
     found = dry(folder, tmp_path / "out")

@@ -149,7 +149,11 @@ def argilla(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:
             "vectors": {},
             "responses": {
                 "label": [
-                    {"value": labels[row.id], "user_id": str(uuid.uuid5(_PEOPLE, name))}
+                    {
+                        "value": labels[row.id],
+                        "user_id": str(uuid.uuid5(_PEOPLE, name)),
+                        "status": "submitted",
+                    }
                     for name, labels in said.items()
                     if row.id in labels
                 ]

@@ -1,6 +1,7 @@
 """The rows that are labelled, and the order in which an annotator sees them."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +76,12 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     rows = [
         AuditRow(str(row["id"]), {name: str(row[name] or "") for name in columns}, row[""]) for row in found
     ]
+    twice = next((name for name, count in Counter(row.id for row in rows).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"{folder.path}: two rows have the id {twice!r}, by which answers are kept; pairsmith mix --data "
+            f"{folder.path} gives each its own"
+        )
     labels = settings.labels or in_order(claimed)
     if len(labels) > MOST_LABELS:
         raise SettingsError(

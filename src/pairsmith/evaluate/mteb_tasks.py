@@ -58,7 +58,7 @@ def named_tasks(names: Sequence[str], benchmark: str | None) -> list[Task]:
                 f"mteb {VERSION} has no benchmark {benchmark!r}{_nearest(benchmark, benchmarks | aliases)}"
             )
         for task in (benchmarks | aliases)[benchmark].tasks:
-            found.setdefault(task.metadata.name, task)
+            found[task.metadata.name] = task  # with the subsets of which the benchmark's mean is made
     for name, task in found.items():
         if set(task.metadata.modalities) != {"text"}:
             kinds = ", ".join(sorted(task.metadata.modalities))
@@ -106,11 +106,12 @@ def local_task(suite: StsSuite) -> Task:
 
 
 def revisions(task: Task) -> str:
-    """Which data a task is made of: its data set's name and revision, or those of the tasks in it."""
+    """Which data a task is made of: data set, revision, subsets and splits, or those of its tasks."""
     if isinstance(task, AbsTaskAggregate):
         return " ".join(f"{each.metadata.name}={revisions(each)}" for each in task.tasks)
     about = task.metadata.dataset
-    return f"{about['path']}@{about.get('revision')}"
+    parts = [*sorted(task.hf_subsets or ()), *sorted(task.eval_splits or ())]
+    return " ".join([f"{about['path']}@{about.get('revision')}", *parts])
 
 
 def load_data(task: Task) -> None:

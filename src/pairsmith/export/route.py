@@ -1,19 +1,22 @@
 """The step ``export``: a data set in the form of another tool."""
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from pairsmith.errors import FolderError
 from pairsmith.export.forms import FORMS
 from pairsmith.export.settings import ExportSettings
-from pairsmith.places import Place
-from pairsmith.records.kinds import is_whole, kind_of
-from pairsmith.records.sources import splits_of
+from pairsmith.places import Place, place
+from pairsmith.records.kinds import is_whole, kind_of, lack
+from pairsmith.records.sources import open_source, splits_of
+from pairsmith.records.squad import official
 from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
 from pairsmith.runs.folder import Manifest, read_manifest
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import write_atomic
+from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
 
 RECORD = "export.json"
 Content = Callable[[], bytes]
@@ -40,17 +43,31 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
         inputs={"data": hash_source(settings.data)},
         models={},
     )
+    before = _files_there(run.out)
     claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest))
     try:
-        write_json(run.out / RECORD, identity.as_record())
+        earlier = [name for name in before if name not in written]
+        write_json(run.out / RECORD, identity.as_record() | {"files": [*written, *earlier]})
         for name, content in written.items():
             write_atomic(run.out / name, content())
-        write_json(run.out / RECORD, identity.as_record() | {"complete": True})
+        for name in earlier:  # another tool would take them for these data's
+            with storage_errors(run.out / name):
+                (run.out / name).unlink(missing_ok=True)
+        write_json(run.out / RECORD, identity.as_record() | {"files": list(written), "complete": True})
     finally:
         lock.release(run.out)
     for name in written:
         run.progress.say(f"wrote {run.out / name}")
     return [run.out / name for name in written]
+
+
+def _files_there(out: Place) -> list[str]:
+    """What an earlier call wrote into a folder, by its record there."""
+    try:
+        files = json.loads((out / RECORD).read_bytes()).get("files", [])
+    except (OSError, ValueError):
+        return []  # whether something else lies there is for the claim to tell
+    return [name for name in files if isinstance(name, str) and ".." not in name and not name.startswith("/")]
 
 
 def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
@@ -59,16 +76,41 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     every = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
     rows = {split: [row for row in there if is_whole(row, kind)] for split, there in every.items()}
     if left_out := sum(map(len, every.values())) - sum(map(len, rows.values())):
-        run.progress.say(f"left out, as no answer stands in their context: {left_out:,} questions")
+        what, why = lack(kind)
+        run.progress.say(f"left out, as there is {what} ({why}): {left_out:,} rows")
+    if settings.form == "jsonl" and not official(place(settings.data)):
+        first = next((row for _, row in open_source(settings.data).rows()), {})
+        if others := [name for name in first if name not in kind.schema.names]:
+            run.progress.say(f"written with the columns of {kind.name}; without {', '.join(others)}")
     return {
         name: partial(str.encode, "".join(f"{line}\n" for line in lines))
         for name, lines in FORMS[settings.form](rows, kind)
     }
 
 
+def _check(folder: DatasetFolder) -> None:
+    """Find out whether the files are as they were written, and as they will be described.
+
+    Raises:
+        FolderError: they are not.
+    """
+    for file in (file for shard in folder.manifest.shards for file in shard.files):
+        try:
+            digest = hash_bytes((folder.path / file.path).read_bytes())
+        except FileNotFoundError:
+            digest = ""
+        if digest != file.sha256:
+            raise FolderError(
+                f"{folder.path} is not as it was written: {file.path} is "
+                f"{'changed' if digest else 'missing'}; run the command that writes it "
+                f"({folder.manifest.step}) again"
+            )
+
+
 def _with_croissant(data: str) -> Mapping[str, Content]:
     """The Parquet files of a dataset folder as they are, and what describes them."""
     folder = DatasetFolder.open(data)
+    _check(folder)
     described = as_json(describe(folder.manifest, schemas_of(folder)))
     files = [file.path for shard in folder.manifest.shards for file in shard.files]
     return {

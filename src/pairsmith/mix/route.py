@@ -12,7 +12,8 @@ import pyarrow as pa
 from pairsmith.errors import InputError, SettingsError
 from pairsmith.mix.settings import MixSettings
 from pairsmith.records import REJECT, Reject, to_table
-from pairsmith.records.kinds import Kind, Row, is_whole, kind_of, scored_as
+from pairsmith.records.kinds import Kind, Row, is_whole, kind_of, lack, scored_as
+from pairsmith.records.sources import Source, splits_of
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -31,8 +32,9 @@ from pairsmith.texts.folding import folded
 def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     """Mix rows, and write them with a column ``source`` into the run's folder.
 
-    Rows that are the same as an earlier one, or are more than the proportion takes, are rejects, as are
-    questions without an answer.
+    Of dataset folders the split ``train`` is mixed. Rows that are the same as an earlier one, or are more
+    than the proportion takes, are rejects, as are questions without an answer and documents without a
+    summary.
 
     Raises:
         FolderError: the run's folder holds something else.
@@ -57,7 +59,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
-    rows = {names[source]: list(each.read(source)) for source, each in kinds.items()}
+    rows = {names[source]: list(each.read(to_train_on(source, run))) for source, each in kinds.items()}
     made = mixed(rows, kind, settings)
     writer.commit_all({"train": pa.Table.from_pylist(made.rows, schema)}, to_table(made.rejects, REJECT))
     taken = {source: sum(row["source"] == source for row in made.rows) for source in names.values()}
@@ -75,6 +77,25 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
 def _pick_of_all(settings: MixSettings) -> dict[str, str]:
     """The one way to pick, where there is one; written once for all sources or for each it is the same."""
     return {"pick": settings.pick[0]} if len(set(settings.pick)) == 1 else {}
+
+
+def to_train_on(source: str, run: Run | None = None) -> str | Source:
+    """The rows of a source that are for training; those kept for validation or tests stay where they are.
+
+    Args:
+        source: of which a dataset folder may have several splits.
+        run: where it is told what is left.
+
+    Raises:
+        InputError: the source is not there, or has no split ``train``.
+    """
+    splits = splits_of(source)
+    if "train" not in splits:
+        raise InputError(f"{source}: has no split train, only {', '.join(splits)}; name the files to mix")
+    if run and len(splits) > 1:
+        others = ", ".join(name for name in splits if name != "train")
+        run.progress.say(f"{called(source)}: its split train is mixed; {others} is not")
+    return splits["train"]
 
 
 def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
@@ -131,8 +152,7 @@ def mixed(sources: Mapping[str, Sequence[Row]], kind: Kind, settings: MixSetting
         left[source] = []
         for row in rows:
             if not is_whole(row, kind):
-                reason = "none stands in its context"
-                rejects.append(Reject.of(str(row["id"]), "no answer", reason, {**row, "source": source}))
+                rejects.append(Reject.of(str(row["id"]), *lack(kind), {**row, "source": source}))
                 continue
             reason = _repeats(row, source, kind, seen) if settings.duplicates == "drop" else ""
             if reason:
@@ -154,7 +174,23 @@ def mixed(sources: Mapping[str, Sequence[Row]], kind: Kind, settings: MixSetting
                 placed.append(((place + 0.5) / counts[number], number, row))
             else:
                 rejects.append(Reject.of(str(row["id"]), "share", "more rows than its share takes", row))
-    return Mixed([row for _, _, row in sorted(placed, key=lambda each: each[:2])], rejects)
+    mixture = [row for _, _, row in sorted(placed, key=lambda each: each[:2])]
+    _tell_apart(mixture)
+    return Mixed(mixture, rejects)
+
+
+def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
+    """Give rows other ids where one stands twice; the first keeps it."""
+    taken = {str(row["id"]) for row in rows}
+    seen: set[str] = set()
+    for row in rows:
+        name, number = str(row["id"]), 2
+        if name in seen:
+            while f"{name}-{number}" in taken:
+                number += 1
+            row["id"] = f"{name}-{number}"
+            taken.add(row["id"])
+        seen.add(row["id"])
 
 
 def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> list[int]:

@@ -10,6 +10,7 @@ from pairsmith.errors import redacted
 from pairsmith.runs import called
 
 _PLACE = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|(?!https?:|hf:)[a-z][a-z0-9+.-]*://)[^\n]+")
+_WEB = re.compile(r"(https?://[^\s`'\"|()<>\[\]\\]*)")
 _REST = r"(?:/[^\s`'\"|()<>\[\]\\]*)?"
 
 
@@ -30,10 +31,15 @@ class Names:
 
     def text(self, text: str) -> str:
         """``text`` with names for places, and without passwords and tokens."""
+        parts = _WEB.split(text)
+        parts[::2] = map(self._named, parts[::2])  # between addresses
+        return redacted("".join(parts))
+
+    def _named(self, text: str) -> str:
         for path in sorted(self._known, key=len, reverse=True):
             for spelled in (path, re.sub(r"([\\|`*\[\]<])", r"\\\1", path)):
                 text = text.replace(spelled, self._known[path])
-        return redacted(self._below.sub(lambda found: called(found[0]), text))
+        return self._below.sub(lambda found: called(found[0]), text)
 
     def values(self, value: Any) -> Any:
         """``value``, as JSON has them, with every text and key in it replaced likewise."""

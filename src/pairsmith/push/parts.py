@@ -92,7 +92,7 @@ def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Con
     told = names.values(record)
     described = describe(Manifest.model_validate(told), schemas_of(opened), repo=repo, endpoint=endpoint)
     return {
-        CARD: names.text((folder / CARD).read_text(encoding="utf-8")).encode(),
+        CARD: names.text(_card(folder / CARD)).encode(),
         MANIFEST: _json(told),
         CROISSANT: as_json(described),
         **{path: folder / path for path in sorted(hashes)},
@@ -130,7 +130,7 @@ def _is_model_file(path: str) -> bool:
 def _cleaned(file: Path, names: Names) -> Content:
     """A text with names in it for places; a file as it is where none are in it."""
     if file.name == CARD:
-        return names.text(file.read_text(encoding="utf-8")).encode()
+        return names.text(_card(file)).encode()
     if file.suffix == ".json" and file.name not in _TOKENS:
         try:
             values = json.loads(file.read_bytes())
@@ -143,6 +143,13 @@ def _cleaned(file: Path, names: Names) -> Content:
 
 def _json(values: Any) -> bytes:
     return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def _card(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise FolderError(f"{file} is no text in UTF-8; save it as such") from None
 
 
 def _check(folder: Path, name: str, hashes: Mapping[str, str], step: str) -> None:

@@ -49,7 +49,7 @@ def push(settings: PushSettings, run: Run) -> str | None:
 
 
 def _write(files: Mapping[str, Content], run: Run) -> None:
-    """Write the files; over nothing but what an earlier dry run may have written."""
+    """Write the files; over others of these names only with ``--fresh``."""
     if not isinstance(run.out, Path):
         raise SettingsError(f"--out {run.out}: a dry run needs a folder on this machine")
     if run.out.is_file():
@@ -62,6 +62,12 @@ def _write(files: Mapping[str, Content], run: Run) -> None:
     for name, content in files.items():
         with storage_errors(run.out / name):
             data = content if isinstance(content, bytes) else content.read_bytes()
+            there = (run.out / name).is_file() and (run.out / name).read_bytes() != data
+        if there and not run.fresh:
+            raise FolderError(
+                f"--out {run.out} holds another {name}; give a new or empty folder, or --fresh to write "
+                "over it"
+            )
         write_atomic(run.out / name, data)
 
 

@@ -18,7 +18,8 @@ from pairsmith.records import (
     read_questions,
     to_question_table,
 )
-from pairsmith.records.readers import column_text, parse_score
+from pairsmith.records.mrqa import one_a_row
+from pairsmith.records.readers import column_text, parse_score, whole_id
 from pairsmith.records.sources import Source, open_source
 from pairsmith.records.squad import official
 
@@ -53,7 +54,7 @@ def kind_of(source: str) -> Kind:
     """
     if official(place(source)):
         return QUESTIONS
-    row = next((row for _, row in open_source(source).rows()), None)
+    row = next((row for _, row in one_a_row(open_source(source).rows())), None)
     if row is None:
         raise InputError(f"{source}: has no rows")
     return kind_with(row.keys(), source)
@@ -75,8 +76,17 @@ def kind_with(columns: Collection[str], source: str) -> Kind:
 
 
 def is_whole(row: Row, kind: Kind) -> bool:
-    """Whether there is something to learn from a row: of a question that an answer stands in its context."""
+    """Whether there is something to learn from a row: an answer in a question's context, a summary."""
+    if kind is _SUMMARIES:
+        return bool(row["summary"].strip())
     return kind is not QUESTIONS or bool((row["answers"] or {}).get("text"))
+
+
+def lack(kind: Kind) -> tuple[str, str]:
+    """What rows of a kind lack that are not whole: in a word, and in a few."""
+    if kind is _SUMMARIES:
+        return "no summary", "it is blank"
+    return "no answer", "none stands in its context"
 
 
 def scored_as(kind: Kind, score: float | None) -> Kind:
@@ -106,11 +116,11 @@ def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
 
     def read(source: str | Source) -> Iterator[Row]:
         for number, (where, row) in enumerate(open_source(source).rows(), start=1):
-            found: dict[str, Any] = {"id": str(row.get("id") or number)}
+            found: dict[str, Any] = {"id": whole_id(row, where) or str(number)}
             for column in schema.names[1:]:
                 if column == "score":
                     found[column] = parse_score(row.get(column), where)
-                elif column == "label" and row.get(column) not in (None, ""):
+                elif column == "label" and not isinstance(row.get(column), str | None):
                     found[column] = str(row[column])
                 elif not (text := column_text(row, column, where)):
                     raise InputError(f"{where}: {column} is blank; fill it or drop the row")

@@ -160,6 +160,12 @@ def column_text(row: Columns, name: str, where: str) -> str:
     return value.strip()
 
 
+def whole_id(row: Columns, where: str) -> str:
+    """What a row is called by its column ``id``; empty without one."""
+    value = row.get("id")
+    return column_text(row, "id", where) if isinstance(value, str) else str(value or "")
+
+
 def _score(row: Columns, name: str, where: str) -> float | None:
     """The number in column ``name``; None when it is blank."""
     value = row.get(name)

@@ -17,6 +17,7 @@ Decisions:
 import csv
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -298,8 +299,12 @@ def _folder(path: Place) -> Source:
     return _files(redacted(str(path)), folder_files(path))
 
 
-def splits_of(source: str) -> dict[str, Source]:
-    """The rows of a dataset folder by split, ``train`` first; those of anything else as ``train``.
+_SHARD = re.compile(r"(.+?)-\d+(?:-of-\d+)?\.parquet")
+"""A shard of a split, as we name it or as the Hub does."""
+
+
+def splits_of(source: str) -> dict[str, str | Source]:
+    """The rows of a dataset folder by split, ``train`` first; anything else as it is called, as ``train``.
 
     Raises:
         InputError: nothing of that name is there, or the folder is unfinished.
@@ -307,10 +312,12 @@ def splits_of(source: str) -> dict[str, Source]:
     path = place(source)
     with reaching(path, InputError):
         if not is_folder(path):
-            return {"train": open_source(source)}
+            open_source(source)  # is it there?
+            return {"train": source}
     found: dict[str, list[Place]] = {}
     for file in folder_files(path):
-        found.setdefault(file.name.rpartition("-")[0] or "train", []).append(file)
+        named = _SHARD.fullmatch(file.name)
+        found.setdefault(named[1] if named else "train", []).append(file)
     order = sorted(found, key=lambda split: (split != "train", split))
     return {split: _files(f"{redacted(str(path))}, {split}", found[split]) for split in order}
 

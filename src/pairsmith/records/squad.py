@@ -20,7 +20,7 @@ from pairsmith.errors import InputError, redacted
 from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.records.documents import row_id
 from pairsmith.records.mrqa import WORDINGS, one_a_row
-from pairsmith.records.readers import column_text, pick_column
+from pairsmith.records.readers import column_text, pick_column, whole_id
 from pairsmith.records.schemas import ANSWERS
 from pairsmith.records.sources import Columns, Source, data_suffix, open_source, read_lines
 
@@ -129,10 +129,11 @@ def _questions(source: Source, unanswered: bool) -> Iterator[Question]:
 def _question(row: Columns, names: tuple[str, str, str], where: str) -> Question:
     context, question = _whole(row, names[0], where), _whole(row, names[1], where).strip()
     answers = () if row.get("is_impossible") is True else _answers(row, names[2], where, context)
-    title = row.get("title")
+    title = column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
+    whole_id(row, where)
     return Question(
         id=row_id(row, question + context),
-        title=title if isinstance(title, str) else "",
+        title=title,
         context=context,
         question=question,
         answers=answers,

@@ -17,7 +17,10 @@ from pairsmith.runs.folder import REJECTS, DatasetFolder
 
 _MANY_LABELS = 30
 _EXAMPLES = 3
-_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"))
+_SIZES = (
+    (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
+    (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"), (10**11, "10B<n<100B"),
+)  # fmt: skip
 MEANING = {
     "id": "name of the row; the same settings and inputs give the same ids",
     "sentence1": "the first text",
@@ -106,7 +109,7 @@ def _metadata(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
         "tags": ["pairsmith", *card.tags],
         "task_categories": [card.task or task_category(schema)],
         **({"source_datasets": hub} if hub else {}),
-        "size_categories": [next((name for size, name in _SIZES if folder.rows < size), "n>1M")],
+        "size_categories": [next((name for size, name in _SIZES if folder.rows < size), "100B<n<1T")],
         "configs": configs,
     }
     # safe_dump quotes whatever needs it, so no text from outside can end or break the block.
