@@ -20,7 +20,8 @@ def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
     """Refuse settings that would do nothing, for a model's validator.
 
     Args:
-        settings: of which none of ``names`` may have another value than its default.
+        settings: of which none of ``names`` may have another value than its default, or 0, which turns
+            it off.
         names: of fields.
         why: what the sentence "``name`` does nothing" ends with.
 
@@ -29,7 +30,7 @@ def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
     """
     fields = type(settings).model_fields
     for name in names:
-        if getattr(settings, name) != fields[name].default:
+        if getattr(settings, name) not in (fields[name].default, 0):
             raise ValueError(f"{name} does nothing {why}; leave it out")
 
 

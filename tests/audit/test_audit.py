@@ -490,7 +490,5 @@ def test_scores_of_a_model_have_no_table(tmp_path):
 def test_rows_of_one_id_are_refused_as_answers_would_be_of_both(tmp_path):
     rows = [ScoredPair("a", f"one {n}", "other", 0.5) for n in range(2)]
     made = folder(tmp_path / "in", [{"train": rows}])
-    with pytest.raises(
-        InputError, match=r"two rows have the id 'a'.*; pairsmith mix --data .*in gives each its own"
-    ):
+    with pytest.raises(InputError, match=r"two rows have the id 'a', .*; give each its own"):
         draw(made, AuditSettings(data=str(made.path)))

@@ -16,6 +16,7 @@ from pairsmith.export.route import export
 from pairsmith.export.settings import ExportSettings
 from pairsmith.progress import Progress, Silent
 from pairsmith.records import MINED_ANSWER, MinedAnswer, ScoredPair, read_questions
+from pairsmith.records.sources import splits_of
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 
@@ -233,6 +234,33 @@ def test_columns_that_rows_of_a_kind_do_not_all_have_are_named(tmp_path, capsys)
     source = lines(tmp_path / "p.jsonl", rows)
     export(ExportSettings(data=source, form="jsonl"), Run(tmp_path / "out", Progress()))
     assert "pairs of inputs and outputs; without margin, score" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["[]", '{"files": null}', '{"files": 3}', "x"])
+def test_a_record_that_is_none_of_ours_is_told(tmp_path, content):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "export.json").write_text(content)
+    with pytest.raises(FolderError, match=r"export.json"):
+        exported(tmp_path, lines(tmp_path / "q.jsonl", QUESTIONS), "squad")
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("train-00000", "train"),
+        ("test-00000-of-00001-b42a775f407cee45", "test"),
+        ("validation", "validation"),
+        ("test_sft-00000-of-00001", "test_sft"),
+        ("0000", "train"),
+        ("part-00000-1f3a.snappy", "train"),
+        ("data", "train"),
+    ],
+)
+def test_splits_are_told_by_the_names_of_files(tmp_path, name, split):
+    data = tmp_path / "in" / "data"
+    data.mkdir(parents=True)
+    pq.write_table(pa.table({"text": ["a"], "label": ["b"]}), data / f"{name}.parquet")
+    assert list(splits_of(str(tmp_path / "in"))) == [split]
 
 
 def test_shards_as_the_hub_names_them_are_one_split(tmp_path):

@@ -2,6 +2,7 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -9,11 +10,12 @@ from pairsmith.encoders.middles import keep_middles
 from pairsmith.encoders.reader import load_reader
 from pairsmith.encoders.span_heads import SpanHeads, save_heads
 from pairsmith.encoders.teaching import teach
-from pairsmith.errors import FolderError, InputError, ModelError
+from pairsmith.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.infuse import relabel as relabelling
 from pairsmith.infuse.relabel import relabel
 from pairsmith.infuse.settings import RelabelSettings
 from pairsmith.progress import Silent
-from pairsmith.records.asked import read_asked
+from pairsmith.records.asked import RELABELLED, read_asked
 from pairsmith.runs import Run
 
 TEXT = "A man is playing. A woman is slicing an onion. Two dogs run on the beach."
@@ -109,6 +111,24 @@ def test_where_the_written_answer_stands_is_kept_however_often_it_is_answered(te
             [second],
             [],
         ]
+
+
+def test_rows_of_a_version_with_other_columns_are_not_gone_on_with(teacher, data, tmp_path, monkeypatch):
+    first = next(iter(read_asked(data)))
+    with monkeypatch.context() as patch:
+        older = pa.schema([field for field in RELABELLED if field.name != "written_answers"])
+        patch.setattr(relabelling, "RELABELLED", older)
+        patch.setattr(relabelling.FolderWriter, "finish", stopped)
+        with pytest.raises(StorageError):
+            relabel(settings(teacher, data), Run(tmp_path / "out", Silent()))
+    with pytest.raises(FolderError, match=r"another version of pairsmith, with the columns .*; give --fresh"):
+        relabel(settings(teacher, data), Run(tmp_path / "out", Silent()))
+    again = relabel(settings(teacher, data), Run(tmp_path / "out", Silent(), fresh=True))
+    assert again.table()["id"][0].as_py() == first.id
+
+
+def stopped(*given):
+    raise StorageError("no space left")
 
 
 def test_any_number_of_workers_gives_the_same_bytes_and_what_is_done_is_kept(teacher, data, tmp_path):

@@ -19,6 +19,7 @@ from pairsmith.progress import Progress, Silent
 from pairsmith.records import (
     MINED_ANSWER,
     MINED_PAIR,
+    SCORED_PAIR,
     MinedAnswer,
     MinedPair,
     ScoredPair,
@@ -369,3 +370,16 @@ def test_questions_in_the_form_of_mrqa(tmp_path):
     rows = [{"header": {"dataset": "x"}}, {"id": "1", "context": "Ann is here.", "qas": [asked]}]
     found = mixed(tmp_path, lines(tmp_path / "in.jsonl", rows)).table().to_pylist()
     assert [(row["question"], row["answers"]["text"]) for row in found] == [("Who?", ["Ann"])]
+
+
+def test_many_rows_of_one_id_take_no_longer():
+    rows = [{"id": "a"} for _ in range(20_000)]
+    route._tell_apart(rows)
+    assert [row["id"] for row in rows[:3]] == ["a", "a-2", "a-3"]
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_a_plan_counts_the_rows_for_training_of_a_step_before(tmp_path):
+    sample = to_table([ScoredPair("1", "a", "b", 1.0)], SCORED_PAIR)
+    earlier = Estimate(seconds=0, memory=0, disk=0, rows={"train": 80, "validation": 20}, sample=sample)
+    assert plan_mix(MixSettings(data=["@clean"]), {"@clean": earlier}).rows == {"train": 80}

@@ -127,15 +127,19 @@ def test_addresses_stay_whatever_the_folders_are_called():
     names = Names(Path("/datasets/pairs"), {"inputs": "/datasets/raw/news.txt"})
     text = "From https://huggingface.co/datasets/rajpurkar/squad and /datasets/raw/news.txt (/datasets/x)."
     assert names.text(text) == "From https://huggingface.co/datasets/rajpurkar/squad and news.txt (x)."
+    assert names.text("http://host:8000/v1#/datasets/models/llama") == "http://host:8000/v1#llama"
+    assert names.text("https://x.org/a,/datasets/raw/b.txt") == "https://x.org/a,b.txt"
 
 
 def test_a_dry_run_does_not_write_over_another_model(tmp_path):
     one = model(tmp_path / "one")
     there = dry(one, tmp_path / "other")
     there["config.json"].write_text("{}")
+    there["README.md"].unlink()
     with pytest.raises(FolderError, match=r"holds another config.json; .*or --fresh to write over it"):
         dry(one, tmp_path / "other")
     assert there["config.json"].read_text() == "{}"
+    assert not there["README.md"].exists()  # nothing is written before all has been compared
     settings = PushSettings(data=str(one), repo="anna/x", dry_run=True)
     push(settings, Run(tmp_path / "other", Silent(), fresh=True))
     assert len(there["config.json"].read_text()) > 10

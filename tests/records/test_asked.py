@@ -85,3 +85,14 @@ def test_the_official_form_of_squad(tmp_path):
 def test_faults_are_told_with_their_place(tmp_path, change, message):
     with pytest.raises(InputError, match=rf"rows.jsonl:2: .*{message}"):
         read(tmp_path / "rows.jsonl", ROW, ROW | change)
+
+
+def test_where_a_teacher_took_the_place_of_what_was_written(tmp_path):
+    row = {**ROW, "context": "A man plays, a man.", "written": "man"}
+    del row["starts"], row["ends"]
+    taught = {**row, "starts": ROW["starts"], "ends": ROW["ends"]}
+    told = {**taught, "written_answers": {"text": ["man"], "answer_start": [15]}}
+    found = read(tmp_path / "rows.jsonl", *({"written_answers": None, **each} for each in [told]))
+    assert found[0].before == (15, 18)
+    before = [each.before for each in read(tmp_path / "rows.jsonl", row, taught, taught | {"written": "dog"})]
+    assert before == [(0, 5), (2, 5), None]  # without the column it can only be looked for

@@ -320,6 +320,7 @@ def test_settings_that_do_not_go_together_are_told_before_anything_runs(changes,
         ({"negatives": 2}, "negatives does nothing without outputs"),
         ({"batch_size": 1}, "batch_size 1 leaves no wrong output"),
         ({"batch_size": 1, "outputs": "o", "negatives": 0}, "batch_size 1 leaves no wrong output"),
+        ({"batch_size": 1, "kind": "reading", "negatives": 0}, "batch_size 1 leaves no wrong output"),
     ],
 )
 def test_settings_that_would_do_nothing_are_told(changes, message):
@@ -344,6 +345,11 @@ def test_settings_of_mining_that_would_do_nothing_are_told(changes, message):
 def test_a_batch_of_one_has_the_wrong_outputs_of_the_corpus():
     TrainBiencoderSettings(seeds="s", base="b", batch_size=1, outputs=["o"])
     TrainBiencoderSettings(seeds="s", base="b", batch_size=1, kind="reading")
+
+
+def test_what_is_turned_off_may_be_said():
+    TrainBiencoderSettings(seeds="s", base="b", style_weight=0, negatives=0)
+    MineSettings(inputs="i", outputs="o", encoder="e", style=0)
 
 
 TWO_ANSWERS = [

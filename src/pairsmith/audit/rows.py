@@ -79,8 +79,8 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     twice = next((name for name, count in Counter(row.id for row in rows).items() if count > 1), None)
     if twice is not None:
         raise InputError(
-            f"{folder.path}: two rows have the id {twice!r}, by which answers are kept; pairsmith mix --data "
-            f"{folder.path} gives each its own"
+            f"{folder.path}: two rows have the id {twice!r}, by which answers are kept; give each its own, "
+            "as pairsmith mix does"
         )
     labels = settings.labels or in_order(claimed)
     if len(labels) > MOST_LABELS:

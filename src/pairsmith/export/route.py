@@ -9,6 +9,7 @@ from pairsmith.export.forms import FORMS
 from pairsmith.export.settings import ExportSettings
 from pairsmith.places import Place, place
 from pairsmith.records.kinds import is_whole, kind_of, lack
+from pairsmith.records.mrqa import one_a_row
 from pairsmith.records.sources import open_source, splits_of
 from pairsmith.records.squad import official
 from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, write_json
@@ -43,10 +44,9 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
         inputs={"data": hash_source(settings.data)},
         models={},
     )
-    before = _files_there(run.out)
     claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest))
     try:
-        earlier = [name for name in before if name not in written]
+        earlier = [name for name in _files_there(run.out) if name not in written]
         write_json(run.out / RECORD, identity.as_record() | {"files": [*written, *earlier]})
         for name, content in written.items():
             write_atomic(run.out / name, content())
@@ -64,9 +64,12 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
 def _files_there(out: Place) -> list[str]:
     """What an earlier call wrote into a folder, by its record there."""
     try:
-        files = json.loads((out / RECORD).read_bytes()).get("files", [])
+        record = json.loads((out / RECORD).read_bytes())
     except (OSError, ValueError):
-        return []  # whether something else lies there is for the claim to tell
+        return []
+    files = record.get("files") if isinstance(record, dict) else None
+    if not isinstance(files, list):
+        return []
     return [name for name in files if isinstance(name, str) and ".." not in name and not name.startswith("/")]
 
 
@@ -79,7 +82,7 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
         what, why = lack(kind)
         run.progress.say(f"left out, as there is {what} ({why}): {left_out:,} rows")
     if settings.form == "jsonl" and not official(place(settings.data)):
-        first = next((row for _, row in open_source(settings.data).rows()), {})
+        first = next((row for _, row in one_a_row(open_source(settings.data).rows())), {})
         if others := [name for name in first if name not in kind.schema.names]:
             run.progress.say(f"written with the columns of {kind.name}; without {', '.join(others)}")
     return {

@@ -32,7 +32,7 @@ def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
         if earlier is not None and earlier.sample is not None:
             rows = earlier.sample.slice(0, _SAMPLE).to_pylist()
             samples[source] = [_as_row(row, kind, settings.pairs_as) for row in rows]
-            counts.append(sum(earlier.rows.values()))
+            counts.append(earlier.rows.get("train", 0))
         else:
             read = (row for row in kind.read(to_train_on(source)) if is_whole(row, kind))
             samples[source] = list(islice(read, _SAMPLE))

@@ -52,7 +52,9 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
         step="mix",
         schema=schema,
         # By what rows call them; where they lie decides nothing.
-        settings=settings.model_dump(mode="json") | {"data": list(names.values())} | _pick_of_all(settings),
+        settings=settings.model_dump(mode="json")
+        | {"data": list(names.values()), "split": "train"}
+        | _pick_of_all(settings),
         inputs={f"data {place}": hash_source(source) for place, source in enumerate(settings.data, start=1)},
         models={},
     )
@@ -182,15 +184,15 @@ def mixed(sources: Mapping[str, Sequence[Row]], kind: Kind, settings: MixSetting
 def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
     """Give rows other ids where one stands twice; the first keeps it."""
     taken = {str(row["id"]) for row in rows}
-    seen: set[str] = set()
+    following: dict[str, int] = {}
     for row in rows:
-        name, number = str(row["id"]), 2
-        if name in seen:
-            while f"{name}-{number}" in taken:
-                number += 1
-            row["id"] = f"{name}-{number}"
+        name = str(row["id"])
+        if name in following:
+            while f"{name}-{following[name]}" in taken:
+                following[name] += 1
+            row["id"] = f"{name}-{following[name]}"
             taken.add(row["id"])
-        seen.add(row["id"])
+        following.setdefault(row["id"], 2)
 
 
 def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> list[int]:

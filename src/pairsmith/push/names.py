@@ -10,7 +10,7 @@ from pairsmith.errors import redacted
 from pairsmith.runs import called
 
 _PLACE = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|(?!https?:|hf:)[a-z][a-z0-9+.-]*://)[^\n]+")
-_WEB = re.compile(r"(https?://[^\s`'\"|()<>\[\]\\]*)")
+_WEB = re.compile(r"(https?://[^\s`'\"|()<>\[\]\\#,;]*)")
 _REST = r"(?:/[^\s`'\"|()<>\[\]\\]*)?"
 
 

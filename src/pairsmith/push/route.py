@@ -60,15 +60,22 @@ def _write(files: Mapping[str, Content], run: Run) -> None:
             f"--out {run.out} holds what would not be sent ({others[0]}); give a new or empty folder as --out"
         )
     for name, content in files.items():
-        with storage_errors(run.out / name):
-            data = content if isinstance(content, bytes) else content.read_bytes()
-            there = (run.out / name).is_file() and (run.out / name).read_bytes() != data
-        if there and not run.fresh:
+        if (run.out / name).is_file() and not run.fresh and not _is(content, run.out / name):
             raise FolderError(
                 f"--out {run.out} holds another {name}; give a new or empty folder, or --fresh to write "
                 "over it"
             )
+    for name, content in files.items():
+        with storage_errors(run.out / name):
+            data = content if isinstance(content, bytes) else content.read_bytes()
         write_atomic(run.out / name, data)
+
+
+def _is(content: Content, file: Path) -> bool:
+    """Whether a file holds this."""
+    with storage_errors(file):
+        digest = hash_bytes(content) if isinstance(content, bytes) else hash_file(content)
+        return hash_file(file) == digest
 
 
 def _recorded(settings: PushSettings, run: Run, parts: Parts) -> str:

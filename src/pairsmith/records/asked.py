@@ -109,17 +109,27 @@ def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
         if not column_text(row, reads, where) or not question:
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")
         answer = _answer(row, "answers", context, where)
-        taught = "written_answers" in row
         yield AskedQuestion(
             str(row.get("id") or number),
             context,
             question,
             str(row.get("written") or (context[slice(*answer)] if answer else "")),
             answer,
-            _answer(row, "written_answers", context, where) if taught else answer,
+            _before(row, answer, context, where),
             _distribution(row, "starts", context, where),
             _distribution(row, "ends", context, where),
         )
+
+
+def _before(row: Columns, answer: Span | None, context: str, where: str) -> Span | None:
+    """What was an answer before a teacher's took its place."""
+    if "written_answers" in row:
+        return _answer(row, "written_answers", context, where)
+    written = str(row.get("written") or "")
+    if row.get("starts") is None or not written:
+        return answer
+    first = context.find(written)  # rows of an earlier version say what was written, and not where
+    return None if first < 0 else (first, first + len(written))
 
 
 def _answer(row: Columns, column: str, context: str, where: str) -> Span | None:

@@ -299,8 +299,9 @@ def _folder(path: Place) -> Source:
     return _files(redacted(str(path)), folder_files(path))
 
 
-_SHARD = re.compile(r"(.+?)-\d+(?:-of-\d+)?\.parquet")
-"""A shard of a split, as we name it or as the Hub does."""
+_SPLIT = re.compile(r"((?:train|test|validation|valid|val|dev|eval)\w*)(?:-\d+[^/]*)?\.parquet$")
+"""A file of a split, as we name it or as the Hub does: ``test-00000``, ``test-00000-of-00002``, with a hash
+behind it, or ``test``. What is called otherwise is for training."""
 
 
 def splits_of(source: str) -> dict[str, str | Source]:
@@ -316,7 +317,7 @@ def splits_of(source: str) -> dict[str, str | Source]:
             return {"train": source}
     found: dict[str, list[Place]] = {}
     for file in folder_files(path):
-        named = _SHARD.fullmatch(file.name)
+        named = _SPLIT.match(file.name)
         found.setdefault(named[1] if named else "train", []).append(file)
     order = sorted(found, key=lambda split: (split != "train", split))
     return {split: _files(f"{redacted(str(path))}, {split}", found[split]) for split in order}

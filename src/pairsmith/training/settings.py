@@ -228,7 +228,7 @@ class TrainBiencoderSettings(FewShotSettings):
             refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
             if not self.outputs:
                 refuse(self, ("negatives",), "without outputs, the corpus that wrong ones are drawn from")
-        alone = self.kind != "reading" and not (self.outputs and self.negatives)
+        alone = not self.negatives or (self.kind != "reading" and not self.outputs)
         if self.batch_size == 1 and alone:
             raise ValueError("batch_size 1 leaves no wrong output to tell a pair from; give 2 or more")
         return self
