@@ -337,6 +337,7 @@ def test_what_was_kept_for_validation_and_tests_stays_there(tmp_path, capsys):
     (data / "train-00000-of-00001.parquet").unlink()
     with pytest.raises(InputError, match="has no split train, only test, validation"):
         mix(settings, Run(tmp_path / "other", Silent()))
+    assert not (tmp_path / "other").exists()
 
 
 def test_every_row_has_an_id_of_its_own(tmp_path):

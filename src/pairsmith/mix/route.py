@@ -46,6 +46,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
         refuse_source(run, data=source)
     kinds = as_set({source: kind_of(source) for source in settings.data}, settings)
     kind, names = common_kind(kinds), names_of(settings.data)
+    parts = {source: to_train_on(source, run) for source in kinds}
     schema = pa.schema([*kind.schema, ("source", pa.string())])
     writer = FolderWriter.start(
         run,
@@ -61,7 +62,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
-    rows = {names[source]: list(each.read(to_train_on(source, run))) for source, each in kinds.items()}
+    rows = {names[source]: list(each.read(parts[source])) for source, each in kinds.items()}
     made = mixed(rows, kind, settings)
     writer.commit_all({"train": pa.Table.from_pylist(made.rows, schema)}, to_table(made.rejects, REJECT))
     taken = {source: sum(row["source"] == source for row in made.rows) for source in names.values()}
