@@ -215,7 +215,7 @@ def test_files_that_were_changed_are_not_described(tmp_path):
             file.unlink()
         else:
             file.write_bytes(content)
-        with pytest.raises(FolderError, match=f"{file.name} is {what}; run the command that writes it"):
+        with pytest.raises(FolderError, match=rf"{file.name} \({what}\); run the command that writes it"):
             exported(tmp_path, made.path, "croissant")
     assert not (tmp_path / "out").exists()
 

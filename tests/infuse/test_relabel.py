@@ -123,6 +123,10 @@ def test_rows_of_a_version_with_other_columns_are_not_gone_on_with(teacher, data
             relabel(settings(teacher, data), Run(tmp_path / "out", Silent()))
     with pytest.raises(FolderError, match=r"another version of pairsmith, with the columns .*; give --fresh"):
         relabel(settings(teacher, data), Run(tmp_path / "out", Silent()))
+    (shard, *_) = (tmp_path / "out" / "data").iterdir()
+    shard.write_bytes(b"x")
+    again = relabel(settings(teacher, data), Run(tmp_path / "out", Silent()))  # a damaged one is made anew
+    assert again.table().column_names == RELABELLED.names
     again = relabel(settings(teacher, data), Run(tmp_path / "out", Silent(), fresh=True))
     assert again.table()["id"][0].as_py() == first.id
 

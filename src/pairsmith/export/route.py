@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from pairsmith.errors import FolderError
 from pairsmith.export.forms import FORMS
 from pairsmith.export.settings import ExportSettings
 from pairsmith.places import Place, place
@@ -15,9 +14,9 @@ from pairsmith.records.squad import official
 from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
-from pairsmith.runs.folder import Manifest, read_manifest
+from pairsmith.runs.folder import Manifest, check_files, read_manifest
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
+from pairsmith.runs.storage import storage_errors, write_atomic
 
 RECORD = "export.json"
 Content = Callable[[], bytes]
@@ -91,32 +90,13 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     }
 
 
-def _check(folder: DatasetFolder) -> None:
-    """Find out whether the files are as they were written, and as they will be described.
-
-    Raises:
-        FolderError: they are not.
-    """
-    for file in (file for shard in folder.manifest.shards for file in shard.files):
-        try:
-            digest = hash_bytes((folder.path / file.path).read_bytes())
-        except FileNotFoundError:
-            digest = ""
-        if digest != file.sha256:
-            raise FolderError(
-                f"{folder.path} is not as it was written: {file.path} is "
-                f"{'changed' if digest else 'missing'}; run the command that writes it "
-                f"({folder.manifest.step}) again"
-            )
-
-
 def _with_croissant(data: str) -> Mapping[str, Content]:
     """The Parquet files of a dataset folder as they are, and what describes them."""
     folder = DatasetFolder.open(data)
-    _check(folder)
+    hashes = {file.path: file.sha256 for shard in folder.manifest.shards for file in shard.files}
+    check_files(folder.path, str(folder.path), hashes, folder.manifest.step)
     described = as_json(describe(folder.manifest, schemas_of(folder)))
-    files = [file.path for shard in folder.manifest.shards for file in shard.files]
     return {
         CROISSANT: lambda: described,
-        **{name: (folder.path / name).read_bytes for name in files},
+        **{name: (folder.path / name).read_bytes for name in hashes},
     }

@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 from upath import UPath
 
 from pairsmith.errors import FolderError
-from pairsmith.modelfiles import hash_file, weight_files
+from pairsmith.modelfiles import weight_files
 from pairsmith.places import fetched, files_below, is_folder, place, reaching, size_of
 from pairsmith.push.names import Names
 from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
-from pairsmith.runs.folder import MANIFEST, read_manifest
+from pairsmith.runs.folder import MANIFEST, check_files, read_manifest
 from pairsmith.training.folder import RECORD, Record
 
 CARD = "README.md"
@@ -81,7 +81,7 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
 def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Content]:
     opened = DatasetFolder.open(folder)
     hashes = {file.path: file.sha256 for shard in opened.manifest.shards for file in shard.files}
-    _check(folder, name, hashes, opened.manifest.step)
+    check_files(folder, name, hashes, opened.manifest.step)
     _check_sources(opened, name)
     if size_of(folder / CARD) is None:
         raise FolderError(
@@ -109,7 +109,7 @@ def _model(folder: Path, name: str) -> dict[str, Content]:
             )
         # A card is there to be changed by hand; the rest is the model.
         hashes = {path: digest for path, digest in training.files.items() if path != CARD}
-        _check(folder, name, hashes, training.step)
+        check_files(folder, name, hashes, training.step)
         chosen: Iterable[str] = training.files
         record = json.loads((folder / RECORD).read_bytes())
     else:
@@ -150,24 +150,6 @@ def _card(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise FolderError(f"{file} is no text in UTF-8; save it as such") from None
-
-
-def _check(folder: Path, name: str, hashes: Mapping[str, str], step: str) -> None:
-    """Find out whether the files are as they were written.
-
-    Raises:
-        FolderError: they are not; it says which.
-    """
-    wrong = [
-        f"{path} ({'changed' if (folder / path).is_file() else 'missing'})"
-        for path, digest in hashes.items()
-        if not (folder / path).is_file() or hash_file(folder / path) != digest
-    ]
-    if wrong:
-        shown = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        raise FolderError(
-            f"{name} is not as it was written: {shown}; run the command that writes it ({step}) again"
-        )
 
 
 def _check_sources(folder: DatasetFolder, name: str) -> None:

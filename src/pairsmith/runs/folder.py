@@ -11,6 +11,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairsmith.errors import DamagedError, FolderError, choices, first_line
+from pairsmith.modelfiles import hash_file
 from pairsmith.places import Place, is_folder, place, reaching, several, size_of
 from pairsmith.records.sources import missing, open_parquet
 from pairsmith.runs.about import About
@@ -313,3 +314,49 @@ def _parquet(path: Place) -> Iterator[Any]:
             raise FolderError(
                 f"{path} cannot be read: {first_line(error)}; run the command that wrote it again"
             ) from error
+
+
+def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) -> None:
+    """Find out whether files are as they were written.
+
+    Args:
+        folder: where they lie.
+        name: what it is called in a message.
+        hashes: by path in the folder, their SHA-256.
+        step: what wrote them.
+
+    Raises:
+        FolderError: they are not; it says which.
+    """
+    wrong = []
+    for path, digest in hashes.items():
+        if size_of(folder / path) is None:
+            wrong.append(f"{path} (missing)")
+        elif hash_file(folder / path) != digest:
+            wrong.append(f"{path} (changed)")
+    if wrong:
+        shown = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        raise FolderError(
+            f"{name} is not as it was written: {shown}; run the command that writes it ({step}) again"
+        )
+
+
+def check_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema) -> None:
+    """Find out whether what is there has the columns of what will come: another version may write others.
+
+    Raises:
+        FolderError: it has others.
+    """
+    files = (folder / file.path for shard in shards for file in shard.files if file.split != REJECTS)
+    file = next((file for file in files if size_of(file) is not None), None)
+    if file is None:
+        return
+    try:
+        there = open_parquet(file).schema_arrow.names
+    except (pa.ArrowException, OSError):
+        return  # whoever reads it will tell
+    if there != schema.names:
+        raise FolderError(
+            f"{folder} was begun by another version of pairsmith, with the columns {', '.join(there)}, "
+            f"not {', '.join(schema.names)}; give --fresh or another --out"
+        )

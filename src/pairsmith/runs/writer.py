@@ -20,7 +20,6 @@ from pairsmith.errors import DamagedError, FolderError, SettingsError, StorageEr
 from pairsmith.modelfiles import hash_file
 from pairsmith.places import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
 from pairsmith.records.schemas import REJECT
-from pairsmith.records.sources import open_parquet
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
 from pairsmith.runs.claim import Run, claim
@@ -34,6 +33,7 @@ from pairsmith.runs.folder import (
     FileEntry,
     Manifest,
     ShardEntry,
+    check_columns,
     file_name,
     read_manifest,
     read_parquet,
@@ -174,7 +174,11 @@ class FolderWriter:
                 run.tell("damaged", f"{run.out / JOURNAL}: {lines} cut short; what stood there is made again")
             entries = _entries(there, journal)
             if not there.complete:
-                _check_columns(run, entries, schema)
+                try:
+                    check_columns(run.out, entries.values(), schema)
+                except FolderError:
+                    lock.release(run.out)
+                    raise
             writer = cls(run, schema, there, entries, journal)
             writer._continue(_new_manifest(identity, base, planned, asked, created=there.created))
         writer._clear_strays()
@@ -403,27 +407,6 @@ def _entries(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     # A line of another run was left by a writer that did not know yet that it had lost the folder.
     run = run_of(manifest.base)
     return {number: entry for number, entry in journal.entries.items() if entry.run == run}
-
-
-def _check_columns(run: Run, entries: Mapping[int, ShardEntry], schema: pa.Schema) -> None:
-    """Find out whether what is there has the columns of what will come: another version may write others.
-
-    Raises:
-        FolderError: it has others.
-        StorageError: it cannot be read.
-    """
-    files = (file for entry in entries.values() for file in entry.files if file.split != REJECTS)
-    file = next((run.out / file.path for file in files if size_of(run.out / file.path) is not None), None)
-    if file is None:
-        return
-    with storage_errors(file):
-        there = open_parquet(file).schema_arrow.names
-    if there != schema.names:
-        lock.release(run.out)
-        raise FolderError(
-            f"{run.out} was begun by another version of pairsmith, with the columns {', '.join(there)}, "
-            f"not {', '.join(schema.names)}; give --fresh or another --out"
-        )
 
 
 def _share(entry: ShardEntry) -> Share:
