@@ -3,8 +3,10 @@
 import json
 import threading
 import urllib.request
+from dataclasses import asdict
 from xml.etree import ElementTree
 
+import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 from tests.report.test_rows import folder
@@ -19,8 +21,17 @@ from pairsmith.audit.rows import Audit, AuditRow, draw, order_of
 from pairsmith.audit.settings import AuditSettings
 from pairsmith.errors import FolderError, InputError, MissingExtra, SettingsError, StorageError
 from pairsmith.progress import Silent
-from pairsmith.records import LABELLED_TEXT, MINED_PAIR, LabelledText, MinedPair, ScoredPair
-from pairsmith.runs import DatasetFolder, Run, Sources
+from pairsmith.records import (
+    DOCUMENT,
+    LABELLED_TEXT,
+    MINED_PAIR,
+    QUESTION,
+    REJECT,
+    LabelledText,
+    MinedPair,
+    ScoredPair,
+)
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, Sources
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
 
@@ -58,6 +69,44 @@ def test_rows_are_drawn_by_the_seed_and_shuffled_for_each_annotator(tmp_path):
 def test_labels_may_be_others_than_the_data_have(tmp_path):
     found = there(tmp_path, labels=["0", "0.1", "0.5", "0.9"])
     assert (found.labels, found.claimed) == (["0", "0.1", "0.5", "0.9"], ["0", "0.5", "1"])
+
+
+def test_rows_without_labels_are_judged_by_named_ones(tmp_path):
+    answers = {"text": ["Ann", "she"], "answer_start": [0, 4]}
+    asked = {"id": "1", "title": "", "context": "Ann; she sang.", "question": "Who?", "answers": answers}
+    told = {"id": "1", "document": "It rained.", "summary": "Rain."}
+    ranked = [MinedPair(str(i), f"a {i}", f"b {i}", 1.0, i / 20) for i in range(20)]
+    for name, schema, rows, texts in (
+        (
+            "asked",
+            QUESTION,
+            [asked],
+            {"context": "Ann; she sang.", "question": "Who?", "answers": "Ann | she"},
+        ),
+        ("told", DOCUMENT, [told], {"document": "It rained.", "summary": "Rain."}),
+        ("mined", MINED_PAIR, ranked, {"input": "a 0", "output": "b 0"}),
+    ):
+        made = rows_folder(tmp_path / name, schema, rows)
+        found = draw(made, AuditSettings(data=str(made.path), labels=["right", "wrong"], rows=9))
+        assert found.rows[0].texts.keys() == texts.keys()
+        assert all(found.rows[0].texts[column].startswith(text[:2]) for column, text in texts.items())
+        assert (found.claimed, {row.label for row in found.rows}) == ([], {""})
+        said = {"ann": {found.rows[0].id: "right"}}
+        results = results_of(found, said)
+        assert results["confusion"] == {}
+        assert audit_table(found, results).startswith("ann: 1 of ")
+        if name != "mined":
+            with pytest.raises(InputError, match=r"no column label or score; name what people may say"):
+                draw(made, AuditSettings(data=str(made.path)))
+
+
+def rows_folder(path, schema, rows):
+    table = pa.Table.from_pylist([row if isinstance(row, dict) else asdict(row) for row in rows], schema)
+    writer = FolderWriter.start(
+        Run(path, Silent()), step="ask", schema=schema, settings={}, inputs={}, models={}
+    )
+    writer.commit_all({"train": table}, REJECT.empty_table())
+    return writer.finish(Card("t", "d"))
 
 
 def test_data_that_nobody_can_label_are_refused(tmp_path):

@@ -11,11 +11,18 @@ from tests.report.test_parts import HOSTILE
 from tests.report.test_report import hostile_folder
 from tests.report.test_rows import folder
 
+from pairsmith.audit.app import LONGEST
 from pairsmith.audit.route import audit
 from pairsmith.audit.settings import AuditSettings
+from pairsmith.compare.file import Comparison, Measured, Trained
+from pairsmith.compare.outcome import Cost, Score
+from pairsmith.compare.page import page as comparison_page
+from pairsmith.compare.recipe import Trial
 from pairsmith.progress import Silent
 from pairsmith.records import ScoredPair
+from pairsmith.report.parts import shown
 from pairsmith.report.route import report
+from pairsmith.report.rows import LOOKED_AT
 from pairsmith.report.settings import ReportSettings
 from pairsmith.runs import DatasetFolder, Run
 
@@ -161,33 +168,84 @@ def watched(browser):
     return page, seen
 
 
-def test_hostile_texts_do_nothing_on_the_pages(browser, tmp_path):
-    hostile_folder(tmp_path / "in")
-    path = report(ReportSettings(data=str(tmp_path / "in"), examples=20), Run(tmp_path / "page", Silent()))
+TEXTS = [text for text in HOSTILE if text != "\ud800 alone"]
+"""Half a character cannot be stored."""
+
+
+def some(texts, count):
+    return [texts[first : first + count] for first in range(0, len(texts), count)]
+
+
+def holds_still(browser, path):
+    """The text of a page in which nothing runs, is loaded, or stands beside the page."""
     page, seen = watched(browser)
     page.goto(path.as_uri())
     assert seen == [path.as_uri()]
-    assert page.locator("script, img, iframe, b").count() == 0
-    assert "<script>alert(1)</script>" in page.text_content("body")
-    assert page.evaluate("document.body.scrollWidth <= document.documentElement.clientWidth")
-    page.close()
-    labels = [text for text in HOSTILE[:9] if text.isprintable()]
-    settings = AuditSettings(
-        data=str(tmp_path / "in"), labels=labels, annotator=HOSTILE[0], rows=len(HOSTILE)
+    assert (
+        page.locator("script, img, iframe, b, form, object, embed, video, base, link, details").count() == 0
     )
-    thread, address = begin(settings, tmp_path / "out")
-    page, seen = watched(browser)
-    page.goto(address)
-    page.wait_for_selector("#labels button")
-    shown = []
-    while page.is_hidden("#finish"):
-        shown += page.locator("#texts .text").all_text_contents()
-        assert page.locator("#texts script, #texts img, #labels script, #labels img").count() == 0
-        press(page, "1")
-    finish(page, thread)
-    assert all(url.startswith(address.partition("?")[0]) for url in seen)
-    assert {"<script>alert(1)</script>", "{{ 7 * 7 }} {% raw %} ${7*7} #{7*7}"} <= set(shown)
+    assert page.evaluate("document.body.scrollWidth <= document.documentElement.clientWidth")
+    text = page.text_content("body")
     page.close()
+    return text
+
+
+def test_hostile_texts_do_nothing_in_a_report(browser, tmp_path):
+    for number, labels in enumerate(some(TEXTS, 19)):  # as many as are told by name
+        data, out = tmp_path / f"in-{number}", Run(tmp_path / f"page-{number}", Silent())
+        hostile_folder(data, labels)
+        path = report(ReportSettings(data=str(data), examples=100), out)
+        text = holds_still(browser, path)
+        for each in TEXTS:
+            assert shown(each[:LOOKED_AT]) in text
+        for label in labels:
+            assert f"label {shown(label, 60)}:" in text
+
+
+def test_hostile_names_do_nothing_in_a_comparison(browser, tmp_path):
+    for number, names in enumerate(some(TEXTS, 10)):
+        compared = Comparison.model_construct(
+            name=names[0],
+            description=names[1],
+            seeds=(1, 2),
+            labelled=names[-1],
+            train=Trained(step="train-encoder", settings={"base": names[0]}),
+            measure=Measured(step="evaluate-sts", figure=names[1]),
+        )
+        scores = [Score(Trial(name, 9, (name,), "a", "b", "c"), [9, 9], [50, 52], [1, 1]) for name in names]
+        costs = {name: Cost([1.0, 2.0], [7, 7], [9, 9]) for name in names}
+        path = tmp_path / f"{number}.html"
+        path.write_text(comparison_page(compared, scores, costs), encoding="utf-8")
+        text = holds_still(browser, path)
+        for name in names:
+            assert shown(name, 40) in text
+
+
+def test_hostile_texts_do_nothing_in_an_audit(browser, tmp_path):
+    hostile_folder(tmp_path / "in")
+    labels = [text for text in TEXTS if len(text) <= 300]
+    shown_texts, shown_labels, asked = set(), set(), len(TEXTS)
+    for number, some_labels in enumerate(some(labels, 9)):
+        name = next((label for label in some_labels if label.isprintable()), "me")
+        settings = AuditSettings(
+            data=str(tmp_path / "in"), labels=some_labels, annotator=name[:60], rows=asked
+        )
+        thread, address = begin(settings, tmp_path / f"out-{number}")
+        window, seen = watched(browser)
+        window.goto(address)
+        window.wait_for_selector("#labels button")
+        shown_labels.update(window.locator("#labels button").all_text_contents())
+        while window.is_hidden("#finish"):
+            shown_texts.update(window.locator("#texts .text").all_text_contents())
+            assert window.locator("#texts :is(script, img, svg), #labels :is(script, img, svg)").count() == 0
+            press(window, "1")
+        finish(window, thread)
+        assert all(url.startswith(address.partition("?")[0]) for url in seen)
+        window.close()
+        asked = 2  # all texts have been shown
+    assert {shown(text, LONGEST) for text in TEXTS} <= shown_texts
+    for label in labels:
+        assert any(button.endswith(shown(label)) for button in shown_labels), label
 
 
 @pytest.mark.parametrize("pause", [0, 60, 200])

@@ -4,6 +4,7 @@ import json
 import math
 import random
 import re
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ from pairsmith.bundled import model_path
 from pairsmith.cli import main
 from pairsmith.compare.file import Comparison, find_comparison, read_comparison
 from pairsmith.compare.outcome import Cost, Score, margin, table
-from pairsmith.compare.page import curves, points
+from pairsmith.compare.page import curves, points, time_of, tokens_of
 from pairsmith.compare.recipe import Trial, as_recipe, once_recipe, trials
 from pairsmith.compare.route import compare
 from pairsmith.compare.tokens import _texts
@@ -180,7 +181,7 @@ def test_from_the_file_to_the_table(file, tmp_path, capsys):
     assert record["costs"]["written"]["rows"][0] <= 12
     assert all(seconds > 0 for seconds in record["costs"]["written"]["seconds"])
     page = (tmp_path / "out" / "comparison.html").read_text()
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     before = (tmp_path / "out" / "seed-2" / "run" / "run.json").read_bytes()
     called("compare", str(file), "--out", str(tmp_path / "out"))  # nothing is done again
     assert (tmp_path / "out" / "seed-2" / "run" / "run.json").read_bytes() == before
@@ -256,8 +257,11 @@ def test_lines_of_the_page_begin_with_peoples_rows():
     assert found == {"one": [(0.0, 51.0), (100.0, 60.0)], "one+two": [(0.0, 51.0), (95.0, 70.0)]}
     assert spans["one"][0] == pytest.approx((51 - 12.706, 51 + 12.706))
     assert spans["one"][1] == (60.0, 60.0)
-    by_cost, _ = points(SCORES, COSTS)
-    assert by_cost == {"labelled": [(10.0, 51.0)], "one": [(126.0, 60.0)], "one+two": [(131.0, 70.0)]}
+    by_time, spans = points(SCORES, partial(time_of, costs=COSTS))
+    assert by_time == {"labelled": [(10.0, 51.0)], "one": [(126.0, 60.0)], "one+two": [(131.0, 70.0)]}
+    assert spans["one"] == [(60.0, 60.0)]
+    by_tokens, _ = points(SCORES, partial(tokens_of, costs=COSTS))
+    assert by_tokens == {"labelled": [(0.0, 51.0)], "one": [(3100.0, 60.0)], "one+two": [(3100.0, 70.0)]}
 
 
 def test_the_table_by_hand():

@@ -209,6 +209,16 @@ def test_lines_with_nothing_in_them_are_an_empty_image():
     assert read(str(lines({}, "step"))).tags == {"svg"}
 
 
+def test_lines_are_told_apart_by_numbers_too():
+    names = [f"way {place}" for place in range(9)]  # more than there are colours
+    image = str(lines({name: [(0.0, 1.0), (place + 1.0, 2.0)] for place, name in enumerate(names)}, "rows"))
+    for place, name in enumerate(names, start=1):
+        assert f">{place} {name}</text>" in image
+        assert image.count(f">{place}</text>") >= 1
+    alone = str(lines({"way": [(0.0, 1.5), (1.0, 2.5)]}, "rows"))
+    assert "way" not in alone
+
+
 @pytest.mark.parametrize("text", ["\u00ad", "\u2028", "\u3164", "\u180e", "\U000e0041", "\ud800", "\u2800"])
 def test_characters_that_nobody_sees_are_named(text):
     assert shown(f"a{text}b").startswith("a⟨")

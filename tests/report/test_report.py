@@ -100,14 +100,16 @@ def test_mined_pairs_are_ranked(tmp_path):
     assert "Rows with the lowest score: score 0.000" in text
 
 
-def hostile_folder(path):
+def hostile_folder(path, labels=HOSTILE):
+    """Each hostile text once, with labels that take turns."""
     run = Run(path, Silent())
     settings = {"task": {"name": HOSTILE[0], "labels": [{"name": HOSTILE[1], "instruction": HOSTILE[2]}]}}
     writer = FolderWriter.start(
         run, step="generate", schema=LABELLED_TEXT, settings=settings, inputs={}, models={}
     )
     texts = [text for text in HOSTILE if text != "\ud800 alone"]
-    rows = [LabelledText(str(i), text, texts[-1 - i]) for i, text in enumerate(texts)]
+    labels = [label for label in labels if label in texts]
+    rows = [LabelledText(str(i), text, labels[-1 - i % len(labels)]) for i, text in enumerate(texts)]
     rejects = [Reject.of("1", texts[0], texts[1], {texts[2]: texts[3]}), Reject("2", "f", "r", "<b>no JSON")]
     writer.commit(0, {"train": to_table(rows, LABELLED_TEXT)}, to_table(rejects, REJECT))
     return writer.finish(Card("t", "d"))

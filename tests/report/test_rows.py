@@ -10,7 +10,7 @@ from pairsmith.progress import Silent
 from pairsmith.records import LABELLED_TEXT, REJECT, SCORED_PAIR, LabelledText, ScoredPair, to_table
 from pairsmith.report.likeness import confused, cosines, shared_words, told_apart
 from pairsmith.report.overlap import known_texts, sharing
-from pairsmith.report.rows import digest, label_name, tally, words
+from pairsmith.report.rows import OTHERS, digest, label_name, tally, with_sample, words
 from pairsmith.runs import Card, FolderWriter, Run
 
 
@@ -73,6 +73,35 @@ def test_scores_of_many_values_are_numbers_and_no_labels(tmp_path):
     assert found.label is None
     assert found.labels == {}
     assert found.numbers["score"].tolist() == [i / 100 for i in range(100)]
+
+
+def test_of_many_labels_the_commonest_are_told(tmp_path):
+    rows = [LabelledText(f"{i}-{j}", "t", f"label {i:02}") for i in range(30) for j in range(40 - i)]
+    made = folder(tmp_path / "in", [{"train": rows[:500]}, {"test": rows[500:]}], LABELLED_TEXT)
+    found = tally(made, {}, sample=len(rows), seed=0)
+    assert found.label == "label"
+    every = found.labels["train"] + found.labels["test"]
+    assert len(every) == 20
+    assert [every[f"label {i:02}"] for i in (0, 18, 19)] == [40, 22, 0]
+    assert every[OTHERS] == sum(40 - i for i in range(19, 30))
+    assert {found.label_of(row) for row in found.rows} == set(every)
+
+
+def test_a_text_in_the_place_of_a_label_is_not_counted_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("pairsmith.report.rows._MOST_COUNTED", 30)
+    rows = [LabelledText(str(i), "t", f"a text {i}") for i in range(100)]
+    found = tally(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), {}, sample=5, seed=0)
+    assert len(found.labels["train"]) == 20
+    assert found.labels["train"][OTHERS] == 81
+
+
+def test_rows_are_read_some_at_a_time_whatever_the_shards(tmp_path):
+    rows = [LabelledText(str(i), f"t {i}", "a") for i in range(11_000)]
+    made = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
+    sizes = [table.num_rows for _, table, _ in with_sample(made, 100, np.random.default_rng(0))]
+    assert sizes == [5_000, 5_000, 1_000]
+    drawn = [row for _, _, own in with_sample(made, 100, np.random.default_rng(0)) for row in own]
+    assert len({row["id"] for row in drawn}) == 100
 
 
 def test_labels_are_written_without_needless_digits():
@@ -138,6 +167,56 @@ def test_texts_of_evaluation_data_are_found_whole_and_in_part(tmp_path):
         {"text": None},
     ]
     assert sharing(rows, ["text"], {"eval": grams}) == {"eval": [rows[0]]}
+
+
+PASSAGE = "the quick brown fox jumps over the lazy dog today"
+ASKED = "who jumps over the lazy dog"
+ANSWERS = [{"text": "the quick brown fox", "answer_start": 0}]
+
+
+def squad_file(path):
+    paragraph = {"context": PASSAGE, "qas": [{"id": "1", "question": ASKED, "answers": ANSWERS}]}
+    path.write_text(json.dumps({"version": "1", "data": [{"title": "t", "paragraphs": [paragraph]}]}))
+
+
+def mrqa_file(path):
+    found = [{"text": "the quick brown fox", "char_spans": [[0, 18]], "token_spans": [[0, 3]]}]
+    asked = {"qid": "1", "question": ASKED, "answers": ["the quick brown fox"], "detected_answers": found}
+    rows = [{"header": {"dataset": "x"}}, {"context": PASSAGE, "qas": [asked]}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def question_rows(path):
+    answers = {"text": [ANSWERS[0]["text"]], "answer_start": [0]}
+    path.write_text(json.dumps({"context": PASSAGE, "question": ASKED, "answers": answers}) + "\n")
+
+
+def stsb_file(path):
+    path.write_text(f"main\ttest\t2016\t1\t5.0\t{PASSAGE}\t{ASKED}\n")
+
+
+def mrpc_file(path):
+    path.write_text(f"Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\t{PASSAGE}\t{ASKED}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("dev.json", squad_file),
+        ("dev.jsonl", mrqa_file),
+        ("rows.jsonl", question_rows),
+        ("sts-test.csv", stsb_file),
+        ("stsb/sts-test.csv", stsb_file),
+        ("msr_paraphrase_test.txt", mrpc_file),
+    ],
+)
+def test_evaluation_data_are_read_in_their_own_forms(tmp_path, name, write):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    write(path)
+    whole, grams = known_texts(str(path.parent if "/" in name else path))
+    assert {digest(PASSAGE), digest(ASKED)} <= whole
+    assert digest("the quick brown fox jumps over the lazy") in grams
 
 
 def test_evaluation_data_without_texts_are_refused(tmp_path):

@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from pairsmith.audit.settings import AuditSettings
 from pairsmith.errors import InputError, SettingsError
-from pairsmith.report.rows import label_name, with_sample
+from pairsmith.report.rows import label_name, texts_of, with_sample
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 
 MOST_LABELS = 9
 """One for each key 1 to 9."""
-_TEXTS = (("sentence1", "sentence2"), ("input", "output"), ("text",))
+_TEXTS = (
+    ("sentence1", "sentence2"),
+    ("input", "output"),
+    ("text",),
+    ("context", "question"),
+    ("document", "summary"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class AuditRow:
     Attributes:
         id: of the row.
         texts: by the names of their columns, in their order.
-        label: what the data say; never shown.
+        label: what the data say, never shown; empty where they say nothing that people could say too.
     """
 
     id: str
@@ -56,7 +60,7 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
 
     Raises:
         FolderError: a file of the folder is missing or damaged.
-        InputError: its rows have no labels or no texts.
+        InputError: its rows have no texts, or no labels while none are named.
         SettingsError: there are more labels than keys.
     """
     if not folder.rows:
@@ -65,16 +69,23 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     claimed: set[str] = set()
     column = ""
     for _, table, drawn in with_sample(folder, settings.rows, generator(settings.seed, "audit")):
-        column = _label_column(table, folder)
-        if len(claimed) <= MOST_LABELS:
+        column = next((name for name in ("label", "score") if name in table.column_names), "")
+        if column and len(claimed) <= MOST_LABELS:
             claimed |= {label_name(value) for value in table.column(column).unique().to_pylist()}
-        found += [{**row, "": label_name(row[column])} for row in drawn]
+        found += drawn
     columns = next((names for names in _TEXTS if set(names) <= found[0].keys()), None)
     if columns is None:
-        there = ", ".join(name for name in found[0] if name)
-        raise InputError(f"{folder.path}: has the columns {there}, no texts to label")
+        raise InputError(f"{folder.path}: has the columns {', '.join(found[0])}, no texts to label")
+    if not column and not settings.labels:
+        raise InputError(
+            f"{folder.path}: its rows have no column label or score; name what people may say of them, "
+            "e.g. --labels right --labels wrong"
+        )
+    # How good a search takes a pair to be is nothing that people could say.
+    says = column and not (column == "score" and len(claimed) > MOST_LABELS)
     rows = [
-        AuditRow(str(row["id"]), {name: str(row[name] or "") for name in columns}, row[""]) for row in found
+        AuditRow(str(row["id"]), dict(texts_of(row, columns)), label_name(row[column]) if says else "")
+        for row in found
     ]
     twice = next((name for name, count in Counter(row.id for row in rows).items() if count > 1), None)
     if twice is not None:
@@ -89,7 +100,7 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
             "may be given as --labels"
         )
     graded = column == "score" and all(map(is_number, labels))
-    return Audit(rows, labels, in_order({row.label for row in rows}), graded)
+    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded)
 
 
 def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:
@@ -109,10 +120,3 @@ def is_number(label: str) -> bool:
 def in_order(labels: set[str]) -> list[str]:
     """Numbers by their size, names by the alphabet."""
     return sorted(labels, key=float) if all(map(is_number, labels)) else sorted(labels)
-
-
-def _label_column(table: pa.Table, folder: DatasetFolder) -> str:
-    for name in ("label", "score"):
-        if name in table.column_names:
-            return name
-    raise InputError(f"{folder.path}: its rows have no column label or score, so nothing can be compared")

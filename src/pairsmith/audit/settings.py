@@ -8,7 +8,10 @@ from pairsmith.settings import Settings
 class AuditSettings(Settings):
     """Have people label rows without seeing the labels that these have (D13)."""
 
-    data: str = Field(description="Folder with the rows: scored or labelled pairs, or labelled texts.")
+    data: str = Field(
+        description="Folder with the rows: pairs, labelled texts, questions on passages, documents with "
+        "summaries."
+    )
     annotator: str = Field(
         default="me", description="Who labels. Each has an order of rows of their own.", max_length=60
     )
@@ -18,7 +21,7 @@ class AuditSettings(Settings):
     labels: list[str] = Field(
         default=[],
         description="What a row may be labelled, in the order of the keys 1, 2, 3 …; none given: the labels "
-        "that the rows have.",
+        "that the rows have. Rows without any want some, e.g. right and wrong.",
     )
     seed: int = Field(default=0, ge=0, description="Seed of the rows and of their order.")
     port: int = Field(default=0, ge=0, le=65_535, description="Port on this machine; 0: any that is free.")

@@ -1,6 +1,7 @@
 """A comparison as a page for people: one file, nothing loaded from elsewhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -41,13 +42,22 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
     ]
     by_rows, spans = curves(scores)
     blocks.append(Chart(lines(by_rows, "rows", spans), f"{figure} by rows. {spread}"))
-    by_cost, cost_spans = points(scores, costs)
+    most = f"of the most rows of each way. {spread}"
+    by_time, time_spans = points(scores, partial(time_of, costs=costs))
     blocks.append(
         Chart(
-            lines(by_cost, "seconds to make the rows and to train", cost_spans),
-            f"{figure} by the time that it took, of the most rows of each way. {spread}",
+            lines(by_time, "seconds to make the rows and to train", time_spans),
+            f"{figure} by the time that it took, {most}",
         )
     )
+    by_tokens, token_spans = points(scores, partial(tokens_of, costs=costs))
+    if any(tokens for line in by_tokens.values() for tokens, _ in line):
+        blocks.append(
+            Chart(
+                lines(by_tokens, "tokens that models wrote", token_spans),
+                f"{figure} by the tokens that models wrote for it, {most}",
+            )
+        )
     return render(Page(shown(comparison.name), [Section("Comparison", blocks, level=2)]))
 
 
@@ -69,16 +79,22 @@ def curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
     return found, spans
 
 
-def points(scores: Sequence[Score], costs: Mapping[str, Cost]) -> tuple[Lines, Lines]:
-    """Of each way with the most rows the mean figure by seconds, and the interval."""
+def points(scores: Sequence[Score], cost: Callable[[Score], float]) -> tuple[Lines, Lines]:
+    """Of each way with the most rows the mean figure by what it cost, and the interval."""
     most = {score.trial.way: score for score in scores if score.trial.ways}  # the last of a way has the most
     most |= {score.trial.way: score for score in scores if not score.trial.ways}  # last, as it has no line
-    found, spans = {}, {}
-    for way, score in most.items():
-        seconds = fmean(score.seconds) + sum(fmean(costs[each].seconds) for each in score.trial.ways)
-        found[way] = [(seconds, score.mean)]
-        spans[way] = [_interval(score)]
-    return found, spans
+    found = {way: [(cost(score), score.mean)] for way, score in most.items()}
+    return found, {way: [_interval(score)] for way, score in most.items()}
+
+
+def time_of(score: Score, costs: Mapping[str, Cost]) -> float:
+    """Seconds that the rows of a score's ways took and its training, means over seeds."""
+    return fmean(score.seconds) + sum(fmean(costs[way].seconds) for way in score.trial.ways)
+
+
+def tokens_of(score: Score, costs: Mapping[str, Cost]) -> float:
+    """Tokens that models wrote for a score's ways, the mean over seeds."""
+    return sum(fmean(costs[way].tokens) for way in score.trial.ways)
 
 
 def _interval(score: Score) -> Point:

@@ -39,6 +39,8 @@ _STSB_TEST = "sts-test.csv"
 _SICK_TEST = ("SICK_test_annotated.txt", "SICK.txt")
 _YEAR = re.compile(r"(?<!\d)(?:20)?(1[2-6])(?!\d)")
 _GRADED = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
+_STSB_FILE = re.compile(r"sts-(train|dev|test)\.(csv|tsv)(\.gz)?")
+_SICK_FILE = re.compile(r"SICK(_\w+)?\.txt(\.gz)?")
 
 
 @dataclass(frozen=True)
@@ -92,15 +94,27 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
     return [StsSuite(name, found[name]()) for name in dict.fromkeys(names or found)]
 
 
+def is_released(data: Place) -> bool:
+    """Whether ``data`` is in a form of the test sets as they were released, rather than rows with names.
+
+    Raises:
+        InputError: its store cannot be reached.
+    """
+    with reaching(data, InputError):
+        if is_folder(data):
+            return bool(_find(data))
+        return bool(_STSB_FILE.fullmatch(data.name) or _SICK_FILE.fullmatch(data.name))
+
+
 _Subsets = Mapping[str, tuple[GradedPair, ...]]
 
 
 def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
     """The one suite that ``file`` is, named by its stem."""
     stem = file.name[: file.name.index(".")] if "." in file.name.lstrip(".") else file.name
-    if re.fullmatch(r"sts-(train|dev|test)\.(csv|tsv)(\.gz)?", file.name):
+    if _STSB_FILE.fullmatch(file.name):
         return {stem: lambda: {stem: tuple(_stsb(file))}}
-    if re.fullmatch(r"SICK(_\w+)?\.txt(\.gz)?", file.name):
+    if _SICK_FILE.fullmatch(file.name):
         return {stem: lambda: {stem: tuple(_sick(file))}}
     if data_suffix(file) not in _GRADED:
         raise InputError(f"{file} is not a file of graded pairs; expected is one of {', '.join(_GRADED)}")

@@ -66,7 +66,7 @@ def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str) -> Ma
 def lines(
     series: Mapping[str, Sequence[Point]], x_label: str, spans: Mapping[str, Sequence[Point]] | None = None
 ) -> Markup:
-    """A line through the points of each name, with a legend where there are several.
+    """A line through the points of each name; where there are several, each with a number and a legend.
 
     ``spans`` has for each point the ends of an upright line through it.
     """
@@ -92,17 +92,20 @@ def lines(
                     _x(at, *ends[0]) + aside, _y(low, *ends[1]), _y(high, *ends[1]), colour
                 )
             )
+        x, y = map(float, path.split(" ")[-1].split(","))
         if len(each) == 1:
-            x, y = path.split(",")
             parts.append(Markup('<circle cx="{}" cy="{}" r="3" fill="{}"/>').format(x, y, colour))
+        if len(series) > 1:  # colours come again, and some readers do not tell them apart
+            number = Markup('<text x="{}" y="{}" font-size="10" fill="{}">{}</text>')
+            parts.append(number.format(x + 4, y - 3, colour, place + 1))
     return _image(parts, HEIGHT) if len(series) < 2 else _with_legend(parts, list(series))
 
 
 def _with_legend(parts: Sequence[Markup], names: Sequence[str]) -> Markup:
-    """The lines of these names with their names above, in the lines' colours."""
+    """The lines of these names with their numbers and names above, in the lines' colours."""
     found, x, y = list[Markup](), float(_LEFT), 14
     for place, name in enumerate(names):
-        text = shown(name, 40)
+        text = f"{place + 1} {shown(name, 40)}"
         wide = 7.0 * len(text) + 24
         if x + wide > WIDTH and x > _LEFT:
             x, y = float(_LEFT), y + 16

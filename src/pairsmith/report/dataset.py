@@ -17,7 +17,7 @@ from pairsmith.report.likeness import Likeness, confused, cosines, shared_words,
 from pairsmith.report.overlap import GRAM, sharing
 from pairsmith.report.parts import Block, Chart, Examples, Facts, Note, Section, Table, number, percent, shown
 from pairsmith.report.rejects import rejects_section
-from pairsmith.report.rows import Row, Tally, label_name, tally, texts_of, words
+from pairsmith.report.rows import OTHERS, Row, Tally, label_name, tally, texts_of, words
 from pairsmith.report.settings import ReportSettings
 from pairsmith.report.traces import traces_section
 from pairsmith.runs import DatasetFolder
@@ -34,6 +34,7 @@ PAIRS = (("sentence1", "sentence2"), ("input", "output"))
 _MANY = 0.05
 _BINS = 40
 _WORDS = 1_000_000
+_SOURCES = 20
 
 
 def dataset_sections(
@@ -50,7 +51,7 @@ def dataset_sections(
     """
     whole = {name: texts for name, (texts, _) in known.items()}
     found = tally(folder, whole, sample=settings.sample, seed=settings.seed)
-    yield Section("What it is", [made(folder)])
+    yield Section("What it is", [made(folder), *sources(found)])
     if not folder.rows:
         warn.append("it has no rows")
     else:
@@ -90,6 +91,16 @@ def made(folder: DatasetFolder) -> Facts:
     return Facts([*rows, ("pairsmith", manifest.pairsmith), ("made", manifest.created)])
 
 
+def sources(found: Tally) -> Iterator[Block]:
+    """Where the rows of a mixture come from."""
+    if found.sources:
+        total = sum(found.sources.values())
+        rows = [
+            (shown(name, 100), number(count), percent(count, total)) for name, count in found.sources.items()
+        ]
+        yield Table(["rows of", "", ""], rows[:_SOURCES])
+
+
 def seconds(folder: DatasetFolder) -> float:
     """How long the step worked, by its log: from each start to the last shard behind it."""
     total, begun, last = 0.0, None, None
@@ -114,7 +125,8 @@ def labels(found: Tally, warn: list[str]) -> Iterator[Block]:
                 for label in sorted(every)
             ]
             yield Table([found.label, *found.splits], rows)
-        smallest, largest = min(every, key=every.__getitem__), max(every, key=every.__getitem__)
+        known = [label for label in every if label != OTHERS]
+        smallest, largest = min(known, key=every.__getitem__), max(known, key=every.__getitem__)
         if every[largest] > 10 * every[smallest]:
             warn.append(
                 f"the label {shown(smallest, 60)} has {every[smallest]:,} rows, {shown(largest, 60)} "
@@ -205,7 +217,7 @@ def likeness(
 ) -> Iterator[Block]:
     """How alike the texts of pairs are by label; of single texts, whether their labels can be told apart."""
     sides = next((sides for sides in PAIRS if set(sides) <= set(found.columns)), None)
-    names = [label_name(row[found.label]) if found.label else "all" for row in found.rows]
+    names = [found.label_of(row) or "all" for row in found.rows]
     if sides is None:
         yield from single_texts(found, names, settings, warn)
         return
@@ -358,7 +370,7 @@ def examples(found: Tally, settings: ReportSettings) -> Iterator[Block]:
         return
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in found.rows:
-        by_name[label_name(row[found.label]) if found.label else ""].append(row)
+        by_name[found.label_of(row)].append(row)
     for name, rows in sorted(by_name.items()):
         title = f"{found.label} {shown(name, 60)}:" if found.label else "Some rows:"
         yield Examples(title, [("", shown_texts(row, found)) for row in rows[: settings.examples]])

@@ -1,27 +1,53 @@
 """Whether rows hold texts of evaluation data, by which a model trained on them would be measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from pairsmith.errors import InputError
+from pairsmith.places import place
 from pairsmith.records.sources import open_source
+from pairsmith.records.squad import official
+from pairsmith.records.sts import is_released, read_sts
 from pairsmith.report.rows import Row, digest, words
 
 GRAM = 8
 """So many words in a row that are the same are hardly chance."""
 FEWEST = 4
 """Texts of fewer words say nothing."""
+_NO_TEXT = ("id", "qid", "label", "split", "source")
 
 
 def evaluation_texts(source: str) -> Iterator[str]:
-    """All texts of evaluation data: every string in each row but its id and label.
+    """All texts of evaluation data: every string in each row, also in lists and objects, but ids and labels.
+
+    Official SQuAD files, MRQA's and the released test sets of sentence similarity are read as what they are.
 
     Raises:
         InputError: the data cannot be read.
     """
-    for _, row in open_source(source).rows():
+    path = place(source)
+    if is_released(path):
+        for suite in read_sts(path):
+            for pair in suite.pairs:
+                yield from (pair.sentence1, pair.sentence2)
+        return
+    before: Mapping[str, Any] = {}
+    for _, row in (official(path) or open_source(source)).rows():
         for name, value in row.items():
-            if isinstance(value, str) and name not in ("id", "label", "split"):
-                yield value
+            if name not in before or before[name] != value:  # a passage stands with each of its questions
+                yield from _strings(value, name)
+        before = row
+
+
+def _strings(value: Any, name: str) -> Iterator[str]:
+    if isinstance(value, str) and name not in _NO_TEXT:
+        yield from value.split("\t")  # lines of a table without a header come whole
+    elif isinstance(value, Mapping):
+        for inner, each in value.items():
+            yield from _strings(each, inner)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings(each, name)
 
 
 def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:

@@ -1,4 +1,4 @@
-"""The rows of a data set, read once, a shard at a time: what is counted in all, and a sample of them."""
+"""The rows of a data set, read once, some thousands at a time: what is counted, and a sample of them."""
 
 import hashlib
 import re
@@ -18,10 +18,13 @@ from pairsmith.tasks.spec import label_text
 
 Row = Mapping[str, Any]
 
-_NOT_TEXT = {"id", "label", "title"}
+_NOT_TEXT = {"id", "label", "title", "source"}
 _LABELS = ("label", "score")
 MOST_LABELS = 20
-"""A column of more distinct values is no label; its values are drawn as a histogram."""
+"""A score of more distinct values is no label but drawn as a histogram; of labels the commonest are shown."""
+_MOST_COUNTED = 10_000
+"""Labels beyond so many are others at once, so that texts in their place cannot fill the memory."""
+OTHERS = "(others)"
 LOOKED_AT = 4_000
 """Characters of a text of the sample that are looked at closely."""
 _ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -38,7 +41,9 @@ class Tally:
         label: the column that holds the label, if there is one.
         numbers: of each column of numbers all values that are finite.
         splits: rows of each.
-        labels: by split, how many rows each label has.
+        labels: by split, how many rows each label has; of more than ``MOST_LABELS`` the rarer ones are
+            ``OTHERS`` together.
+        sources: how many rows each source of a mixture has.
         lengths: of each text column the number of words of each row.
         distinct: of each text column how many different texts it has.
         held: rows of which a text, case and punctuation aside, stands in each evaluation set.
@@ -50,16 +55,25 @@ class Tally:
     numbers: Mapping[str, NDArray[np.float64]]
     splits: Mapping[str, int]
     labels: Mapping[str, Counter[str]]
+    sources: Mapping[str, int]
     lengths: Mapping[str, NDArray[np.int64]]
     distinct: Mapping[str, int]
     held: Mapping[str, int]
     rows: Sequence[Row]
+
+    def label_of(self, row: Row) -> str:
+        """How a row's label is written, as in ``labels``; empty where there are none."""
+        if self.label is None:
+            return ""
+        name = label_name(row[self.label])
+        return name if any(name in split for split in self.labels.values()) else OTHERS
 
 
 @dataclass
 class _Counts:
     label: str | None = None
     labels: dict[str, Counter[str]] = field(default_factory=dict)
+    sources: Counter[str] = field(default_factory=Counter)
     numbers: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
     lengths: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
     seen: dict[str, set[bytes]] = field(default_factory=dict)
@@ -91,13 +105,15 @@ def tally(
         _count(counts, table, split, columns, numbers, known)
         rows += [_cut(row) for row in drawn]
     values = {value for split in counts.labels.values() for value in split}
-    label = counts.label if 0 < len(values) <= MOST_LABELS else None
+    graded = counts.label in numbers
+    label = counts.label if values and not (graded and len(values) > MOST_LABELS) else None
     return Tally(
         columns,
         label,
         {name: np.concatenate(parts) for name, parts in counts.numbers.items() if name != label},
         folder.split_rows,
-        counts.labels if label else {},
+        _commonest(counts.labels) if label else {},
+        dict(counts.sources.most_common()),
         {name: np.concatenate(parts) for name, parts in counts.lengths.items()},
         {name: len(found) for name, found in counts.seen.items()},
         dict(counts.held),
@@ -108,7 +124,7 @@ def tally(
 def with_sample(
     folder: DatasetFolder, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, pa.Table, list[dict[str, Any]]]]:
-    """Each shard with its split and those of its rows that are among ``count`` drawn evenly from all.
+    """Some rows at a time with their split and those of them that are among ``count`` drawn evenly from all.
 
     Raises:
         FolderError: a file is missing or damaged.
@@ -116,7 +132,7 @@ def with_sample(
     chosen = np.sort(rng.choice(folder.rows, min(count, folder.rows), replace=False))
     place = 0
     for split in folder.splits:
-        for table in folder.shards(split):
+        for table in folder.batches(split):
             inside = chosen[(chosen >= place) & (chosen < place + table.num_rows)] - place
             yield split, table, table.take(pa.array(inside)).to_pylist()
             place += table.num_rows
@@ -124,12 +140,15 @@ def with_sample(
 
 def _cut(row: Row) -> Row:
     """A row of the sample, of whose long texts the beginning is kept."""
-    return {name: value[:LOOKED_AT] if isinstance(value, str) else value for name, value in row.items()}
+    return {
+        name: value[:LOOKED_AT] if isinstance(value, str) and name not in _LABELS else value
+        for name, value in row.items()
+    }
 
 
 def _columns(folder: DatasetFolder) -> tuple[list[str], list[str]]:
     """The columns that hold texts, and those that hold numbers."""
-    schema = next(folder.shards(folder.splits[0])).schema if folder.splits else pa.schema([])
+    schema = folder.schema() if folder.splits else pa.schema([])
     texts = [each.name for each in schema if pa.types.is_string(each.type) and each.name not in _NOT_TEXT]
     numbers = [each.name for each in schema if pa.types.is_floating(each.type)]
     return texts, numbers
@@ -146,10 +165,13 @@ def _count(
     for name in _LABELS:
         if name in table.column_names:
             counts.label = name
-            values = pc.value_counts(table.column(name)).to_pylist()
-            if len(counts.labels[split]) <= MOST_LABELS:
-                counts.labels[split].update({label_name(each["values"]): each["counts"] for each in values})
+            most = MOST_LABELS if name in numbers else _MOST_COUNTED
+            for value, number in _times(table.column(name)):
+                own = counts.labels[split]
+                own[value if value in own or len(own) <= most else OTHERS] += number
             break
+    if "source" in table.column_names:
+        counts.sources.update(dict(_times(table.column("source"))))
     for name in numbers:
         found = np.asarray(table.column(name).to_numpy(), np.float64)
         counts.numbers.setdefault(name, []).append(found[np.isfinite(found)])
@@ -165,6 +187,26 @@ def _count(
                 held[evaluation].update(row for row, each in enumerate(folded) if each in digests)
     for evaluation, found_rows in held.items():
         counts.held[evaluation] += len(found_rows)
+
+
+def _times(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
+    """How often each value stands in a column."""
+    for each in pc.value_counts(column).to_pylist():
+        yield label_name(each["values"]), each["counts"]
+
+
+def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+    """At most ``MOST_LABELS`` labels of all splits; the rarer ones are one."""
+    every = sum(labels.values(), Counter[str]())
+    rest = every.pop(OTHERS, 0)
+    if len(every) + bool(rest) <= MOST_LABELS:
+        return dict(labels)
+    shown = {name for name, _ in every.most_common(MOST_LABELS - 1)}
+    found: dict[str, Counter[str]] = {split: Counter() for split in labels}
+    for split, own in labels.items():
+        for name, number in own.items():
+            found[split][name if name in shown else OTHERS] += number
+    return found
 
 
 def label_name(value: object) -> str:

@@ -14,8 +14,8 @@ class ReportSettings(Settings):
     data: str = Field(description="What to look at: a folder that a step or a recipe wrote.")
     against: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Evaluation data whose texts should not be among the rows: files, dataset folders or Hub "
-        "ids.",
+        description="Evaluation data whose texts should not be among the rows: files, SQuAD's and MRQA's as "
+        "well, dataset folders, Hub ids, or folders of similarity test sets.",
     )
     encoder: str | None = Field(
         default=None,

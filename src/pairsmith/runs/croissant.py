@@ -12,7 +12,7 @@ import pyarrow as pa
 from pairsmith.records.schemas import REJECT
 from pairsmith.runs.about import joint_languages, joint_licences
 from pairsmith.runs.card import MEANING
-from pairsmith.runs.folder import REJECTS, DatasetFolder, FileEntry, Manifest, parquet_schema
+from pairsmith.runs.folder import REJECTS, DatasetFolder, FileEntry, Manifest
 from pairsmith.runs.storage import hash_bytes
 
 CROISSANT = "croissant.json"
@@ -140,10 +140,7 @@ def schemas_of(folder: DatasetFolder) -> dict[str, pa.Schema]:
     Raises:
         FolderError: a file is missing or damaged.
     """
-    first = next(
-        file.path for shard in folder.manifest.shards for file in shard.files if file.split != REJECTS
-    )
-    return {"data": parquet_schema(folder.path / first), "rejects": REJECT}
+    return {"data": folder.schema(), "rejects": REJECT}
 
 
 def as_json(described: JSONLD) -> bytes:

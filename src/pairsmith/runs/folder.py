@@ -238,6 +238,28 @@ class DatasetFolder:
         for number in range(len(files)) if numbers is None else numbers:
             yield read_parquet(self.path / files[number].path, columns)
 
+    def batches(self, split: str = "train", rows: int = 5_000) -> Iterator[pa.Table]:
+        """The rows of ``split``, at most so many at a time, whatever the size of its shards.
+
+        Raises:
+            FolderError: a file is missing or damaged.
+        """
+        for file in self._files():
+            if file.split == split:
+                with _parquet(self.path / file.path) as opened:
+                    for batch in opened.iter_batches(batch_size=rows):
+                        yield pa.Table.from_batches([batch])
+
+    def schema(self) -> pa.Schema:
+        """The columns of the rows.
+
+        Raises:
+            FolderError: the first file is missing or damaged.
+        """
+        first = next(file for file in self._files() if file.split != REJECTS)
+        with _parquet(self.path / first.path) as file:
+            return file.schema_arrow
+
     def shard_rows(self, split: str = "train") -> list[int]:
         """How many rows of ``split`` each shard has."""
         return [file.rows for file in self._files() if file.split == split]
@@ -291,16 +313,6 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """
     with _parquet(path) as file:
         return file.read(columns)
-
-
-def parquet_schema(path: Place) -> pa.Schema:
-    """The columns of one Parquet file.
-
-    Raises:
-        FolderError: it is missing or damaged.
-    """
-    with _parquet(path) as file:
-        return file.schema_arrow
 
 
 @contextmanager
