@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from tests.report.test_rows import folder
 
 from pairsmith.errors import FolderError, InputError, SettingsError, StorageError
+from pairsmith.generate.postprocess import postprocess
+from pairsmith.generate.settings import PostprocessSettings
 from pairsmith.mix import route
 from pairsmith.mix.plan import plan_mix
 from pairsmith.mix.route import mix, shares
@@ -52,6 +54,35 @@ def test_all_rows_of_all_sources_run_evenly(tmp_path):
     assert [row["source"][0] for row in found] == list("abaaba")
     assert [row["sentence1"] for row in found if row["source"] == "a.jsonl"] == [f"red {i}" for i in range(4)]
     assert len({row["id"] for row in found}) == 6
+
+
+def test_a_mixture_of_mixtures_says_where_each_row_was_first(tmp_path):
+    names = "abc"
+    one, two, three = (pairs(tmp_path / f"{name}.jsonl", 2, name) for name in names)
+    inner = mixed(tmp_path, one, two, out="ab")
+    made = mixed(tmp_path, str(inner.path), three, out="abc")
+    found = {row["sentence1"]: row["source"] for row in made.table().to_pylist()}
+    wanted = {"a": "ab/a.jsonl", "b": "ab/b.jsonl", "c": "c.jsonl"}
+    assert found == {f"{name} {i}": wanted[name] for name in names for i in range(2)}
+    again = mixed(tmp_path, str(made.path), one, out="again")
+    assert {json.loads(row["row"])["source"] for row in again.rejects().to_pylist()} == {"a.jsonl"}
+    assert {row["source"].count("/") for row in again.table().to_pylist()} == {1, 2}
+
+
+def test_postprocess_keeps_where_rows_of_a_mixture_are_from(tmp_path):
+    one, two = pairs(tmp_path / "a.jsonl", 8, "red", 1.0), pairs(tmp_path / "b.jsonl", 8, "blue", 0.0)
+    inner = mixed(tmp_path, one, two, out="in")
+    settings = PostprocessSettings(data=str(inner.path), augment=1, validation=0.25)
+    made = postprocess(settings, Run(tmp_path / "clean", Silent()))
+    rows = [row for split in made.splits for row in made.table(split).to_pylist()]
+    colours = {"red": "a.jsonl", "blue": "b.jsonl"}
+    wanted = [
+        "sampled negatives" if "negative" in row["id"] else colours[row["sentence1"].split()[0]]
+        for row in rows
+    ]
+    assert [row["source"] for row in rows] == wanted
+    assert set(wanted) == {"a.jsonl", "b.jsonl", "sampled negatives"}
+    assert made.splits == ("train", "validation")
 
 
 def test_weights_take_the_first_rows(tmp_path):

@@ -59,10 +59,11 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     refuse_source(run, data=settings.data)
     source = DatasetFolder.open(settings.data)
     schema, rows = all_rows(source)
+    origins = origins_of(source)
     writer = FolderWriter.start(
         run,
         step="postprocess",
-        schema=schema,
+        schema=schema.append(_SOURCE) if origins else schema,
         settings={
             **settings.model_dump(mode="json", exclude={"data"}),
             "task": source.manifest.settings.get("task"),
@@ -78,6 +79,8 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     tables = {"train": to_table(done.train, schema)}
     if done.validation:  # an empty split would not open in other tools
         tables["validation"] = to_table(done.validation, schema)
+    if origins:
+        tables = {split: with_origins(table, origins) for split, table in tables.items()}
     writer.commit_all(tables, to_table(done.rejects, REJECT))
     counts = {"rows read": len(rows), "rows kept": len(rows) - len(done.rejects)}
     if schema != LABELLED_TEXT:
@@ -114,6 +117,10 @@ def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec
 
 TRIES = 100
 """Draws for a first text's negatives; each is another entry's text with high probability."""
+
+SAMPLED = "sampled negatives"
+"""What rows that were added (D8) to a mixture say of their source."""
+_SOURCE = pa.field("source", pa.string())
 
 Filter = Callable[[Row], str | None]
 """Says why a row is dropped, or None."""
@@ -246,6 +253,23 @@ def all_rows(source: DatasetFolder) -> tuple[pa.Schema, list[Row]]:
         InputError: they are of no kind that ``generate`` writes.
     """
     return rows_of(pa.concat_tables([source.table(name) for name in source.splits]), str(source.path))
+
+
+def origins_of(source: DatasetFolder) -> dict[str, str]:
+    """By their ids where the rows of a mixture come from; nothing for other rows."""
+    if not source.splits or _SOURCE.name not in source.schema().names:
+        return {}
+    found: dict[str, str] = {}
+    for split in source.splits:
+        table = source.table(split, ["id", _SOURCE.name])
+        found |= dict(zip(table["id"].to_pylist(), table[_SOURCE.name].to_pylist(), strict=True))
+    return found
+
+
+def with_origins(table: pa.Table, origins: Mapping[str, str]) -> pa.Table:
+    """The rows with the column ``source``, which says of sampled negatives that they are such."""
+    found = [origins.get(name, SAMPLED) for name in table["id"].to_pylist()]
+    return table.append_column(_SOURCE, pa.array(found, pa.string()))
 
 
 def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:

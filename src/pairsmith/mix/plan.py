@@ -38,7 +38,7 @@ def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
             samples[source] = list(islice(read, _SAMPLE))
             counts.append(len(samples[source]) + sum(1 for _ in read))
     kind = kinds[settings.data[0]]
-    found = mixed(samples, kind, settings)
+    found = mixed(samples, kind, settings, {})
     whole = sum(shares(counts, settings.weight, settings.rows))
     share = sum(counts) / max(1, sum(map(len, samples.values())))
     return Estimate(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pairsmith.errors import InputError, SettingsError
 from pairsmith.mix.settings import MixSettings
+from pairsmith.places import is_folder, place, size_of
 from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.records.kinds import Kind, Row, is_whole, kind_of, lack, scored_as
 from pairsmith.records.sources import Source, splits_of
@@ -25,6 +26,7 @@ from pairsmith.runs import (
     sources_of,
     summary,
 )
+from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.seeds import generator
 from pairsmith.texts.folding import folded
 
@@ -56,22 +58,23 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
         settings=settings.model_dump(mode="json")
         | {"data": list(names.values()), "split": "train"}
         | _pick_of_all(settings),
-        inputs={f"data {place}": hash_source(source) for place, source in enumerate(settings.data, start=1)},
+        inputs={
+            f"data {number}": hash_source(source) for number, source in enumerate(settings.data, start=1)
+        },
         models={},
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
     rows = {names[source]: list(each.read(parts[source])) for source, each in kinds.items()}
-    made = mixed(rows, kind, settings)
+    made = mixed(rows, kind, settings, {names[source]: origins(source) for source in kinds})
     writer.commit_all({"train": pa.Table.from_pylist(made.rows, schema)}, to_table(made.rejects, REJECT))
-    taken = {source: sum(row["source"] == source for row in made.rows) for source in names.values()}
-    folder = writer.finish(_card(kind, taken, settings.data))
+    folder = writer.finish(_card(kind, made.taken, settings.data))
     if settings.rows and len(made.rows) < settings.rows:
         run.progress.say(
             f"{len(made.rows):,} rows, not {settings.rows:,}: one of the sources has no more for its share"
         )
-    for source, count in taken.items():
+    for source, count in made.taken.items():
         run.progress.say(f"{count:,} rows of {source}")
     run.progress.say(summary(folder))
     return folder
@@ -139,47 +142,70 @@ def names_of(sources: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def origins(source: str) -> list[str]:
+    """Where each row of ``source`` comes from, if it is a mixture itself; else nothing."""
+    path = place(source)
+    if not is_folder(path) or size_of(path / MANIFEST) is None:
+        return []
+    folder = DatasetFolder.open(path)
+    if "source" not in folder.schema().names:
+        return []
+    return [str(origin) for origin in folder.table("train", ["source"]).column(0).to_pylist()]
+
+
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Rows with their source, and those that were left out."""
+    """Rows with their source, how many there are of each, and those that were left out."""
 
     rows: list[dict[str, Any]]
+    taken: Mapping[str, int]
     rejects: list[Reject]
 
 
-def mixed(sources: Mapping[str, Sequence[Row]], kind: Kind, settings: MixSettings) -> Mixed:
-    """Drop repeats, take so many of each source, and let all sources run evenly through the rows."""
+def mixed(
+    sources: Mapping[str, Sequence[Row]],
+    kind: Kind,
+    settings: MixSettings,
+    earlier: Mapping[str, Sequence[str]],
+) -> Mixed:
+    """Drop repeats, take so many of each source, and let all sources run evenly through the rows.
+
+    ``earlier`` tells of each row of a source where it comes from in turn; those of a source ``ab`` that is a
+    mixture of ``a`` and ``b`` say ``ab/a`` or ``ab/b``.
+    """
     left, rejects = dict[str, list[Row]](), list[Reject]()
     seen: dict[tuple[str, ...], tuple[str, Any]] = {}
     for source, rows in sources.items():
         left[source] = []
-        for row in rows:
+        for at, given in enumerate(rows):
+            origin = f"{source}/{earlier[source][at]}" if earlier.get(source) else source
+            row = {**given, "source": origin}
             if not is_whole(row, kind):
-                rejects.append(Reject.of(str(row["id"]), *lack(kind), {**row, "source": source}))
+                rejects.append(Reject.of(str(row["id"]), *lack(kind), row))
                 continue
             reason = _repeats(row, source, kind, seen) if settings.duplicates == "drop" else ""
             if reason:
-                rejects.append(Reject.of(str(row["id"]), "repeat", reason, {**row, "source": source}))
+                rejects.append(Reject.of(str(row["id"]), "repeat", reason, row))
             else:
                 left[source].append(row)
     counts = shares([len(rows) for rows in left.values()], settings.weight, settings.rows)
     placed: list[tuple[float, int, dict[str, Any]]] = []
     picks = settings.pick * (len(left) if len(settings.pick) == 1 else 1)
-    for number, (source, rows) in enumerate(left.items()):
+    for number, rows in enumerate(left.values()):
         order = list(range(len(rows)))
         if picks[number] == "random":
             order = generator(settings.seed, "mix", number).permutation(len(rows)).tolist()
         taken = set(order[: counts[number]])
-        for place, index in enumerate(order):
-            row = {**rows[index], "source": source}
+        for at, index in enumerate(order):
+            row = dict(rows[index])
             if index in taken:
                 row["id"] = f"{number + 1}-{row['id']}" if len(left) > 1 else row["id"]
-                placed.append(((place + 0.5) / counts[number], number, row))
+                placed.append(((at + 0.5) / counts[number], number, row))
             else:
                 rejects.append(Reject.of(str(row["id"]), "share", "more rows than its share takes", row))
     mixture = [row for _, _, row in sorted(placed, key=lambda each: each[:2])]
     _tell_apart(mixture)
-    return Mixed(mixture, rejects)
+    return Mixed(mixture, dict(zip(left, counts, strict=True)), rejects)
 
 
 def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
@@ -215,8 +241,8 @@ def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> 
     exact = [whole * part for part in parts]
     found = [int(each + 1e-9) for each in exact]
     rest = round(whole - sum(found))
-    for place in sorted(range(len(found)), key=lambda place: (found[place] - exact[place], place))[:rest]:
-        found[place] = min(found[place] + 1, there[place])
+    for at in sorted(range(len(found)), key=lambda at: (found[at] - exact[at], at))[:rest]:
+        found[at] = min(found[at] + 1, there[at])
     return found
 
 
@@ -238,7 +264,7 @@ def _card(kind: Kind, taken: Mapping[str, int], sources: Sequence[str]) -> Card:
         "Rows of several data sets",
         f"A mixture of {kind.name}. The column `source` says where each row is from.",
         counts={f"rows of {source}": count for source, count in taken.items()},
-        columns={"source": "the data set that the row is from"},
+        columns={"source": "the data set that the row is from, and the one that it was from there"},
         made="The rows are those of the data sets named here.",
         tags=(),
         licence="The rights in the rows of each data set apply to them.",
