@@ -166,6 +166,17 @@ def test_x1_from_scratch_feeds_pairs(tmp_path, tiny_gpt2):
     assert set(pairs.table()["sentence1"].to_pylist()) <= set(texts.table()["text"].to_pylist())
 
 
+def test_rows_of_some_labels_alone_are_those_of_a_whole_run(world):
+    tmp, settings = world
+    whole = generate(settings(), Run(tmp / "whole", Silent()))
+    some = generate(settings(labels="0"), Run(tmp / "some", Silent()))
+    wanted = [row for row in whole.table().to_pylist() if row["score"] == 0]
+    assert some.table().to_pylist() == wanted != []
+    assert whole.rows > some.rows
+    with pytest.raises(FolderError, match="task"):
+        generate(settings(labels="1"), Run(tmp / "some", Silent()))
+
+
 def test_preview_shows_examples_and_writes_nothing(world, capsys):
     tmp, settings = world
     assert generate(settings(preview=2), Run(tmp / "out", Progress(io.StringIO()))) is None

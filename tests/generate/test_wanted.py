@@ -1,6 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairsmith.errors import TaskError
 from pairsmith.generate.wanted import pairs_wanted, quotable, texts_wanted
 from pairsmith.records import text_id
 from pairsmith.tasks import load_task
@@ -44,6 +46,17 @@ def test_single_texts_are_numbered_by_label():
     assert [w.id for w in wanted] == ["good-000000", "bad-000000", "good-000001", "bad-000001"]
     assert wanted[0].main == 'Task: Write a review for a good movie.\nReview: "'
     assert wanted[0].row_id(0) == "good-000000"
+
+
+def test_texts_of_some_labels_alone_are_those_of_all_labels():
+    task = load_task("sts")
+    every = {each.id: each for each in pairs_wanted(task, ["A dog runs."], 2)}
+    some = list(pairs_wanted(task.writing(["0", "0.5"]), ["A dog runs."], 2))
+    assert [each.label for each in some] == ["0.5", "0"]
+    assert all(every[each.id] == each and each.counters for each in some)
+    assert task.writing([]) == task == task.writing(["0", "1", "0.5"])
+    with pytest.raises(TaskError, match=r"has no label '2'"):
+        task.writing(["2"])
 
 
 def test_ids_depend_on_the_text_alone():

@@ -234,6 +234,13 @@ def test_faults_are_named(tmp_path):
         page_of(tmp_path / "broken", tmp_path / "out")
 
 
+def test_a_comparison_has_a_page_of_its_own(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "comparison.html").write_text("<p>")
+    with pytest.raises(FolderError, match=r"a comparison, whose page is comparison.html in it"):
+        page_of(tmp_path / "in", tmp_path / "out")
+
+
 def test_the_command_says_where_the_page_is(tmp_path, capfd):
     folder(tmp_path / "in", SHARDS)
     with pytest.raises(SystemExit) as stop:

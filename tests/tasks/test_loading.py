@@ -236,7 +236,7 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             "decoding: {top_k: 3}",
             "decodng: {}",
             "task.yaml:11: decodng: unknown key; did you mean 'decoding'? "
-            "known: decoding, description, format, kind, labels, name",
+            "known: decoding, description, format, kind, labels, name, written",
         ),
         (
             GOOD,

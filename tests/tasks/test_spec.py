@@ -81,6 +81,13 @@ def test_the_defaults_of_decoding_are_the_papers():
     }
 
 
+def test_the_labels_that_are_written_are_labels_of_the_task():
+    labels = [{"name": name, "instruction": PAIR} for name in (1, 0.5, 0)]
+    assert TaskSpec(name="t", kind="pair", labels=labels, written=[0, 0.5]).written_names == ("0.5", "0")
+    with pytest.raises(ValidationError, match=r"written: no label 0.7; "):
+        TaskSpec(name="t", kind="pair", labels=labels, written=[0.7])
+
+
 def test_a_task_made_in_python_is_checked_like_a_file():
     with pytest.raises(
         ValidationError, match=r"labels\.1\.counter_labels: unknown counter-label 3; known: 0, 1"

@@ -35,7 +35,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         UserError: as for ``generate``.
     """
     started = time.monotonic()
-    task = load_task(settings.task)
+    task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
     check(task, settings)
     main = peak_memory()  # what the process that only commits will need, with several workers
@@ -46,10 +46,10 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     items, texts = _inputs(settings, decoding, before)
     if not texts:
         return Estimate(loading, peak_memory(), 0, {"train": 0})
-    asked = items * len(task.labels)
+    asked = items * len(task.written_names)
     piece = Piece(0, texts, (), (), "")
     # A first few wake the libraries up; they are no measure.
-    few = itertools.islice(piece.wanted(task, decoding), len(task.labels))
+    few = itertools.islice(piece.wanted(task, decoding), len(task.written_names))
     write(task, model, few, decoding, settings.seed, settings.rows)
     ends: list[float] = []
     begun = time.monotonic()
@@ -62,7 +62,9 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         settings.rows,
         lambda _: ends.append(time.monotonic()),
         # At least one of each label.
-        enough=lambda number: number >= len(task.labels) and time.monotonic() >= begun + CALIBRATION_SECONDS,
+        enough=lambda number: (
+            number >= len(task.written_names) and time.monotonic() >= begun + CALIBRATION_SECONDS
+        ),
     )
     seconds = (ends[-1] - begun) / written.asked
     sample = to_table(written.rows, SCHEMAS[task.schema_kind])

@@ -51,7 +51,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         WorkerError: a worker failed; finished shards are kept.
     """
     settings = settled(settings, run)
-    task = load_task(settings.task)
+    task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
     check(task, settings)
     for source in settings.inputs:
@@ -81,7 +81,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
 
-    labels = len(task.labels)
+    labels = len(task.written_names)
     items = sum(len(piece.items) for piece in pieces)
     todo = Todos([piece for piece in pieces if not writer.is_done(piece.number, piece.share)], writer)
     lost: list[Lost[Todo]] = []
@@ -151,8 +151,9 @@ def _lost(lost: list[Lost[Todo]], run: Run) -> str:
 
 def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:
     """Every setting that changes rows, for the folder's fingerprint."""
+    left_out = {"decoding"} if task.written else {"decoding", "written"}
     return {
-        "task": task.model_dump(mode="json", exclude={"decoding"}),
+        "task": task.model_dump(mode="json", exclude=left_out),
         **decoding.model_dump(mode="json"),
         **settings.model_dump(mode="json", include={"column", "limit", "seed", "dtype", "shard_size"}),
         **(_remote_settings(task, settings) if is_remote(settings.model) else {}),

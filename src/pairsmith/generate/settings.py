@@ -40,6 +40,11 @@ class GenerateSettings(Settings):
     )
     column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
     limit: int | None = Field(default=None, ge=1, description="Take only so many of the inputs.")
+    labels: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Write for these of the task's labels alone, e.g. those that were hardly found; the "
+        "others keep texts from fitting them all the same.",
+    )
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of every random draw.")
     decay: Annotated[float | None, _of_task("decay")] = None
     floor: Annotated[float | None, _of_task("floor")] = None

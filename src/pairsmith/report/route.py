@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 RECORD = "report.json"
+COMPARISON = "comparison.html"
+"""What ``compare`` writes."""
 _RUN, _TRAINING, _RESULTS, _AUDIT = "run.json", "training.json", "results.json", "audit.json"
 _KINDS = (_RUN, MANIFEST, _TRAINING, _RESULTS)
 
@@ -102,6 +104,11 @@ def kind_of(folder: Place) -> str:
     with reaching(folder, FolderError):
         found = next((name for name in _KINDS if size_of(folder / name) is not None), None)
     if found is None:
+        if size_of(folder / COMPARISON) is not None:
+            raise FolderError(
+                f"--data {folder}: a comparison, whose page is {COMPARISON} in it; give the folder run in one "
+                "of its seeds for the rows"
+            )
         what = "there is no such folder" if not is_folder(folder) else f"it has none of {', '.join(_KINDS)}"
         raise FolderError(f"--data {folder}: {what}; give a folder that a step or a recipe wrote")
     return found

@@ -164,6 +164,18 @@ class TaskSpec(Settings):
     decoding: Annotated[Decoding, NothingIsEmpty] = Field(
         default=Decoding(), description="How texts are drawn."
     )
+    written: tuple[str, ...] = Field(
+        default=(),
+        description="Labels for which texts are written, e.g. those that are rare elsewhere; the others keep "
+        "texts from fitting them all the same. Left out: all.",
+    )
+
+    @field_validator("written", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple(label_text(parse_label(each)) for each in value)
+        return value
 
     @field_validator("name")
     @classmethod
@@ -197,6 +209,10 @@ class TaskSpec(Settings):
         ]
         between = faults(self.kind, drafts, chat=self.format == "chat")
         found = [f"{'.'.join(map(str, fault.where))}: {fault.text}" for fault in between]
+        names = self.label_names
+        found += [
+            f"written: no label {each}; {choices(each, names)}" for each in self.written if each not in names
+        ]
         if found:
             raise PydanticCustomError("task_faults", "{faults}", {"faults": "\n".join(found)})
         return self
@@ -210,6 +226,21 @@ class TaskSpec(Settings):
     def label_names(self) -> tuple[str, ...]:
         """The labels as text, in the order of the file: ``("1", "0.5", "0")``."""
         return tuple(label_text(label.name) for label in self.labels)
+
+    @property
+    def written_names(self) -> tuple[str, ...]:
+        """The labels for which texts are written, as text, in the order of the file."""
+        return tuple(name for name in self.label_names if name in (self.written or self.label_names))
+
+    def writing(self, names: Sequence[str]) -> Self:
+        """The task with texts of these labels alone; of none or of all: as it is.
+
+        Raises:
+            TaskError: the task has no such label.
+        """
+        known = {label_text(self.label(name).name) for name in names}
+        found = tuple(name for name in self.label_names if name in known)
+        return self.model_copy(update={"written": found}) if 0 < len(found) < len(self.labels) else self
 
     @property
     def schema_kind(self) -> SchemaKind:
