@@ -21,15 +21,15 @@ from pairsmith.errors import FolderError, SettingsError, StorageError
 from pairsmith.places import Place
 from pairsmith.progress import Progress
 from pairsmith.recipes import Recipe, load_recipe
+from pairsmith.report.route import COMPARISON
 from pairsmith.running import RECORD as RUN
 from pairsmith.running import run_recipe
 from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.storage import write_atomic, write_json
 
 RECORD = "comparison.json"
-PAGE = "comparison.html"
 ONCE = "once"
-_OURS = {RECORD, PAGE, ONCE}
+_OURS = {RECORD, COMPARISON, ONCE}
 
 
 def compare(
@@ -78,8 +78,8 @@ def compare(
     scores = [_score(trial, found, runs) for trial in trials(comparison)]
     costs = {way: _cost(comparison, way, runs) for way in comparison.ways}
     write_json(out / RECORD, as_record(comparison, scores, costs))
-    write_atomic(out / PAGE, page(comparison, scores, costs).encode("utf-8", "replace"))
-    progress.say(f"wrote {out / PAGE}")
+    write_atomic(out / COMPARISON, page(comparison, scores, costs).encode("utf-8", "replace"))
+    progress.say(f"wrote {out / COMPARISON}")
     return scores, costs
 
 

@@ -106,8 +106,8 @@ def kind_of(folder: Place) -> str:
     if found is None:
         if size_of(folder / COMPARISON) is not None:
             raise FolderError(
-                f"--data {folder}: a comparison, whose page is {COMPARISON} in it; give the folder run in one "
-                "of its seeds for the rows"
+                f"--data {folder}: a comparison, whose page is {COMPARISON} in it; of the rows, give "
+                "a seed's folder run"
             )
         what = "there is no such folder" if not is_folder(folder) else f"it has none of {', '.join(_KINDS)}"
         raise FolderError(f"--data {folder}: {what}; give a folder that a step or a recipe wrote")
