@@ -78,7 +78,7 @@ def made(folder: DatasetFolder) -> Facts:
     rows += [(name, shown(revision, 100)) for name, revision in manifest.models.items()]
     rows += [(name, f"SHA-256 {content[:16]}…") for name, content in manifest.inputs.items()]
     rows += [
-        (name, shown(str(value), 200))
+        (name, shown(", ".join(map(str, value)) if isinstance(value, list) else str(value), 200))
         for name, value in manifest.settings.items()
         if value not in (None, "", [], {}) and name != "task"
     ]
@@ -133,7 +133,8 @@ def labels(found: Tally, warn: list[str]) -> Iterator[Block]:
                 f"{every[largest]:,}"
             )
     else:
-        yield Note("There are no labels in the rows.")
+        graded = "score" in found.numbers
+        yield Note("The rows have scores for labels." if graded else "There are no labels in the rows.")
     for name, values in found.numbers.items():
         if len(values):
             yield histogram_of(values, name, f"The column {name}.")
