@@ -3,7 +3,7 @@
 import json
 import threading
 import urllib.request
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from xml.etree import ElementTree
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from pairsmith.records import (
     MINED_PAIR,
     QUESTION,
     REJECT,
+    SCORED_PAIR,
     LabelledText,
     MinedPair,
     ScoredPair,
@@ -34,6 +35,7 @@ from pairsmith.records import (
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, Sources
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
+from pairsmith.tasks import load_task
 
 ROWS = [ScoredPair(str(i), f"one {i}", f"other {i}", (0.0, 0.5, 1.0)[i % 3]) for i in range(30)]
 TOKEN = "right"
@@ -100,10 +102,24 @@ def test_rows_without_labels_are_judged_by_named_ones(tmp_path):
                 draw(made, AuditSettings(data=str(made.path)))
 
 
-def rows_folder(path, schema, rows):
+def test_people_are_told_what_the_labels_of_a_task_mean(tmp_path):
+    rows = [asdict(row) for row in ROWS]
+    task = load_task("sts").model_dump(mode="json")
+    made = rows_folder(tmp_path / "in", SCORED_PAIR, rows, {"task": task})
+    found = draw(made, AuditSettings(data=str(made.path)))
+    assert found.meanings["0.5"] == "Write two sentences that are somewhat similar."
+    session = Session(found, Answers(tmp_path), "ann", 0, TOKEN, lambda: None)
+    state = session.state()
+    assert state["labels"] == ["0", "0.5", "1"]
+    assert state["meanings"] == [found.meanings[label] for label in state["labels"]]
+    other = replace(session, audit=draw(made, AuditSettings(data=str(made.path), labels=["0.5", "0.1"])))
+    assert other.state()["meanings"] == [found.meanings["0.5"], ""]
+
+
+def rows_folder(path, schema, rows, settings=None):
     table = pa.Table.from_pylist([row if isinstance(row, dict) else asdict(row) for row in rows], schema)
     writer = FolderWriter.start(
-        Run(path, Silent()), step="ask", schema=schema, settings={}, inputs={}, models={}
+        Run(path, Silent()), step="ask", schema=schema, settings=settings or {}, inputs={}, models={}
     )
     writer.commit_all({"train": table}, REJECT.empty_table())
     return writer.finish(Card("t", "d"))

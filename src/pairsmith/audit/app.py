@@ -72,6 +72,7 @@ class Session:
             "row": self.audit.rows.index(left[0]) if left else None,
             "texts": texts,
             "labels": [shown(label) for label in self.audit.labels],
+            "meanings": [shown(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
             "done": len(rows) - len(left),
             "total": len(rows),
             "annotator": self.annotator,

@@ -29,6 +29,7 @@ async function ask(path, body) {
     if (path === "finish") {
       say("The results are written. You can close this page.");
       part("labels").replaceChildren();
+      part("meanings").replaceChildren();
       state = null;
       return;
     }
@@ -76,6 +77,16 @@ function draw() {
     button.append(key, name);
     button.addEventListener("click", () => give(place));
     return button;
+  }));
+  const told = state.row === null ? [] : state.labels.map((label, place) => [label, state.meanings[place]]);
+  part("meanings").replaceChildren(...told.filter(([, meaning]) => meaning).map(([label, meaning]) => {
+    const line = document.createElement("li");
+    const name = document.createElement("bdi");
+    const text = document.createElement("bdi");
+    name.textContent = label;
+    text.textContent = meaning;
+    line.append(name, " – ", text);
+    return line;
   }));
   if (state.row === null) say("All rows are labelled. Thank you.");
   part("finish").hidden = state.row !== null;

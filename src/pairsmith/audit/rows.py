@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pairsmith.audit.settings import AuditSettings
@@ -47,12 +47,14 @@ class Audit:
         labels: that may be given, in the order of the keys.
         claimed: labels that these rows have, in their order.
         graded: whether the data's labels are scores.
+        meanings: of labels of the task by which rows were written, how its instructions begin.
     """
 
     rows: Sequence[AuditRow]
     labels: Sequence[str]
     claimed: Sequence[str]
     graded: bool = False
+    meanings: Mapping[str, str] = field(default_factory=dict)
 
 
 def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
@@ -100,7 +102,17 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
             "may be given as --labels"
         )
     graded = column == "score" and all(map(is_number, labels))
-    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded)
+    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings_of(folder))
+
+
+def meanings_of(folder: DatasetFolder) -> dict[str, str]:
+    """By label the first line of its instruction, where a task says what labels mean."""
+    task = folder.manifest.settings.get("task")
+    described = task.get("labels", []) if isinstance(task, Mapping) else []
+    return {
+        label_name(label["name"]): str(label["instruction"]).partition("\n")[0].removeprefix("Task: ")
+        for label in described
+    }
 
 
 def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:
