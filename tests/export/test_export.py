@@ -16,7 +16,7 @@ from pairsmith.export.route import export
 from pairsmith.export.settings import ExportSettings
 from pairsmith.progress import Progress, Silent
 from pairsmith.records import MINED_ANSWER, MinedAnswer, ScoredPair, read_questions
-from pairsmith.records.sources import splits_of
+from pairsmith.records.splits import splits_of
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 

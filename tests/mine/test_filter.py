@@ -11,6 +11,7 @@ from pairsmith.encoders.cross import load_cross_encoder, score_pairs
 from pairsmith.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.mine import filter as filtering
 from pairsmith.mine.filter import best_of_each, filter_pairs
+from pairsmith.mine.plan import plan_filter
 from pairsmith.mine.settings import FilterSettings
 from pairsmith.progress import Progress, Silent
 from pairsmith.records import (
@@ -33,10 +34,12 @@ ROWS = [
 CARD = Card(title="Pairs", description="Some.")
 
 
-def folder_of(path, rows, schema):
+def folder_of(path, rows, schema, **others):
+    """A dataset folder with the split train, and others by their names."""
     run = Run(path, Silent())
     writer = FolderWriter.start(run, step="test", schema=schema, settings={}, inputs={}, models={})
-    writer.commit(0, {"train": to_table(rows, schema)}, to_table([], REJECT))
+    splits = {split: to_table(there, schema) for split, there in {"train": rows, **others}.items()}
+    writer.commit(0, splits, to_table([], REJECT))
     return writer.finish(CARD)
 
 
@@ -230,6 +233,31 @@ def test_agreement_wants_scores_between_0_and_1(world):
     folder_of(tmp / "scored", [ScoredPair("r", "a", "b", 3.0)], SCORED_PAIR)
     with pytest.raises(InputError, match="lie between 0 and 1; give --by score"):
         filter_pairs(settings(pairs=str(tmp / "scored")), Run(tmp / "out", Silent()))
+
+
+def test_what_was_kept_for_validation_stays_there(world, capsys):
+    tmp, settings = world
+    folder_of(tmp / "split", ROWS[:5], MINED_PAIR, validation=ROWS[5:8], test=ROWS[8:])
+    found = filter_pairs(settings(pairs=str(tmp / "split")), Run(tmp / "out", Progress()))
+    assert sorted(found.table()["id"].to_pylist()) == sorted(row.id for row in ROWS[:5])
+    assert not found.rejects().num_rows
+    assert "split: its split train is judged; test, validation is not" in capsys.readouterr().err
+    given = settings(pairs=str(tmp / "split"), best=2)
+    assert plan_filter(given.model_copy(update={"best": None}), {}).rows == {"train": 5}
+    named = filter_pairs(settings(pairs=f"{tmp / 'split'}:validation"), Run(tmp / "named", Silent()))
+    assert sorted(named.table()["id"].to_pylist()) == sorted(row.id for row in ROWS[5:8])
+    # What is judged counts: other rows for validation are the same work.
+    folder_of(tmp / "less", ROWS[:5], MINED_PAIR, validation=ROWS[5:6])
+    again = filter_pairs(settings(pairs=str(tmp / "less")), Run(tmp / "out", Silent()))
+    assert again.manifest == found.manifest
+
+
+def test_a_folder_without_rows_for_training_is_refused(world):
+    tmp, settings = world
+    folder = folder_of(tmp / "split", [], MINED_PAIR, validation=ROWS[5:8])
+    next((folder.path / "data").glob("train-*")).unlink()
+    with pytest.raises(InputError, match=r"has no split train, only validation; name one, such as .*:valid"):
+        filter_pairs(settings(pairs=str(tmp / "split")), Run(tmp / "out", Silent()))
 
 
 def test_no_pairs_make_no_rows(world):

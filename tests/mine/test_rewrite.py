@@ -98,6 +98,15 @@ def test_of_several_pairs_with_one_document_one_is_written(pairs, bart):
     assert found.rejects()["id"].to_pylist() == ["again"]
 
 
+def test_what_was_kept_for_validation_stays_there(pairs, bart, capsys):
+    folder_of(pairs / "split", SUMMARIES[:2], MINED_PAIR, validation=SUMMARIES[2:])
+    given = settings(pairs, bart, pairs=str(pairs / "split"))
+    rows = rewrite(given, Run(pairs / "out", Progress())).table().to_pylist()
+    assert [row["input"] for row in rows] == [pair.input for pair in SUMMARIES[:2]]
+    assert "split: its split train is rewritten; validation is not" in capsys.readouterr().err
+    assert plan_rewrite(given, {}).rows == {"train": 2}
+
+
 def test_stopped_it_goes_on_to_the_same_bytes_and_so_do_two_workers(pairs, bart, monkeypatch):
     rewrite(settings(pairs, bart), Run(pairs / "whole", Silent()))
     calls, real = [], rewriting.summarize

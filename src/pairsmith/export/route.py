@@ -9,7 +9,8 @@ from pairsmith.export.settings import ExportSettings
 from pairsmith.places import Place, place
 from pairsmith.records.kinds import is_whole, kind_of, lack
 from pairsmith.records.mrqa import one_a_row
-from pairsmith.records.sources import open_source, splits_of
+from pairsmith.records.sources import open_source
+from pairsmith.records.splits import splits_of
 from pairsmith.records.squad import official
 from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, write_json
 from pairsmith.runs.claim import claim

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pairsmith.citations import MINING
 from pairsmith.encoders.cross import load_cross_encoder, score_pairs
 from pairsmith.errors import InputError
+from pairsmith.mine.pairs import open_pairs
 from pairsmith.mine.settings import FilterSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, to_table
@@ -44,7 +45,8 @@ _DECIDES_SCORES = {"dtype", "max_length", "shard_size"}
 def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     """Score pairs and keep the best; see ``FilterSettings``. Scores stay in the folder's ``scores``.
 
-    Rows are in the order in which they are best; the score takes the place of a mined pair's cosine.
+    Of several splits ``train`` is taken, or the one that is named. Rows are in the order in which they are
+    best; the score takes the place of a mined pair's cosine.
 
     Raises:
         UserError: the pairs, the model or the folder is not usable.
@@ -53,11 +55,11 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     """
     settings = settled(settings, run)
     refuse_source(run, pairs=settings.pairs, model=settings.model)
-    source = DatasetFolder.open(settings.pairs)
-    pairs = pa.concat_tables(source.table(split) for split in source.splits)
+    found = open_pairs(settings.pairs, "judged", run.progress.say)
+    source, pairs = found.folder, found.table
     columns = _text_columns(pairs, source)
     claims = _claims(pairs, settings, source)
-    inputs = {"pairs": hash_source(source.path)}
+    inputs = {"pairs": hash_source(found.source)}
     models = {"model": model_revision(settings.model)}
     decides = settings.model_dump(mode="json", include={"by", "best", "threshold", *_DECIDES_SCORES})
     writer = FolderWriter.start(

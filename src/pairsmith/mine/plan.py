@@ -17,12 +17,12 @@ from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.style import load_style
 from pairsmith.encoders.summarizer import load_summarizer, shortest_of, summarize
 from pairsmith.mine.corpus import Corpus, corpora, is_styled
+from pairsmith.mine.pairs import open_pairs
 from pairsmith.mine.rewrite import check_columns, read_texts
 from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.mine.units import Unit, cutter
 from pairsmith.modelnames import MINILM
 from pairsmith.records import MINED_ANSWER, MINED_PAIR
-from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 
 CALIBRATION_TEXTS = 256
@@ -247,6 +247,6 @@ def _some_of(pairs: str, before: Before) -> tuple[pa.Table, int]:
     """Some rows of a folder, or of what an earlier step would make, and how many there are."""
     earlier = before.get(pairs)
     if earlier is not None and earlier.sample is not None:
-        return earlier.sample, sum(earlier.rows.values())
-    folder = DatasetFolder.open(pairs)
-    return folder.table().slice(0, CALIBRATION_TEXTS), folder.rows
+        return earlier.sample, earlier.rows.get("train", 0)
+    table = open_pairs(pairs, "taken").table
+    return table.slice(0, CALIBRATION_TEXTS), table.num_rows

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pairsmith.citations import MINING
 from pairsmith.encoders.summarizer import load_summarizer, shortest_of, summarize
 from pairsmith.errors import InputError
+from pairsmith.mine.pairs import open_pairs
 from pairsmith.mine.settings import RewriteSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, answer_in_passage, text_id, to_table
@@ -41,6 +42,8 @@ _WHERE = {"device", "batch_size", "executor", "workers", "ray_address"}
 def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     """Write the questions or the summaries of pairs anew; see ``RewriteSettings``. Rows stay in their order.
 
+    Of several splits ``train`` is taken, or the one that is named.
+
     Raises:
         UserError: the pairs, the model or the folder is not usable.
         StorageError: the disk failed; finished shards are kept, and the same command continues.
@@ -48,8 +51,8 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     """
     settings = settled(settings, run)
     refuse_source(run, pairs=settings.pairs, model=settings.model)
-    source = DatasetFolder.open(settings.pairs)
-    pairs = pa.concat_tables(source.table(split) for split in source.splits).slice(0, settings.best)
+    found = open_pairs(settings.pairs, "rewritten", run.progress.say)
+    source, pairs = found.folder, found.table.slice(0, settings.best)
     check_columns(pairs, settings)
     pairs = pairs.drop_columns([name for name in _SCORES if name in pairs.column_names])
     revision = model_revision(settings.model)
@@ -58,7 +61,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         step="rewrite",
         schema=pairs.schema,
         settings=settings.model_dump(mode="json", exclude={*_WHERE, "pairs", "model"}),
-        inputs={"pairs": hash_source(source.path)},
+        inputs={"pairs": hash_source(found.source)},
         models={"model": revision},
         planned=shard_count(pairs, settings.shard_size),
     )

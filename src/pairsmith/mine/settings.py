@@ -137,7 +137,7 @@ class FilterSettings(Settings):
 
     pairs: str = Field(
         description="Dataset folder of pairs: with the columns input and output, as mine writes it, or "
-        "sentence1 and sentence2."
+        "sentence1 and sentence2. Of several splits train is taken; FOLDER:SPLIT names another."
     )
     model: str = Field(description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id.")
     by: Literal["auto", "score", "agreement"] = Field(
@@ -173,7 +173,10 @@ class RewriteSettings(Settings):
         description="What is written. reading: a question to each answer in its passage; summaries: a "
         "summary of each document."
     )
-    pairs: str = Field(description="Dataset folder of pairs, as mine or filter writes it.")
+    pairs: str = Field(
+        description="Dataset folder of pairs, as mine or filter writes it. Of several splits train is taken; "
+        "FOLDER:SPLIT names another."
+    )
     model: str = Field(
         description="A folder that train-summarizer wrote, of the same kind, or any model with an encoder "
         "and a decoder."

@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.mix.route import as_set, mixed, shares, to_train_on
+from pairsmith.mix.route import as_set, mixed, shares
 from pairsmith.mix.settings import MixSettings
 from pairsmith.records.kinds import Kind, Row, is_whole, kind_of, kind_with
+from pairsmith.records.splits import to_train_on
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 _SAMPLE = 1_000
@@ -34,7 +35,7 @@ def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
             samples[source] = [_as_row(row, kind, settings.pairs_as) for row in rows]
             counts.append(earlier.rows.get("train", 0))
         else:
-            read = (row for row in kind.read(to_train_on(source)) if is_whole(row, kind))
+            read = (row for row in kind.read(to_train_on(source, "mixed")) if is_whole(row, kind))
             samples[source] = list(islice(read, _SAMPLE))
             counts.append(len(samples[source]) + sum(1 for _ in read))
     kind = kinds[settings.data[0]]

@@ -14,7 +14,7 @@ from pairsmith.mix.settings import MixSettings
 from pairsmith.places import is_folder, place, size_of
 from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.records.kinds import Kind, Row, is_whole, kind_of, lack, scored_as
-from pairsmith.records.sources import Source, splits_of
+from pairsmith.records.splits import to_train_on
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -48,7 +48,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
         refuse_source(run, data=source)
     kinds = as_set({source: kind_of(source) for source in settings.data}, settings)
     kind, names = common_kind(kinds), names_of(settings.data)
-    parts = {source: to_train_on(source, run) for source in kinds}
+    parts = {source: to_train_on(source, "mixed", run.progress.say) for source in kinds}
     schema = pa.schema([*kind.schema, ("source", pa.string())])
     writer = FolderWriter.start(
         run,
@@ -83,25 +83,6 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
 def _pick_of_all(settings: MixSettings) -> dict[str, str]:
     """The one way to pick, where there is one; written once for all sources or for each it is the same."""
     return {"pick": settings.pick[0]} if len(set(settings.pick)) == 1 else {}
-
-
-def to_train_on(source: str, run: Run | None = None) -> str | Source:
-    """The rows of a source that are for training; those kept for validation or tests stay where they are.
-
-    Args:
-        source: of which a dataset folder may have several splits.
-        run: where it is told what is left.
-
-    Raises:
-        InputError: the source is not there, or has no split ``train``.
-    """
-    splits = splits_of(source)
-    if "train" not in splits:
-        raise InputError(f"{source}: has no split train, only {', '.join(splits)}; name the files to mix")
-    if run and len(splits) > 1:
-        others = ", ".join(name for name in splits if name != "train")
-        run.progress.say(f"{called(source)}: its split train is mixed; {others} is not")
-    return splits["train"]
 
 
 def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:

@@ -17,7 +17,6 @@ Decisions:
 import csv
 import gzip
 import json
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +26,8 @@ from typing import IO, Any, cast
 
 from pairsmith.errors import InputError, first_line, nearby, redacted
 from pairsmith.modelnames import is_hub_id
-from pairsmith.places import Place, display_name, inside, is_folder, is_url, place, reaching, size_of
+from pairsmith.places import Place, display_name, is_folder, is_url, place, reaching, size_of
+from pairsmith.records.splits import folder_files, split_files, split_of
 
 Columns = Mapping[str, Any]
 _SUFFIXES = (".txt", ".jsonl", ".json", ".tsv", ".csv", ".parquet")
@@ -44,13 +44,16 @@ class Source:
 def open_source(source: str | Place | Source) -> Source:
     """Find what ``source`` names: a file, a dataset folder, or ``org/name`` or ``org/name:split`` on the Hub.
 
-    What is opened already stays as it is.
+    Of a folder ``FOLDER:SPLIT`` names a split. What is opened already stays as it is.
 
     Raises:
-        InputError: nothing of that name is there, or its store cannot be reached.
+        InputError: nothing of that name is there, it has no such split, or its store cannot be reached.
     """
     if isinstance(source, Source):
         return source
+    if isinstance(source, str) and split_of(source)[1]:
+        folder, split = split_of(source)
+        return _files(f"{redacted(folder)}, {split}", split_files(source))
     path = place(source)
     with reaching(path, InputError):
         if is_folder(path):
@@ -299,53 +302,8 @@ def _folder(path: Place) -> Source:
     return _files(redacted(str(path)), folder_files(path))
 
 
-_SPLIT = re.compile(r"((?:train|test|validation|valid|val|dev|eval)\w*)(?:-\d+[^/]*)?\.parquet$")
-"""A file of a split, as we name it or as the Hub does: ``test-00000``, ``test-00000-of-00002``, with a hash
-behind it, or ``test``. What is called otherwise is for training."""
-
-
-def splits_of(source: str) -> dict[str, str | Source]:
-    """The rows of a dataset folder by split, ``train`` first; anything else as it is called, as ``train``.
-
-    Raises:
-        InputError: nothing of that name is there, or the folder is unfinished.
-    """
-    path = place(source)
-    with reaching(path, InputError):
-        if not is_folder(path):
-            open_source(source)  # is it there?
-            return {"train": source}
-    found: dict[str, list[Place]] = {}
-    for file in folder_files(path):
-        named = _SPLIT.match(file.name)
-        found.setdefault(named[1] if named else "train", []).append(file)
-    order = sorted(found, key=lambda split: (split != "train", split))
-    return {split: _files(f"{redacted(str(path))}, {split}", found[split]) for split in order}
-
-
 def _files(name: str, files: list[Place]) -> Source:
     return Source(name, lambda: _parquet_rows(files))
-
-
-def folder_files(path: Place) -> list[Place]:
-    """The Parquet files with the rows of a dataset folder, split by split, in order.
-
-    Raises:
-        InputError: the folder is no dataset folder, or its step did not finish.
-    """
-    manifest = path / "manifest.json"
-    if size_of(manifest) is not None:
-        try:
-            complete = json.loads(manifest.read_text(encoding="utf-8")).get("complete")
-        except (OSError, ValueError, AttributeError):
-            raise InputError(f"{manifest} cannot be read; was it written by pairsmith?") from None
-        if not complete:
-            raise InputError(f"{path} is unfinished; run the command that writes it again, it continues")
-    found = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
-    files = sorted(found, key=lambda file: file.name)
-    if not files:
-        raise InputError(f"{path} is a folder without data/*.parquet; give a file or a dataset folder")
-    return files
 
 
 def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pairsmith.errors import FolderError, OtherWorkError
 from pairsmith.places import Place, inside, place, same_place, size_of
 from pairsmith.progress import Progress
+from pairsmith.records.splits import split_of
 from pairsmith.runs import lock
 from pairsmith.runs.folder import MANIFEST, MENDS, M, Manifest
 from pairsmith.runs.identity import Identity, differences
@@ -89,7 +90,7 @@ def refuse_source(run: Run, **sources: str) -> None:
         FolderError: a source is the run's folder.
     """
     for option, source in sources.items():
-        if same_place(place(source), run.out):
+        if same_place(place(split_of(source)[0]), run.out):
             raise FolderError(f"--out {run.out} is what --{option} reads; give another folder as --out")
 
 

@@ -19,6 +19,7 @@ from pairsmith.errors import PairsmithError
 from pairsmith.modelnames import EMBEDDED, is_hub_id
 from pairsmith.places import Place, is_folder, place, size_of
 from pairsmith.records.sources import is_hub_data
+from pairsmith.records.splits import split_of
 from pairsmith.runs.about import OTHER, SEVERAL, UNKNOWN, About, Credit, joint_licences
 
 Role = Literal["model", "data"]
@@ -92,7 +93,7 @@ def _source(name: str | Place, role: Role) -> Sources:
         look = "the terms of whoever runs the server, and the card of the model there"
         return Sources((Credit(name=called(text), role=role, look=look),))
     try:
-        path = place(name)
+        path = place(split_of(name)[0] if isinstance(name, str) and role == "data" else name)
         if is_folder(path):
             return _folder(path, role)
         here = size_of(path) is not None

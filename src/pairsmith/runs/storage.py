@@ -33,7 +33,8 @@ from pairsmith.places import (
     several,
     size_of,
 )
-from pairsmith.records.sources import folder_files, is_hub_data, missing, open_source
+from pairsmith.records.sources import is_hub_data, missing, open_source
+from pairsmith.records.splits import folder_files, split_files, split_of
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
 
@@ -51,12 +52,14 @@ def hash_source(source: str | Place) -> str:
     """SHA-256 that stands for the content of an input.
 
     A file's hash is that of its bytes. A folder's covers the names and bytes of its files
-    (for a dataset folder: those under ``data/``); a Hub data set's covers its rows.
-    Hidden files do not count.
+    (for a dataset folder: those under ``data/``, for ``FOLDER:SPLIT`` those of the split); a Hub data
+    set's covers its rows. Hidden files do not count.
 
     Raises:
-        InputError: nothing of that name is there, or a dataset folder is unfinished.
+        InputError: nothing of that name is there, it has no such split, or a dataset folder is unfinished.
     """
+    if isinstance(source, str) and split_of(source)[1]:
+        return _hash_files({file.name: file for file in split_files(source)})
     path = place(source)
     with reaching(path, InputError):
         if is_folder(path):
@@ -76,11 +79,16 @@ def _hash_folder(path: Place) -> str:
         names = {name_in(path, file): file for file in folder_files(path)}
     else:
         names = files_below(path)
-    seen = {
-        name: file
-        for name, file in sorted(names.items())
-        if not any(part.startswith(".") for part in name.split("/"))
-    }
+    return _hash_files(
+        {
+            name: file
+            for name, file in sorted(names.items())
+            if not any(part.startswith(".") for part in name.split("/"))
+        }
+    )
+
+
+def _hash_files(seen: Mapping[str, Place]) -> str:
     hashes = several(hash_file, list(seen.values()))
     return hash_bytes(
         "".join(f"{name}\t{digest}\n" for name, digest in zip(seen, hashes, strict=True)).encode()

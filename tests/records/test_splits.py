@@ -1,0 +1,112 @@
+"""Which split of a dataset folder is read."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pairsmith.errors import FolderError, InputError
+from pairsmith.places import place
+from pairsmith.progress import Silent
+from pairsmith.records import read_texts
+from pairsmith.records.sources import open_source
+from pairsmith.records.splits import split_of, splits_of, to_measure_on, to_train_on
+from pairsmith.runs import Run, hash_source, refuse_source, sources_of
+
+
+def folder(path, **splits):
+    (path / "data").mkdir(parents=True)
+    for split, texts in splits.items():
+        for number, text in enumerate(texts):
+            pq.write_table(pa.table({"text": [text]}), path / "data" / f"{split}-{number:05}.parquet")
+    return str(path)
+
+
+def texts(source):
+    return [record.text for record in read_texts(source)]
+
+
+@pytest.fixture
+def three(tmp_path):
+    return folder(tmp_path / "in", train=["a", "b"], validation=["v"], test=["t"])
+
+
+def test_a_split_is_named_behind_the_folder(three):
+    assert texts(f"{three}:train") == ["a", "b"]
+    assert texts(f"{three}/:test") == ["t"]
+    assert texts(three) == ["t", "a", "b", "v"]
+    assert splits_of(three) == {name: f"{three}:{name}" for name in ("train", "test", "validation")}
+    assert splits_of(f"{three}:test") == {"test": f"{three}:test"}
+
+
+def test_a_split_that_is_not_there_names_those_that_are(three):
+    for read in (open_source, hash_source, splits_of):
+        with pytest.raises(InputError, match="has no split 'tset'; did you mean 'test'"):
+            read(f"{three}:tset")
+
+
+def test_in_a_store():
+    where = "memory://splits/in"
+    for split in ("train", "test"):
+        table = pa.BufferOutputStream()
+        pq.write_table(pa.table({"text": [split]}), table)
+        place(f"{where}/data/{split}-00000.parquet").write_bytes(table.getvalue().to_pybytes())
+    assert texts(f"{where}:test") == ["test"]
+    assert to_train_on(where, "mixed") == f"{where}:train"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["memory://bucket", "memory://none:test", "C:data", "C:\\data\\in", "org/name:train", "in.jsonl", "a:b"],
+)
+def test_other_colons_are_no_splits(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert split_of(name) == (name, "")
+
+
+def test_what_is_called_so_as_a_whole_is_that(tmp_path):
+    folder(tmp_path / "in", train=["a"])
+    (tmp_path / "in:train").write_text("a line\n")
+    assert texts(str(tmp_path / "in:train")) == ["a line"]
+
+
+def test_a_hash_is_that_of_the_split(three, tmp_path):
+    named = hash_source(f"{three}:train")
+    assert named == hash_source(f"{folder(tmp_path / 'other', train=['a', 'b'], test=['x'])}:train")
+    assert named not in (hash_source(three), hash_source(f"{three}:test"))
+
+
+def test_a_source_is_no_output_by_its_split_either(three):
+    with pytest.raises(FolderError, match="is what --seeds reads"):
+        refuse_source(Run(place(three), Silent()), seeds=f"{three}:train")
+
+
+def test_the_card_names_the_sources_of_the_folder(three, tmp_path):
+    (tmp_path / "in" / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n")
+    assert sources_of(data=[f"{three}:train"]).credits[0].licences == ("cc-by-4.0",)
+
+
+def test_train_is_what_is_trained_on(three, tmp_path):
+    said = []
+    assert to_train_on(three, "mixed", said.append) == f"{three}:train"
+    assert said == ["in: its split train is mixed; test, validation is not"]
+    alone = folder(tmp_path / "alone", train=["a"])
+    for whole in (alone, f"{three}:validation"):
+        assert to_train_on(whole, "mixed", said.append) == whole
+    assert len(said) == 1
+    with pytest.raises(InputError, match=r"has no split train, only test; name one, such as .*kept:test"):
+        to_train_on(folder(tmp_path / "kept", test=["a"]), "mixed")
+
+
+def test_test_is_what_is_measured_on(three, tmp_path):
+    said = []
+    assert to_measure_on(three, "measured on", said.append) == f"{three}:test"
+    assert said == ["in: its split test is measured on; train, validation is not"]
+    assert to_measure_on(three, "looked at", split="validation") == f"{three}:validation"
+    for whole in (folder(tmp_path / "alone", train=["a"]), f"{three}:train"):
+        assert to_measure_on(whole, "measured on", said.append) == whole
+    assert len(said) == 1
+    two = folder(tmp_path / "two", train=["a"], validation=["v"])
+    with pytest.raises(
+        InputError, match=r"has no split test, only train, validation; name one, such as .*two"
+    ):
+        to_measure_on(two, "measured on")
