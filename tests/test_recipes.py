@@ -477,6 +477,19 @@ def test_a_changed_input_file_does_the_steps_that_read_it(recipe, steps, calls, 
     assert calls.names == ["rows", "after"]
 
 
+def test_a_split_of_an_earlier_step(recipe, steps, calls, tmp_path):
+    path = recipe(RECIPE.replace("@other/data", "@other:train"))
+    run_recipe(load_recipe(path, steps), tmp_path / "run", Silent())
+    assert calls[-1][2].more == (f"{tmp_path / 'run' / 'other'}:train", "plain")
+    calls.clear()
+    run_recipe(load_recipe(path, steps, overrides=["other.seed=4"]), tmp_path / "run", Silent())
+    assert calls.names == ["other", "after"]
+    assert faults(recipe(RECIPE.replace("@other/data", "@othre:train")), steps) == [
+        "small.yaml:15: after.more: @othre:train refers to no earlier step; did you mean 'other'? "
+        "known: other, rows"
+    ]
+
+
 def test_a_step_whose_folder_is_gone_is_done_again(recipe, steps, calls, tmp_path):
     run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
     calls.clear()

@@ -1,7 +1,8 @@
 """Recipe files: a YAML list of steps, checked as a whole before the first one starts.
 
-A setting that begins with ``@`` is the folder of an earlier step: ``@pairs`` is RUN/pairs, and
-``@pairs/data`` a folder in it. One that begins with ``./`` or ``../`` is a path from the recipe's folder.
+A setting that begins with ``@`` is the folder of an earlier step: ``@pairs`` is RUN/pairs, ``@pairs/data`` a
+folder in it, ``@pairs:validation`` a split of it. One that begins with ``./`` or ``../`` is a path from the
+recipe's folder.
 Any other value means what it means on the command line, so ``task: sts`` is never a folder called sts.
 """
 
@@ -229,7 +230,7 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
     """What is wrong with the references and paths in ``value``; ``remedy`` follows on a missing path."""
     for text in texts_in(value):
         if text.startswith("@"):
-            name = text[1:].partition("/")[0]
+            name = re.split("[/:]", text[1:], maxsplit=1)[0]
             if name not in earlier:
                 known = choices(name, earlier) if earlier else "this is the first step"
                 yield f"{text} refers to no earlier step; {known}"

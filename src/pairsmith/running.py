@@ -210,20 +210,20 @@ def _fingerprint(planned: PlannedStep, settings: Settings, *, with_content: bool
 
     References stand in for their folders, so a run that is moved stays finished.
     """
+    from pairsmith.records.splits import split_of
     from pairsmith.runs.storage import canonical_json, hash_bytes
 
     values = settings.model_dump(mode="json")
     content = {}
     for key, value in values.items():
         for text in texts_in(value):
-            path = place(text)
-            if with_content and text and exists(path):
-                content[f"{key}: {path.name}"] = _content(path)
+            if with_content and text and exists(place(split_of(text)[0])):
+                content[f"{key}: {place(text).name}"] = _content(text)
     values |= {key: value for key, value in planned.values.items() if texts_in(value)}
     return hash_bytes(canonical_json([__version__, planned.kind, values, content]).encode())
 
 
-def _content(path: Place) -> str | None:
+def _content(path: str | Place) -> str | None:
     """A hash of what is at ``path``; None for a folder of rows that is unfinished, which the step reports."""
     from pairsmith.runs import hash_source
 

@@ -2,6 +2,8 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from pydantic import ValidationError
@@ -167,6 +169,17 @@ def test_a_model_is_evaluated(reader, data, tmp_path):
     assert about["settings"]["max_answer_tokens"] == 17
     assert (about["batch_size"], about["data"]) == (32, str(data))
     assert {file.name for file in out.iterdir()} == {"results.json", "predictions.jsonl"}
+
+
+def test_of_a_folder_the_split_test_is_measured_on(reader, data, tmp_path, saying, capsys):
+    rows = pa.Table.from_pylist([json.loads(line) for line in data.read_text().splitlines()])
+    (tmp_path / "in" / "data").mkdir(parents=True)
+    for split, part in {"train": rows.slice(0, 3), "test": rows.slice(3)}.items():
+        pq.write_table(part, tmp_path / "in" / "data" / f"{split}-00000.parquet")
+    saying("on the beach")
+    assert evaluate_qa(settings(reader, tmp_path / "in"), Run(tmp_path / "out", Progress()))["count"] == 1
+    assert [each["id"] for each in predictions(tmp_path / "out")] == ["d"]
+    assert "in: its split test is measured on; train is not" in capsys.readouterr().err
 
 
 def test_the_batch_size_changes_nothing(reader, data, tmp_path):

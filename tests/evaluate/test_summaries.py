@@ -4,6 +4,8 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 from tests.tiny_bart import document, make_bart, summary, write_documents
@@ -12,6 +14,7 @@ from pairsmith.encoders.summarizer import load_summarizer, summarize
 from pairsmith.errors import FolderError, InputError, MissingExtra, ModelError, StorageError
 from pairsmith.evaluate import summaries as module
 from pairsmith.evaluate.lead import check_summarizer_name, lead_count, lead_summaries
+from pairsmith.evaluate.plan import plan_evaluate_summaries
 from pairsmith.evaluate.results import mean_intervals
 from pairsmith.evaluate.settings import EvaluateSummariesSettings
 from pairsmith.evaluate.summaries import compare, evaluate_summaries, labelled_documents, summary_figures
@@ -113,6 +116,26 @@ def test_the_lead_is_evaluated_without_a_model(data, tmp_path):
     assert results["abstractiveness"]["written"]["rouge1"] == 100.0
     assert results["about"]["models"] == {"model": "lead:1"}
     assert lines(tmp_path / "out")[0]["summary"] == "A guitar was heard in the town."
+
+
+def test_of_a_folder_the_split_test_is_measured_on(tmp_path, capsys):
+    for split, numbers in {"train": range(3), "validation": [3], "test": range(4, 6)}.items():
+        folder = tmp_path / "in" / "data"
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [{"document": document(n), "summary": summary(n)} for n in numbers]
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}-00000.parquet")
+    given = settings("lead:1", tmp_path / "in")
+    assert evaluate_summaries(given, Run(tmp_path / "out", Progress()))["count"] == 2
+    assert "in: its split test is measured on; train, validation is not" in capsys.readouterr().err
+    assert plan_evaluate_summaries(given, {}).disk < plan_evaluate_summaries(train_of(given), {}).disk
+    assert evaluate_summaries(train_of(given), Run(tmp_path / "other", Silent()))["count"] == 3
+    (folder / "test-00000.parquet").unlink()
+    with pytest.raises(InputError, match="has no split test, only train, validation; name one, such as"):
+        evaluate_summaries(given, Run(tmp_path / "none", Silent()))
+
+
+def train_of(given):
+    return given.model_copy(update={"data": f"{given.data}:train"})
 
 
 # The step.

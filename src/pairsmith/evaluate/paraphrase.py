@@ -11,7 +11,7 @@ from pairsmith.errors import InputError, SettingsError
 from pairsmith.evaluate.auroc import auroc, auroc_draws
 from pairsmith.evaluate.bootstrap import interval
 from pairsmith.evaluate.few_shot_paraphrase import drawn, few_shot_figures, last_layers, scored
-from pairsmith.evaluate.results import Figures, Predictions, evaluate_once, with_interval
+from pairsmith.evaluate.results import Figures, Predictions, at_splits, evaluate_once, with_interval
 from pairsmith.evaluate.sampled_negatives import with_negatives
 from pairsmith.evaluate.settings import EvaluateParaphraseSettings
 from pairsmith.modelnames import model_revision
@@ -45,7 +45,7 @@ def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     sources = {"data": settings.data, "train": settings.train, "judgements": settings.judgements}
     identity = Identity.of(
         STEP,

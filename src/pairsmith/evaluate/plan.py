@@ -17,6 +17,7 @@ from pairsmith.evaluate.mteb import load_encoder, tasks_of, with_mteb
 from pairsmith.evaluate.ner import split_files
 from pairsmith.evaluate.paraphrase import labelled_pairs
 from pairsmith.evaluate.qa import answerer
+from pairsmith.evaluate.results import at_splits
 from pairsmith.evaluate.sentiment import judge, labelled_opinions
 from pairsmith.evaluate.settings import (
     EvaluateMtebSettings,
@@ -109,6 +110,7 @@ def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = M
         UserError: as for ``evaluate_qa``.
     """
     started = time.monotonic()
+    settings = at_splits(settings)
     questions = list(read_questions(settings.data))
     answers: Callable[..., object]
     if settings.model in before:  # a bi-encoder would be quicker than this reader
@@ -142,6 +144,7 @@ def plan_evaluate_summaries(
         UserError: as for ``evaluate_summaries``.
     """
     started = time.monotonic()
+    settings = at_splits(settings)
     documents = labelled_documents(settings.data, settings.limit)
     sample = documents[:: max(1, len(documents) // CALIBRATION_DOCUMENTS)]
     untrained = settings.model in before
@@ -164,6 +167,7 @@ def plan_evaluate_paraphrase(
         UserError: as for ``evaluate_paraphrase``.
     """
     started = time.monotonic()
+    settings = at_splits(settings)
     pairs, _ = labelled_pairs(settings.data, settings.seed)
     judged = sum(1 for _ in read_pairs(settings.judgements)) if settings.judgements else 0
     encoder = load_token_encoder(
@@ -199,6 +203,7 @@ def plan_evaluate_sentiment(
     Raises:
         UserError: as for ``evaluate_sentiment``.
     """
+    settings = at_splits(settings)
     texts = [each.text for each in labelled_opinions(settings.data)]
     started = time.monotonic()
     read: Callable[[Sequence[str]], object]

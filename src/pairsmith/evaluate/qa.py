@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pairsmith.evaluate.results import (
     Figures,
     Predictions,
+    at_splits,
     evaluate_once,
     mean_intervals,
     with_interval,
@@ -77,7 +78,7 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     questions = list(read_questions(settings.data))
     identity = Identity.of(
         STEP,

@@ -2,24 +2,49 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import Field
 
 from pairsmith.errors import FolderError, StorageError, redacted_values
 from pairsmith.evaluate.bootstrap import Floats, interval
-from pairsmith.places import Place, reaching, size_of
+from pairsmith.places import Place, is_folder, place, reaching, size_of
+from pairsmith.records.splits import Say, to_measure_on, to_train_on
 from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, write_atomic
+from pairsmith.settings import Settings
 
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
 
 Figures = Mapping[str, Any]
 Predictions = Iterable[Mapping[str, Any]]
+
+S = TypeVar("S", bound=Settings)
+
+
+def at_splits(settings: S, say: Say | None = None) -> S:
+    """The settings with the split said wherever a folder has several: ``test`` of what is measured on.
+
+    Args:
+        settings: of an evaluation.
+        say: is told which splits are left, if any.
+
+    Raises:
+        InputError: a folder has several splits without the one that is wanted, and names none.
+    """
+    sources = {name: getattr(settings, name, None) for name in ("data", "judgements", "train")}
+    changes = {
+        name: to_train_on(source, "learned from", say)
+        if name == "train"
+        else to_measure_on(source, "measured on", say)
+        for name, source in sources.items()
+        if source and is_folder(place(source) / "data")  # of other folders each evaluation has its own
+    }
+    return settings.model_copy(update=changes)
 
 
 class Record(Manifest):

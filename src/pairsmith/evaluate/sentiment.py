@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.errors import InputError, ModelError
-from pairsmith.evaluate.results import Figures, Predictions, evaluate_once
+from pairsmith.evaluate.results import Figures, Predictions, at_splits, evaluate_once
 from pairsmith.evaluate.settings import EvaluateSentimentSettings
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress
@@ -80,7 +80,7 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     identity = Identity.of(
         STEP,
         settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),

@@ -9,6 +9,7 @@ from pairsmith.evaluate.lead import lead_count, lead_summaries
 from pairsmith.evaluate.results import (
     Figures,
     Predictions,
+    at_splits,
     evaluate_once,
     mean_intervals,
     with_interval,
@@ -47,7 +48,7 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     check_rouge()
     documents = labelled_documents(settings.data, settings.limit)
     identity = Identity.of(

@@ -27,14 +27,16 @@ def split_of(source: str) -> tuple[str, str]:
     and nothing may be called as the whole.
 
     Raises:
-        InputError: the store cannot be reached.
+        StorageError: the store cannot be reached.
     """
     found = _NAMED.fullmatch(source)
     if found is None:
         return source, ""
     whole, folder = place(source), place(found[1])
-    with reaching(folder, InputError):
+    try:
         named = is_folder(folder) and not is_folder(whole) and size_of(whole) is None
+    except OSError:  # a text that is too long to be a path
+        named = False
     return (found[1], found[2]) if named else (source, "")
 
 

@@ -22,7 +22,7 @@ from pairsmith.texts.passages import passage_limit, passages, token_count
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.causal_asker import causal_limit, said, train_causal_asker_on
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.few_shot import begin, numbered, refuse_sources
+from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainAskerSettings, TrainSummarizerSettings
 from pairsmith.training.summarizer import Figure, train_summarizer_on
@@ -49,7 +49,7 @@ def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     device = pick_device(settings.device)
     sources = numbered("data", settings.data) | {"validation": settings.validation}
     refuse_sources(run, settings, sources)

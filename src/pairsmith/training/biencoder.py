@@ -30,7 +30,7 @@ from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.contrast import BiEncoder
 from pairsmith.training.encoder import save_encoder
 from pairsmith.training.examples import in_window
-from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of_few
+from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources, warn_of_few
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
 from pairsmith.training.watch import Training
@@ -61,7 +61,7 @@ def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
         SettingsError: there is no such device or finder of answers.
         StorageError: the model cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     device = pick_device(settings.device)
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     sources |= numbered("inputs", settings.inputs) | numbered("outputs", settings.outputs)

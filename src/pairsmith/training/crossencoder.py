@@ -29,7 +29,7 @@ from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks
 from pairsmith.training.examples import in_window
-from pairsmith.training.few_shot import begin, refuse_sources, warn_of_few
+from pairsmith.training.few_shot import at_splits, begin, refuse_sources, warn_of_few
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.retrieved import retrieved
@@ -60,7 +60,7 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
         SettingsError: there is no such device or finder of answers, or an encoder is missing.
         StorageError: the model cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     device = pick_device(settings.device)
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     refuse_sources(run, settings, sources)

@@ -1,14 +1,46 @@
 """How every training on seeds begins."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
+from typing import TypeVar
 
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress
 from pairsmith.records import FEW
+from pairsmith.records.splits import Say, to_measure_on, to_train_on
 from pairsmith.runs import Run, hash_source, refuse_source, sources_of
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.settings import FitSettings
+
+S = TypeVar("S", bound=FitSettings)
+
+
+def at_splits(settings: S, say: Say | None = None, *, later: Container[str] = ()) -> S:
+    """The settings with the split said wherever a folder has several: of what is trained on ``train``.
+
+    Args:
+        settings: of a training; corpora in them stay as they are.
+        say: is told which splits are left, if any.
+        later: sources that are not there yet.
+
+    Raises:
+        InputError: a folder has not the split that is wanted, and names none.
+    """
+
+    def train(source: str) -> str:
+        return source if source in later else to_train_on(source, "trained on", say)
+
+    changes: dict[str, object] = {}
+    for name in ("seeds", "added", "data"):
+        value = getattr(settings, name, None)
+        if isinstance(value, str):
+            changes[name] = train(value)
+        elif value:
+            changes[name] = [train(each) for each in value]
+    unseen = settings.validation
+    if unseen and unseen not in later:
+        changes["validation"] = to_measure_on(unseen, "measured on", say, split="validation")
+    return settings.model_copy(update=changes)
 
 
 def refuse_sources(run: Run, settings: FitSettings, sources: Mapping[str, str | None]) -> None:

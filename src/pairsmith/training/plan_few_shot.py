@@ -19,6 +19,7 @@ from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.training.biencoder import Surroundings, train_biencoder_on
 from pairsmith.training.crossencoder import train_crossencoder_on
 from pairsmith.training.examples import in_window
+from pairsmith.training.few_shot import at_splits
 from pairsmith.training.reader import train_reader_on
 from pairsmith.training.settings import (
     FitSettings,
@@ -148,7 +149,7 @@ def samples_of(settings: S, before: Before) -> Iterator[S]:
                 changes[name] = there(name, value)
             elif value:
                 changes[name] = [there(name, each) for each in value]
-        yield settings.model_copy(update=changes)
+        yield at_splits(settings.model_copy(update=changes), later=before)
 
 
 def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: float = 0.0) -> Estimate:

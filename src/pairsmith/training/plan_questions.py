@@ -9,6 +9,7 @@ from pairsmith.records import Answer, Question, read_questions
 from pairsmith.records.asked import AskedQuestion, asked_in, read_asked
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.training.asker import asker_examples, check_examples, train_asker_on
+from pairsmith.training.few_shot import at_splits
 from pairsmith.training.plan_few_shot import planned, samples_of, size_of_weights
 from pairsmith.training.reader import train_reader_on
 from pairsmith.training.settings import FitSettings, InfuseSettings, TrainAskerSettings, TrainTeacherSettings
@@ -47,7 +48,7 @@ def plan_train_asker(settings: TrainAskerSettings, before: Before) -> Estimate:
         UserError: as for ``train_asker``.
     """
     device = pick_device(settings.device)
-    found, count = some_asked(settings.data, before)
+    found, count = some_asked(at_splits(settings, later=before).data, before)
     examples = list(asker_examples(_with_answers(found), settings))
     unseen = list(asker_examples(_unseen(settings, before), settings))
     check_examples(examples, unseen, settings)
@@ -65,7 +66,7 @@ def plan_train_teacher(settings: TrainTeacherSettings, before: Before) -> Estima
         UserError: as for ``train_teacher``.
     """
     device = pick_device(settings.device)
-    found, count = some_asked(settings.data, before)
+    found, count = some_asked(at_splits(settings, later=before).data, before)
     questions = _with_answers(found)
     unseen = _unseen(settings, before)
 
@@ -85,7 +86,7 @@ def plan_infuse(settings: InfuseSettings, before: Before) -> Estimate:
         UserError: as for ``infuse``.
     """
     device = pick_device(settings.device)
-    found, count = some_asked(settings.data, before)
+    found, count = some_asked(at_splits(settings, later=before).data, before)
     lessons = passages(found, settings)
     unseen = _unseen(settings, before)
 

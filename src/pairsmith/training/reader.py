@@ -27,7 +27,7 @@ from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, sum_of_losses
-from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of_few
+from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources, warn_of_few
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainReaderSettings, TrainTeacherSettings
@@ -65,7 +65,7 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     device = pick_device(settings.device)
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     sources |= numbered("added", settings.added)

@@ -32,7 +32,7 @@ from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, grouped, sum_of_losses
 from pairsmith.training.distillation import Asked, PassageLesson, sparse_cross_entropy, targets
-from pairsmith.training.few_shot import begin, numbered, refuse_sources
+from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.lessons import Lessons
@@ -63,7 +63,7 @@ def infuse(settings: InfuseSettings, run: Run) -> Place:
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     device = pick_device(settings.device)
     sources = numbered("data", settings.data) | {"validation": settings.validation}
     refuse_sources(run, settings, sources)

@@ -34,7 +34,7 @@ from pairsmith.texts.rouge import check_rouge, rouge_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
-from pairsmith.training.few_shot import begin, numbered, refuse_sources, warn_of_few
+from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources, warn_of_few
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainSummarizerSettings
@@ -74,7 +74,7 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     device = pick_device(settings.device)
     if settings.validation:
         check_rouge()

@@ -14,7 +14,7 @@ from pairsmith.places import Place
 from pairsmith.records import read_questions
 from pairsmith.runs import Run, settled
 from pairsmith.training.card import few_shot_card
-from pairsmith.training.few_shot import begin, numbered, refuse_sources
+from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.reader import train_reader_on
 from pairsmith.training.settings import TrainTeacherSettings
@@ -40,7 +40,7 @@ def train_teacher(settings: TrainTeacherSettings, run: Run) -> Place:
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     device = pick_device(settings.device)
     sources = numbered("data", settings.data) | {"validation": settings.validation}
     refuse_sources(run, settings, sources)
