@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pairsmith.encoders.token_vectors import TextTokens
 from pairsmith.records.asked import Distribution
-from pairsmith.training.distillation import Asked, PassageLesson, sparse_cross_entropy, targets
+from pairsmith.training.distillation import Asked, PassageLesson, is_read, sparse_cross_entropy, targets
 
 ALL = torch.ones(1, 3, dtype=torch.bool)
 
@@ -67,6 +67,12 @@ def test_places_become_tokens_and_those_behind_the_last_are_left_out():
     assert found["start_weights"].tolist() == [[pytest.approx(0.9)], [1.0]]
     assert found["end_places"].tolist() == [[2, 4], [0, 0]]  # no place stands for the first token of all
     assert found["end_weights"].tolist() == [[0.5, 0.25], [1.0, 0.0]]
+
+
+def test_a_question_is_read_where_any_place_of_its_answer_is():
+    behind, there = Distribution((40,), (1.0,)), Distribution((2,), (0.1,))
+    sides = [(there, behind), (behind, behind), (Distribution((), ()), behind), (None, None), (behind, there)]
+    assert [is_read(TOKENS, Asked("Who?", *each)) for each in sides] == [True, False, False, True, True]
 
 
 def test_places_in_one_token_add_up_in_the_loss():

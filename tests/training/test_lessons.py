@@ -1,5 +1,6 @@
 import errno
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -41,10 +42,19 @@ def test_places_are_those_of_a_list():
         found[3]
 
 
+def test_some_questions_are_left_in_their_order_and_passages_without_any_are_not():
+    asked = [Asked(f"What is {number}?", None, None) for number in range(5)]
+    found = Lessons(zip("abcab", asked, strict=True)).only(np.array([False, True, False, False, True]))
+    assert list(found) == [PassageLesson("a", [asked[3]]), PassageLesson("c", [asked[2]])]
+    assert (len(found), found.questions) == (2, 2)
+
+
 def test_the_files_go_with_the_lessons(tmp_path, monkeypatch):
     monkeypatch.setattr(lessons.tempfile, "tempdir", str(tmp_path))
     found = Lessons([("a", Asked("What?", None, None))])
+    found = found.only(np.array([True]))
     assert list(tmp_path.glob("*/*.arrow"))
+    assert found[0].text == "a"
     del found
     assert not list(tmp_path.iterdir())
 

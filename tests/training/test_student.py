@@ -14,7 +14,7 @@ from pairsmith.encoders.span_heads import SpanHeads, save_heads
 from pairsmith.errors import InputError, ModelError
 from pairsmith.evaluate.qa import evaluate_qa
 from pairsmith.evaluate.settings import EvaluateQaSettings
-from pairsmith.progress import Silent
+from pairsmith.progress import Progress, Silent
 from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
 from pairsmith.runs import Run
 from pairsmith.training.distillation import Asked
@@ -61,7 +61,7 @@ def settings(quick_bert, data, **rest):
 
 def trained(some, data):
     lessons = passages(read_asked(data), some)
-    return infuse_on(lessons, (), some, "cpu")[0]
+    return infuse_on(lessons, (), some, "cpu").student
 
 
 def answered(student):
@@ -140,6 +140,56 @@ def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(quick_bert
     assert (found["exact"], found["f1"]) == (100.0, 100.0)
     again = Run(tmp_path / "student", Silent())
     assert infuse(settings(quick_bert, data, validation=data, eval_steps=40), again) == run.out
+
+
+def behind(path, *answers):
+    """A passage of 40 words, and a question for each of some of them."""
+    words = ["dog"] * 40
+    for place in answers:
+        words[place] = "man"
+    text = " ".join(words)
+    rows = [
+        {
+            "context": text,
+            "question": f"Who is number {place}?",
+            "answers": {"text": ["man"], "answer_start": [4 * place]},
+        }
+        for place in answers
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_answers_behind_what_is_read_are_left_out_and_counted(quick_bert, data, tmp_path, capsys):
+    cut = {"labels": "answers", "max_length": 16, "epochs": 1}
+    long, late = behind(tmp_path / "long.jsonl", 2, 30), behind(tmp_path / "late.jsonl", 33)
+    some = settings(quick_bert, data, **cut).model_copy(update={"data": [data, long, late]})
+    run = Run(tmp_path / "out", Progress())
+    infuse(some, run)
+    assert "2 of 6 questions are left out: their answers are behind the first 16 tokens" in (
+        capsys.readouterr().err
+    )
+    card = (run.out / "README.md").read_text()
+    assert "| passages | 3 |\n| questions | 4 |\n" in card
+    assert "| left out, as the answer is behind what is read | 2 |" in card
+    with pytest.raises(InputError, match=r"first 16 tokens .* no answer to any of the 1 questions; .*larger"):
+        infuse(settings(quick_bert, late, **cut), Run(tmp_path / "none", Silent()))
+
+
+def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
+    from pairsmith.training.student import Student, read_by
+
+    some = settings(quick_bert, "", labels="answers")
+    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True, max_length=16)
+    student = Student(encoder, concatenated=False).eval()
+    losses = []
+    for places in ((2,), (2, 30)):
+        lessons = passages(read_asked(behind(tmp_path / "rows.jsonl", *places)), some)
+        known = read_by(encoder.tokens, lessons, Silent())
+        assert [each.question for each in known[0].questions] == ["Who is number 2?"]
+        losses.append(float(student(**student.batch(known))["loss"].detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)  # word 30 is not read
+    assert losses[0] > 0
 
 
 def test_without_a_teacher_its_distributions_are_asked_for(quick_bert, tmp_path):

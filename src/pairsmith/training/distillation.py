@@ -1,6 +1,6 @@
 """What a student learns of a teacher: where answers start and end, in the student's own tokens (Q5)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pairsmith.encoders.alignment import end_tokens, start_tokens
+from pairsmith.encoders.alignment import Ints, end_tokens, start_tokens
 from pairsmith.encoders.token_vectors import TextTokens
 from pairsmith.records.asked import Distribution
 
@@ -61,24 +61,32 @@ def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageLesson]) -> dict
         tokens: of each row's passage.
         rows: passages with their questions.
     """
-    found: dict[str, tuple[list[Tensor], list[Tensor]]] = {"start": ([], []), "end": ([], [])}
-    for of_text, row in zip(tokens, rows, strict=True):
-        for asked in row.questions:
-            for name, distribution, tokens_at in (
-                ("start", asked.starts, start_tokens),
-                ("end", asked.ends, end_tokens),
-            ):
-                places, weights = found[name]
-                if distribution is None:
-                    places.append(torch.zeros(1, dtype=torch.int64))
-                    weights.append(torch.ones(1))
-                    continue
-                at = tokens_at(of_text.offsets, np.array(distribution.positions, np.int64))
-                known = at >= 0
-                places.append(torch.from_numpy(of_text.numbers[at[known]]))
-                weights.append(torch.tensor(distribution.probabilities, dtype=torch.float32)[known])
-    return {
-        f"{name}_{what}": pad_sequence(each, batch_first=True)
-        for name, both in found.items()
-        for what, each in zip(("places", "weights"), both, strict=True)
+    each = [(of_text, asked) for of_text, row in zip(tokens, rows, strict=True) for asked in row.questions]
+    found = {
+        "start": [_in_tokens(of_text, asked.starts, start_tokens) for of_text, asked in each],
+        "end": [_in_tokens(of_text, asked.ends, end_tokens) for of_text, asked in each],
     }
+    return {
+        f"{name}_{what}": pad_sequence([both[number] for both in some], batch_first=True)
+        for name, some in found.items()
+        for number, what in enumerate(("places", "weights"))
+    }
+
+
+def is_read(tokens: TextTokens, asked: Asked) -> bool:
+    """Whether any place of a question's answer is among the tokens of its passage that are read."""
+    starts, _ = _in_tokens(tokens, asked.starts, start_tokens)
+    ends, _ = _in_tokens(tokens, asked.ends, end_tokens)
+    return len(starts) + len(ends) > 0
+
+
+def _in_tokens(
+    tokens: TextTokens, distribution: Distribution | None, tokens_at: Callable[[Ints, Ints], Ints]
+) -> tuple[Tensor, Tensor]:
+    """The tokens of those places that are read, and their weights."""
+    if distribution is None:
+        return torch.zeros(1, dtype=torch.int64), torch.ones(1)
+    at = tokens_at(tokens.offsets, np.array(distribution.positions, np.int64))
+    known = at >= 0
+    weights = torch.tensor(distribution.probabilities, dtype=torch.float32)[known]
+    return torch.from_numpy(tokens.numbers[at[known]]), weights

@@ -6,11 +6,13 @@ import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from pairsmith.errors import StorageError, first_line
 from pairsmith.records.asked import DISTRIBUTION, Distribution
@@ -56,11 +58,26 @@ class Lessons(Sequence[PassageLesson]):
         self._rows = np.argsort(numbers, kind="stable")
         self._ends = np.cumsum(np.bincount(numbers))
         self._text_of = np.array(texts, np.int64)[first[order]]
+        self._whole: Lessons | None = None
 
     @property
     def questions(self) -> int:
         """How many there are in all."""
         return len(self._rows)
+
+    def only(self, kept: NDArray[np.bool_]) -> "Lessons":
+        """The same with some of the questions, without passages of which none is left.
+
+        Args: ``kept``: of each question, passage by passage, whether it stays.
+        """
+        found = copy(self)
+        found._whole = self  # with which the files go
+        sizes = np.diff(self._ends, prepend=0)
+        left = np.bincount(np.repeat(np.arange(len(self)), sizes)[kept], minlength=len(self))
+        found._rows = self._rows[kept]
+        found._ends = np.cumsum(left[left > 0])
+        found._text_of = self._text_of[left > 0]
+        return found
 
     def __len__(self) -> int:
         return len(self._ends)

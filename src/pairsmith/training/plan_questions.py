@@ -91,7 +91,7 @@ def plan_infuse(settings: InfuseSettings, before: Before) -> Estimate:
     unseen = _unseen(settings, before)
 
     def train(some: InfuseSettings, looks: int, progress: Progress) -> int:
-        student = infuse_on(lessons, unseen[:looks], some, device, progress=progress)[0]
+        student = infuse_on(lessons, unseen[:looks], some, device, progress=progress).student
         return size_of_weights(student.tokens.model) + size_of_weights(student.heads)
 
     return planned(settings, train, round(count * len(lessons) / len(found)), len(unseen))

@@ -4,7 +4,8 @@ passages with their questions -> a passage encoded once, its questions beside it
 distributions learned (Q5) -> encoder, and heads for questions
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,7 +24,7 @@ from pairsmith.encoders.token_vectors import TokenEncoder
 from pairsmith.errors import InputError, ModelError
 from pairsmith.modelfiles import pick_device
 from pairsmith.places import Place
-from pairsmith.progress import Progress
+from pairsmith.progress import Progress, Silent
 from pairsmith.records import Question, read_questions
 from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
 from pairsmith.runs import Run, settled
@@ -31,13 +32,16 @@ from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, grouped, sum_of_losses
-from pairsmith.training.distillation import Asked, PassageLesson, sparse_cross_entropy, targets
+from pairsmith.training.distillation import Asked, PassageLesson, is_read, sparse_cross_entropy, targets
 from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.lessons import Lessons
 from pairsmith.training.settings import InfuseSettings
 from pairsmith.training.watch import Training
+
+_AT_ONCE = 1_000
+"""Passages of which is looked at once what is read."""
 
 _USE = """```python
 import pairsmith.infuse
@@ -58,7 +62,8 @@ def infuse(settings: InfuseSettings, run: Run) -> Place:
 
     Raises:
         FolderError: the run's folder holds something else.
-        InputError: questions cannot be read, or lack a teacher's distributions.
+        InputError: questions cannot be read, lack a teacher's distributions, or have their answers all
+            behind what is read of the passages.
         ModelError: the base cannot be loaded, or the training diverged.
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
@@ -72,20 +77,21 @@ def infuse(settings: InfuseSettings, run: Run) -> Place:
     folder = begin(run, "infuse", settings, sources=sources)
     if folder is None:
         return run.out
-    student, rate, training = infuse_on(
+    trained = infuse_on(
         lessons, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
     )
     facts = {
-        "passages": len(lessons),
-        "questions": lessons.questions,
+        "passages": trained.passages,
+        "questions": trained.questions,
+        "left out, as the answer is behind what is read": lessons.questions - trained.questions,
         "labels": settings.labels,
         "validation": len(unseen),
-        "learning rate": rate,
+        "learning rate": trained.learning_rate,
     }
     title = "An encoder whose token vectors answer questions"
-    card = few_shot_card(title, _USE, settings, facts, training, folder)
-    folder.finish(partial(save_student, student, card), training.to_json())
-    run.progress.say(f"wrote {run.out}: {training}")
+    card = few_shot_card(title, _USE, settings, facts, trained.training, folder)
+    folder.finish(partial(save_student, trained.student, card), trained.training.to_json())
+    run.progress.say(f"wrote {run.out}: {trained.training}")
     return run.out
 
 
@@ -131,19 +137,38 @@ def _likeliest(distribution: Distribution) -> Distribution:
     return Distribution((distribution.positions[best],), (1.0,))
 
 
+@dataclass(frozen=True, slots=True)
+class TrainedStudent:
+    """A student, and how it came to be.
+
+    Attributes:
+        student: with the weights of its best step.
+        learning_rate: the one that did best.
+        training: how it went with that rate.
+        passages: how many it was trained on.
+        questions: how many it was trained on: those of whose answer some place is read.
+    """
+
+    student: SpanEncoder
+    learning_rate: float
+    training: Training
+    passages: int
+    questions: int
+
+
 def infuse_on(
-    lessons: Sequence[PassageLesson],
+    lessons: Lessons,
     validation: Sequence[Question],
     settings: InfuseSettings,
     device: str,
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[SpanEncoder, float, Training]:
+) -> TrainedStudent:
     """Train a student for each learning rate, and take the one with the best F1.
 
     Args:
-        lessons: one or more.
+        lessons: one or more; questions whose answers are behind what is read are left out, which is said.
         validation: questions by which the best step and rate are chosen; may be empty.
         settings: ``data`` and ``validation`` are not looked at here.
         device: ``cpu``, ``cuda`` or ``mps``.
@@ -151,8 +176,11 @@ def infuse_on(
         checkpoints: where they are kept.
 
     Raises:
+        InputError: no question is left.
         ModelError: the base cannot be loaded, or the training diverged.
     """
+    shown = progress or Silent()
+    known: Lessons | None = None
 
     def make() -> Student:
         encoder = load_span_encoder(
@@ -166,14 +194,47 @@ def infuse_on(
         return Student(encoder, concatenated=settings.negatives == "batch")
 
     def lesson(student: Student) -> Lesson[PassageLesson]:
-        draw = partial(_drawn, lessons, settings.questions)
+        nonlocal known
+        known = known or read_by(student.encoder.tokens, lessons, shown)  # once, not for each learning rate
+        draw = partial(_drawn, known, settings.questions)
         measure = partial(validation_f1, student.encoder, validation) if validation else None
-        return Lesson(len(lessons), draw, student.batch, measure)
+        return Lesson(len(known), draw, student.batch, measure)
 
     student, rate, training = fit_each_rate(
-        make, lesson, settings, metric="F1", device=device, progress=progress, checkpoints=checkpoints
+        make, lesson, settings, metric="F1", device=device, progress=shown, checkpoints=checkpoints
     )
-    return student.encoder, rate, training
+    assert known is not None  # there is at least one rate
+    return TrainedStudent(student.encoder, rate, training, len(known), known.questions)
+
+
+def read_by(tokens: TokenEncoder, lessons: Lessons, progress: Progress) -> Lessons:
+    """The questions of which an encoder reads some place of the answer; how many are left out is said.
+
+    Raises:
+        InputError: there is none.
+    """
+
+    def each() -> Iterator[bool]:
+        with progress.task("look for answers", len(lessons), "passages") as bar:
+            for first in range(0, len(lessons), _AT_ONCE):
+                some = lessons[first : first + _AT_ONCE]
+                for row, read in zip(some, tokens.text_tokens([row.text for row in some]), strict=True):
+                    yield from (is_read(read, asked) for asked in row.questions)
+                bar.advance(len(some))
+
+    kept = np.fromiter(each(), np.bool_, lessons.questions)
+    left_out = lessons.questions - int(kept.sum())
+    if left_out == lessons.questions:
+        raise InputError(
+            f"the first {tokens.max_length} tokens of the passages hold no answer to any of the "
+            f"{left_out:,} questions; give a larger --max-length, or shorter passages"
+        )
+    if left_out:
+        progress.say(
+            f"{left_out:,} of {lessons.questions:,} questions are left out: their answers are behind the "
+            f"first {tokens.max_length} tokens of the passage, which are read"
+        )
+    return lessons.only(kept)
 
 
 def _drawn(
