@@ -20,6 +20,7 @@ from pairsmith.encoders.reader import (
     load_reader,
 )
 from pairsmith.encoders.spans import best_span
+from pairsmith.encoders.teaching import teach
 from pairsmith.errors import ModelError, SettingsError
 from pairsmith.modelnames import MINILM
 
@@ -330,24 +331,66 @@ def test_answers_are_those_of_the_model_alone_in_any_batch(model, request):
         assert [each.score for each in found] == pytest.approx([each[2] for each in expected], rel=1e-4)
 
 
-def test_of_several_windows_the_best_score_answers(bert_reader):
+def test_of_several_windows_one_softmax_is_over_the_whole_text(bert_reader):
     reader = load_reader(str(bert_reader), device="cpu")
-    questions, contexts = [QUESTION, "What fell?"], [CONTEXTS[1], CONTEXTS[0]]
-    found = answer(reader, questions, contexts, batch_size=2)
-    features = encode_questions(reader, questions, contexts)
-    scores = {0: [], 1: []}
-    for feature in features:
+    text = CONTEXTS[1]
+    (found,) = answer(reader, ["What fell?"], [text], batch_size=2)
+    # Of each token what the window says in which more stands about it; of equal ones the later.
+    seen = {}
+    windows = encode_questions(reader, ["What fell?"], [text])
+    assert len(windows) > 2
+    for window in windows:
         with torch.inference_mode():
-            output = reader.model(**collate(reader, [feature]))
-        rows = [output.start_logits[0].tolist(), output.end_logits[0].tolist(), feature.is_context.tolist()]
-        start, end, score = by_loops(*rows, 17)
-        place = feature.offsets[start, 0].item()
-        scores[feature.question].append((score, place, feature.offsets[end, 1].item()))
-    assert len(scores[0]) > 2
-    for number, prediction in enumerate(found):
-        score, start, end = max(scores[number])
-        assert (prediction.text, prediction.start) == (contexts[number][start:end], start)
-        assert prediction.score == pytest.approx(score, rel=1e-4)
+            output = reader.model(**collate(reader, [window]))
+        places = window.is_context.nonzero().flatten().tolist()
+        for place in places:
+            about = min(place - places[0], places[-1] - place)
+            said = (output.start_logits[0, place].item(), output.end_logits[0, place].item())
+            span = tuple(window.offsets[place].tolist())
+            if span not in seen or about >= seen[span][0]:
+                seen[span] = about, *said
+    spans = sorted(seen)
+    starts, ends = ([seen[span][side] for span in spans] for side in (1, 2))
+    start, end, score = by_loops(starts, ends, [True] * len(spans), 17)
+    assert (found.start, found.text) == (spans[start][0], text[spans[start][0] : spans[end][1]])
+    assert found.score == pytest.approx(score, rel=1e-4)
+
+
+@pytest.mark.parametrize("model", ["bert_reader", "tiny_gpt2"])  # GPT-2's tokens may be white space
+def test_what_is_evaluated_is_what_a_teacher_tells(model, request):
+    reader = load_reader(str(request.getfixturevalue(model)), device="cpu", fresh_head=True)
+    texts = [*CONTEXTS, CONTEXTS[0].replace(" ", "  \n ") * 3, "", " "]
+    questions = ["What fell?"] * len(texts)
+    told = teach(reader, questions, texts, max_answer_tokens=6)
+    found = answer(reader, questions, texts, max_answer_tokens=6, batch_size=2)
+    assert [(each.text, each.start) for each in found] == [(t.best.text, t.best.start) for t in told]
+    assert [each.score for each in found] == pytest.approx([t.best.score for t in told], rel=1e-4)
+
+
+@pytest.mark.parametrize("model", ["bert_reader", "bart_reader", "tiny_gpt2"])
+def test_of_one_window_the_best_span_of_its_padded_row_answers(model, request):
+    reader = load_reader(str(request.getfixturevalue(model)), device="cpu", fresh_head=True)
+    sentences = [
+        CONTEXTS[2],
+        "Two dogs.",
+        "Two  \n dogs   run.",
+        "A man  is   playing \n\n the   weather",
+        " ",
+    ]
+    questions = [QUESTION, "Who?", "What?", "", "Who?"]
+    windows = encode_questions(reader, questions, sentences)
+    assert [window.question for window in windows] == [0, 1, 2, 3, 4]
+    with torch.inference_mode():
+        output = reader.model(**collate(reader, windows))
+    allowed = torch.nn.utils.rnn.pad_sequence([each.is_context for each in windows], batch_first=True)
+    for longest in (1, 3, 17):
+        spans = best_span(output.start_logits, output.end_logits, allowed, longest)
+        found = answer(reader, questions, sentences, max_answer_tokens=longest)
+        for row, (window, text) in enumerate(zip(windows, sentences, strict=True)):
+            begin, end = window.offsets[spans.starts[row], 0], window.offsets[spans.ends[row], 1]
+            expected = Prediction.of(text, float(spans.scores[row]), int(begin), int(end))
+            assert (found[row].text, found[row].start) == (expected.text, expected.start)
+            assert found[row].score == pytest.approx(expected.score, rel=1e-5)
 
 
 def test_answering_tells_how_many_questions_are_done(bert_reader):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.encoders.heads import load_with_head, score_in_float32
+from pairsmith.encoders.middles import keep_middles
 from pairsmith.encoders.span_heads import SpanHeads, heads_kind, load_heads
 from pairsmith.encoders.spans import best_span
 from pairsmith.encoders.token_vectors import load_token_encoder
@@ -212,10 +213,7 @@ def answer(
     stride: int = OVERLAP,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Prediction]:
-    """Answer each question by a span of its text (Q7).
-
-    Of a text in several windows, each window's softmax stands alone, and the window whose best span has the
-    largest score gives the answer, the first of equal ones. Long windows go first.
+    """Answer each question by a span of its text (Q7); see ``whole_text``. Long windows go first.
 
     Args:
         reader: what to answer with; it is put into evaluation mode meanwhile.
@@ -235,38 +233,91 @@ def answer(
     """
     features = encode_questions(reader, questions, contexts, stride)
     order = sorted(range(len(features)), key=lambda row: -len(features[row].input_ids))
+    rows_of: list[list[int]] = [[] for _ in questions]
+    for row, feature in enumerate(features):
+        rows_of[feature.question].append(row)
     left = Counter(feature.question for feature in features)
-    found: dict[int, tuple[float, int, int]] = {}
+    scores: dict[int, Tensor] = {}
+    found: dict[int, Prediction] = {}
     with _evaluating(reader.model):
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
             batch = [features[row] for row in rows]
-            found.update(zip(rows, _read(reader, batch, max_answer_tokens), strict=True))
+            scores.update(zip(rows, read_windows(reader, batch), strict=True))
             left.subtract(feature.question for feature in batch)
-            advance(sum(left[question] == 0 for question in {feature.question for feature in batch}))
-    best: dict[int, tuple[float, int, int]] = {}
-    for row, feature in enumerate(features):
-        if feature.question not in best or found[row][0] > best[feature.question][0]:
-            best[feature.question] = found[row]
-    return [Prediction.of(context, *best[number]) for number, context in enumerate(contexts)]
+            done = [number for number in {feature.question for feature in batch} if left[number] == 0]
+            for number in done:
+                each = rows_of[number]
+                text = whole_text([features[row] for row in each], [scores.pop(row) for row in each])
+                found[number] = text.best(contexts[number], max_answer_tokens)
+            advance(len(done))
+    return [found[number] for number in range(len(contexts))]
 
 
-@torch.inference_mode()
-def _read(reader: Reader, batch: Sequence[Feature], max_tokens: int) -> list[tuple[float, int, int]]:
-    """Score, first and last character (exclusive) of the best span of each window."""
+def read_windows(reader: Reader, batch: Sequence[Feature]) -> list[Tensor]:
+    """What a reader's model gives for windows: of each ``(2, tokens)`` float32, as starts and as ends."""
     device = reader.model.device
-    inputs = collate(reader, batch)
-    allowed = _padded([feature.is_context for feature in batch], 0).to(device)
-    output = reader.model(**{name: value.to(device) for name, value in inputs.items()})
-    for logits in (output.start_logits, output.end_logits):
-        if not torch.isfinite(logits[allowed]).all():
-            raise ModelError(
-                "the reader gives scores that are not finite; its weights are damaged, or its number format "
-                "is too short: try float32"
-            )
-    spans = best_span(output.start_logits, output.end_logits, allowed, max_tokens)
-    each = zip(batch, spans.scores.tolist(), spans.starts.tolist(), spans.ends.tolist(), strict=True)
-    return [(score, int(f.offsets[start, 0]), int(f.offsets[end, 1])) for f, score, start, end in each]
+    with torch.inference_mode():
+        output = reader.model(**{name: value.to(device) for name, value in collate(reader, batch).items()})
+        both = torch.stack([output.start_logits, output.end_logits], dim=1).float().cpu()
+    return [each[:, : len(feature.input_ids)] for each, feature in zip(both, batch, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextScores:
+    """What a reader says of all of a question's text.
+
+    Attributes:
+        scores: ``(2, tokens)`` float32, of starts and of ends, unnormalised.
+        offsets: ``(tokens, 2)`` int64, where they begin and end in the text, in characters.
+        allowed: ``(tokens,)`` bool, where an answer may start and end: not at white space alone, which only
+            counts in an answer's length.
+    """
+
+    scores: Tensor
+    offsets: Tensor
+    allowed: Tensor
+
+    def best(self, context: str, max_tokens: int) -> Prediction:
+        """The answer with the largest product of probabilities (Q7), each softmax over all of the text."""
+        if not self.allowed.any():
+            return Prediction("", 0, 0.0)
+        spans = best_span(self.scores[:1], self.scores[1:], self.allowed[None], max_tokens)
+        begin, end = self.offsets[spans.starts[0], 0], self.offsets[spans.ends[0], 1]
+        return Prediction.of(context, float(spans.scores[0]), int(begin), int(end))
+
+
+def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScores:
+    """The scores of one question's windows as those of its text (Q7).
+
+    Each token counts in that window in which more stands about it.
+
+    Args:
+        windows: all of the text, in order.
+        scores: of each, see ``read_windows``.
+
+    Raises:
+        ModelError: a score is not finite.
+    """
+    kept = [window.is_context.clone() for window in windows]
+    keep_middles([window.offsets for window in windows], kept)
+    middles = [_from_first_to_last(each) for each in kept]
+    text = TextScores(
+        torch.cat([each[:, middle] for each, middle in zip(scores, middles, strict=True)], dim=1),
+        torch.cat([window.offsets[middle] for window, middle in zip(windows, middles, strict=True)]),
+        torch.cat([each[middle] for each, middle in zip(kept, middles, strict=True)]),
+    )
+    if not torch.isfinite(text.scores[:, text.allowed]).all():
+        raise ModelError(
+            "the model gives scores that are not finite; its weights are damaged, or its number format is "
+            "too short: try float32"
+        )
+    return text
+
+
+def _from_first_to_last(kept: Tensor) -> slice:
+    places = kept.nonzero().flatten().tolist()
+    return slice(places[0], places[-1] + 1) if places else slice(0, 0)
 
 
 def _padded(rows: list[Tensor], filler: int) -> Tensor:

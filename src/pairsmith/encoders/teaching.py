@@ -5,16 +5,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.encoders.encode import batches_by_length, one_thread_each, tokens_at_once
-from pairsmith.encoders.middles import keep_middles
-from pairsmith.encoders.reader import ANSWER_TOKENS, Feature, Prediction, Reader, collate, encode_questions
-from pairsmith.encoders.spans import best_span
-from pairsmith.errors import ModelError
+from pairsmith.encoders.reader import (
+    ANSWER_TOKENS,
+    Feature,
+    Prediction,
+    Reader,
+    TextScores,
+    encode_questions,
+    read_windows,
+    whole_text,
+)
 
 TOP = 8
 """Likeliest places that are told."""
@@ -49,8 +53,8 @@ def teach(
 ) -> list[Told]:
     """A teacher's sparse distributions over starts and ends, and its answers (Q3).
 
-    Of a text in several windows each token counts in that in which more stands about it, and one softmax is
-    taken over all tokens of the text.
+    Of a text in several windows each token counts in that in which more stands about it (see ``whole_text``),
+    and one softmax is taken over all tokens of the text.
 
     Args:
         reader: the teacher; it is put into evaluation mode.
@@ -71,61 +75,43 @@ def teach(
         return []
     reader.model.eval()
     windows = encode_questions(reader, questions, contexts)
-    logits = _logits(reader, windows, batch_tokens)
+    scores = _scores(reader, windows, batch_tokens)
     found: dict[int, Told] = {}
     for number, rows in groupby(range(len(windows)), key=lambda row: windows[row].question):
         each = list(rows)
-        some = [windows[row] for row in each]
-        kept = [window.is_context.clone() for window in some]
-        keep_middles([window.offsets for window in some], kept)
-        offsets = torch.cat([window.offsets[mask] for window, mask in zip(some, kept, strict=True)])
-        scores = torch.cat([logits[row][:, mask] for row, mask in zip(each, kept, strict=True)], dim=1)
-        found[number] = _told(contexts[number], scores, offsets, top, max_answer_tokens)
+        text = whole_text([windows[row] for row in each], [scores[row] for row in each])
+        found[number] = _told(contexts[number], text, top, max_answer_tokens)
     advance(len(questions))
     return [found[number] for number in range(len(questions))]
 
 
-def _logits(reader: Reader, windows: Sequence[Feature], batch_tokens: int | None) -> list[Tensor]:
+def _scores(reader: Reader, windows: Sequence[Feature], batch_tokens: int | None) -> list[Tensor]:
     """Of each window ``(2, tokens)`` float32, as starts and as ends."""
     device = reader.model.device
     found: list[Tensor] = [torch.empty(0)] * len(windows)
 
-    def read(rows: Sequence[Feature]) -> NDArray[np.float32]:
-        with torch.inference_mode():
-            output = reader.model(**{name: value.to(device) for name, value in collate(reader, rows).items()})
-            both = torch.stack([output.start_logits, output.end_logits], dim=1)
-            numbers: NDArray[np.float32] = both.float().cpu().numpy()
-            return numbers
-
-    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[NDArray[np.float32]]:
-        return pool.submit(read, [windows[row] for row in rows])
+    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[list[Tensor]]:
+        return pool.submit(read_windows, reader, [windows[row] for row in rows])
 
     lengths = [len(window.input_ids) for window in windows]
     batches = batches_by_length(lengths, len(windows), batch_tokens or tokens_at_once(device))
     with one_thread_each(device) as pool:
-        for rows, numbers in pool.each(begin, batches):
-            for row, both in zip(rows, numbers, strict=True):
-                found[row] = torch.from_numpy(both[:, : lengths[row]])
+        for rows, each in pool.each(begin, batches):
+            for row, both in zip(rows, each, strict=True):
+                found[row] = both
     return found
 
 
-def _told(context: str, scores: Tensor, offsets: Tensor, top: int, max_tokens: int) -> Told:
-    """Of one text: ``scores`` ``(2, tokens)``, where its tokens are at ``offsets``."""
-    if not len(offsets):
-        return Told([], [], Prediction("", 0, 0.0))
-    if not torch.isfinite(scores).all():
-        raise ModelError(
-            "the teacher gives scores that are not finite; its weights are damaged, or its number format is "
-            "too short: try float32"
-        )
-    likely, tokens = scores.softmax(dim=1).topk(min(top, len(offsets)), dim=1)
-    texts = [context[begin:end] for begin, end in offsets.tolist()]
-    spaces = [len(text) - len(text.lstrip()) for text in texts]  # of byte-level tokens, before the word
-    begins = offsets[:, 0] + torch.tensor(spaces)
+def _told(context: str, text: TextScores, top: int, max_tokens: int) -> Told:
+    """Of one text."""
+    offsets = text.offsets[text.allowed]
+    likely, tokens = text.scores[:, text.allowed].softmax(dim=1).topk(min(top, len(offsets)), dim=1)
+    pieces = [context[begin:end] for begin, end in offsets.tolist()]
+    # Byte-level tokens may begin with the space before a word.
+    spaces = torch.tensor([len(piece) - len(piece.lstrip()) for piece in pieces], dtype=torch.int64)
+    begins = offsets[:, 0] + spaces
     starts, ends = (
         [(place, share) for place, share in zip(at.tolist(), shares.tolist(), strict=True) if share > 0]
         for at, shares in ((begins[tokens[0]], likely[0]), (offsets[tokens[1], 1], likely[1]))
     )
-    spans = best_span(scores[:1], scores[1:], torch.ones(1, len(offsets), dtype=torch.bool), max_tokens)
-    begin, end = int(offsets[spans.starts[0], 0]), int(offsets[spans.ends[0], 1])
-    return Told(starts, ends, Prediction.of(context, float(spans.scores[0]), begin, end))
+    return Told(starts, ends, text.best(context, max_tokens))
