@@ -1,15 +1,17 @@
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.encoders.reader import answer, load_reader
+from pairsmith.encoders.reader import answer, encode_questions, load_reader
 from pairsmith.encoders.span_encoder import load_span_encoder, span_logits
 from pairsmith.encoders.span_heads import FILE, SpanHeads, heads_kind, load_heads, save_heads
 from pairsmith.encoders.span_reader import answer_by_vectors, text_vectors, text_windows
 from pairsmith.errors import ModelError
+from pairsmith.training.settings import InfuseSettings
 
 TEXT = "A man is playing. A woman is slicing an onion. Two dogs run on the beach."
 QUESTIONS = ["Who is slicing an onion?", "Where do the dogs run?"]
@@ -133,6 +135,22 @@ def test_a_long_text_is_read_in_windows_and_each_token_counts_once(folder):
     read = text_vectors(encoder, [long, "", TEXT], stride=8)
     assert [len(each.vectors) for each in read] == [len(each.offsets) for each in read]
     assert len(read[1].offsets) == 0
+
+
+def test_as_many_tokens_as_the_student_reads_are_windows_of_456_that_begin_328_apart(tiny_bert):
+    longest = InfuseSettings(base="b", data=["d"]).max_length
+    tokens = replace(loaded(tiny_bert, fresh_heads=True).tokens, max_length=longest)
+    windows = text_windows(tokens, ["a " * 1_000])
+    texts = [window.offsets[1:-1] for window in windows]
+    assert [len(each) for each in texts[:-1]] == [456, 456]
+    assert [int(each[0, 0]) // 2 for each in texts] == [0, 328, 656]
+
+
+def test_a_whole_passage_with_the_longest_question_is_one_window_of_a_teacher(tiny_bert):
+    reader = load_reader(str(tiny_bert), device="cpu", fresh_head=True)
+    reader = replace(reader, max_length=512)
+    (window,) = encode_questions(reader, ["a " * 50], ["a " * 456])
+    assert int(window.is_context.sum()) == 456
 
 
 @given(

@@ -9,17 +9,18 @@ import torch
 from pairsmith.encoders.asker import SEPARATOR, parse, separator_of
 from pairsmith.encoders.summarizer import add_marker, document_features, encode_documents, load_summarizer
 from pairsmith.errors import InputError, ModelError
-from pairsmith.infuse.ask import ask
+from pairsmith.infuse.ask import ask, load_asker
+from pairsmith.infuse.asking import cut
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.nucleus import draw_sequences, nucleus
 from pairsmith.lm.sampling import truncate
 from pairsmith.progress import Progress, Silent
-from pairsmith.records import read_questions
+from pairsmith.records import Document, read_questions
 from pairsmith.records.asked import read_asked
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import stream_key
 from pairsmith.texts.passages import passage_limit, passages
-from pairsmith.training.asker import asker_examples, train_asker
+from pairsmith.training.asker import as_summarizer, asker_examples, train_asker
 from pairsmith.training.settings import TrainAskerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -251,13 +252,28 @@ def test_answers_outside_every_passage_are_left_out(asker, tmp_path):
     path = tmp_path / "data.jsonl"
     path.write_text(json.dumps(row) + "\n")
     some = TrainAskerSettings(base=asker, data=[str(path)], max_length=32, device="cpu")
-    with pytest.raises(InputError, match="no passage of 30 tokens holds the answer"):
+    with pytest.raises(InputError, match="no passage of 32 tokens holds the answer"):
         train_asker(some, Run(tmp_path / "out", Silent()))
+
+
+def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path):
+    some = settings(asker, tmp_path, max_length=30)
+    asking = load_asker(some)
+    assert asking.limit == 30
+    text = "1" * 30  # each a token of its own
+    (((passage,),), lost) = cut(asking, [Document("here", text, "", "", "here")])
+    assert (passage.text, lost) == (text, [])
+    (read,) = encode_documents(asking.model, [passage.text])
+    assert len(read) == 32
+    learned = as_summarizer(TrainAskerSettings(base=asker, data=["here"], max_length=30), 1)
+    assert learned.max_length is None  # nothing of a passage is cut off in training either
 
 
 def test_passages_are_runs_of_sentences_within_the_models_limit(asker):
     tokenizer = load_summarizer(asker, device="cpu").tokenizer
     assert passage_limit(tokenizer, None) == passage_limit(tokenizer, 999) == 62  # of 64, with begin and end
+    assert passage_limit(tokenizer, None, 1024) == 456
+    assert passage_limit(tokenizer, 30) == 30
     text = " ".join(document(number) for number in range(4))
     found = passages(text, 30, tokenizer)
     assert " ".join(window.text for window in found) == text

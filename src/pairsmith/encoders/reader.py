@@ -28,7 +28,7 @@ QUESTION_TOKENS = 64
 """Longest question in tokens; at most half of what a window has for question and text together."""
 
 OVERLAP = 128
-"""Tokens that neighbouring windows share: windows of 456 with a stride of 328 in Q7."""
+"""Tokens that neighbouring windows share: those of 456 tokens of a text begin 328 apart (Q7)."""
 
 ANSWER_TOKENS = 17
 """Longest answer in tokens (Q7)."""

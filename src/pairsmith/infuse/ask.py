@@ -164,9 +164,7 @@ def load_asker(settings: AskSettings) -> Asker:
     if kind == "cloze":
         return ClozeAsker(settings)
     if kind == "encoder-decoder":
-        model = load_summarizer(
-            settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
-        )
+        model = load_summarizer(settings.model, device=settings.device, dtype=settings.dtype)
         return SequenceAsker(model, settings)
     from pairsmith.lm.loading import load_model  # which takes seconds that the other kinds need not wait
 

@@ -84,13 +84,7 @@ def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
 def _untrained(settings: AskSettings, base: str) -> Asker:
     if writes_as(base) == "decoder":
         return CausalAsker(load_model(base, device=settings.device, dtype=settings.dtype), settings)
-    model = load_summarizer(
-        base,
-        device=settings.device,
-        dtype=settings.dtype,
-        max_length=settings.max_length,
-        fresh_decoder=True,
-    )
+    model = load_summarizer(base, device=settings.device, dtype=settings.dtype, fresh_decoder=True)
     add_marker(model, settings.separator, written=True)
     return SequenceAsker(model, settings)
 

@@ -42,7 +42,7 @@ class SequenceAsker:
     def __init__(self, model: Summarizer, settings: AskSettings) -> None:
         """Raises: ModelError: the model knows no separator, or no token that ends a text."""
         self.model = model
-        self.limit = passage_limit(model.tokenizer, model.max_length)
+        self.limit = passage_limit(model.tokenizer, settings.max_length or model.context, model.context)
         self._settings = settings
         self._separator = separator_of(model, settings.separator)
         ends = model.model.generation_config.eos_token_id

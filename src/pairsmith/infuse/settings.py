@@ -55,7 +55,12 @@ class AskSettings(Settings):
         description="Share of the probability that the tokens hold from which is drawn.",
     )
     beams: int = Field(default=20, ge=1, description="Answers that are searched, with --decoding beams.")
-    max_length: int | None = Field(default=456, ge=16, description="Longest passage in tokens.")
+    max_length: int | None = Field(
+        default=456,
+        ge=16,
+        description="Longest passage in tokens, special ones not counted; with --model cloze in words and "
+        "marks. Never more than the model has room for.",
+    )
     batch_size: int = Field(default=16, ge=1, description="Passages at once, each with all its questions.")
     seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of what is drawn.")
     device: Device = "auto"

@@ -5,13 +5,19 @@ from typing import Any
 from pairsmith.texts.windows import Window, windows
 
 PASSAGE_TOKENS = 456
-"""Longest passage in tokens."""
+"""Longest passage in tokens, special ones not counted."""
 
 
-def passage_limit(tokenizer: Any, max_length: int | None) -> int:
-    """Tokens of a passage at most, special ones not counted; with these it has ``max_length`` at most."""
-    longest = min(max_length or PASSAGE_TOKENS, int(tokenizer.model_max_length))
-    return max(1, longest - int(tokenizer.num_special_tokens_to_add()))
+def passage_limit(tokenizer: Any, max_length: int | None, context: int | None = None) -> int:
+    """Tokens of a passage at most, special ones not counted: as many as are wanted, if a model reads them.
+
+    Args:
+        tokenizer: the model's.
+        max_length: what is wanted; ``PASSAGE_TOKENS`` if not given.
+        context: tokens that the model reads, special ones included; what its tokenizer says if not given.
+    """
+    room = (context or int(tokenizer.model_max_length)) - int(tokenizer.num_special_tokens_to_add())
+    return max(1, min(max_length or PASSAGE_TOKENS, room))
 
 
 def passages(text: str, limit: int, tokenizer: Any) -> list[Window]:

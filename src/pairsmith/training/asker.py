@@ -121,10 +121,14 @@ def train_asker_on(
 
 
 def as_summarizer(settings: TrainAskerSettings, examples: int) -> TrainSummarizerSettings:
-    """The settings of the training of a model with an encoder and a decoder on so many examples."""
+    """The settings of the training of a model with an encoder and a decoder on so many examples.
+
+    Passages are within their limit, which does not count special tokens, and are read whole.
+    """
     return TrainSummarizerSettings(
-        **settings.model_dump(exclude={"data", "validation", "epochs", "max_steps"}),
+        **settings.model_dump(exclude={"data", "validation", "epochs", "max_steps", "max_length"}),
         seeds="",
+        max_length=None,
         kind="reading",
         steps=settings.steps_of(examples),
         summary_tokens=ANSWER_TOKENS + QUESTION_TOKENS + 3,

@@ -389,8 +389,8 @@ class TrainAskerSettings(EpochSettings):
     max_length: int | None = Field(
         default=456,
         ge=16,
-        description="Longest passage in tokens; longer texts are cut into passages. Never more than the "
-        "model has room for.",
+        description="Longest passage in tokens, special ones not counted; longer texts are cut into "
+        "passages. Never more than the model has room for.",
     )
     label_smoothing: float = Field(
         default=0.0,
@@ -446,5 +446,8 @@ class InfuseSettings(EpochSettings):
         "validation questions is kept.",
     )
     max_length: int | None = Field(
-        default=456, ge=16, description="Longest passage in tokens; the rest is cut off."
+        default=458,
+        ge=16,
+        description="Longest passage in tokens, special ones included (of 458 BERT and RoBERTa have two: 456 "
+        "of the text); the rest is cut off. Unset: the base's own.",
     )
