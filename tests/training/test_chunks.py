@@ -92,8 +92,8 @@ def test_backward_is_in_forwards_formats() -> None:
     assert torch.equal(weight.weight.grad, exact)
 
 
-def groups(lengths: list[int]) -> list[list[int]]:
-    found = grouped(lengths, lambda numbers: {"numbers": numbers}, torch.device("cpu"))
+def groups(lengths: list[int], batch_tokens: int | None = None) -> list[list[int]]:
+    found = grouped(lengths, lambda numbers: {"numbers": numbers}, torch.device("cpu"), batch_tokens)
     numbers = [chunk["numbers"] for chunk in found.chunks]
     assert found.order.tolist() == list(chain.from_iterable(numbers))
     return numbers
@@ -104,6 +104,11 @@ def test_a_group_ends_where_its_padding_would_exceed_a_call() -> None:
     assert groups([100, 300, 200, 143]) == [[1, 2], [3, 0]]
     assert groups([100, 300, 200, 144]) == [[1, 2, 3], [0]]
     assert groups([7, 7, 7]) == [[0, 1, 2]]
+
+
+def test_a_group_has_no_more_tokens_than_were_asked_for() -> None:
+    assert groups([7, 7, 7], 14) == [[0, 1], [2]]
+    assert groups([5, 7, 6, 20], 13) == [[3], [1], [2, 0]]
 
 
 @given(st.lists(st.integers(1, 600), min_size=1, max_size=60))

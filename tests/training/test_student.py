@@ -103,6 +103,59 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
     assert float(whole.detach()) == pytest.approx(float(2 * each[0] + each[1]) / 3, rel=1e-5)
 
 
+def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
+    from pairsmith.training.student import Student
+
+    lessons = passages(read_asked(data), settings(quick_bert, data))
+    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
+    read = encoder.tokens.token_counts([each.text for each in lessons])
+    many = [replace(each, questions=[*each.questions] * 20) for each in lessons]
+    asked = [encoder.tokens.token_counts([q.question for q in each.questions]) for each in many]
+    assert sum(map(sum, asked)) > 2 * sum(read)
+
+    def chunks(rows, batch_tokens):
+        found = Student(encoder, concatenated=False, batch_tokens=batch_tokens).batch(rows)
+        return len(found["passages"]["chunks"])
+
+    assert chunks(lessons, 2 * max(read)) == 1
+    assert chunks(many, 2 * max(read)) == 2
+    assert chunks(many, 2 * max(map(sum, asked))) == 1
+
+
+@pytest.mark.parametrize("negatives", ["passage", "batch"])
+def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, negatives, monkeypatch):
+    from pairsmith.encoders.span_encoder import SpanEncoder
+    from pairsmith.training.student import Student
+
+    lessons = passages(read_asked(data), settings(quick_bert, data))
+    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
+    calls, whole = [], SpanEncoder.token_vectors
+    monkeypatch.setattr(
+        SpanEncoder,
+        "token_vectors",
+        lambda self, texts: calls.append(texts["input_ids"].numel()) or whole(self, texts),
+    )
+
+    def step(batch_tokens):
+        student = Student(encoder, concatenated=negatives == "batch", batch_tokens=batch_tokens).eval()
+        student.zero_grad()
+        calls.clear()
+        loss = student(**student.batch(lessons))["loss"]
+        loss.backward()
+        gradients = {name: each.grad for name, each in student.named_parameters() if each.grad is not None}
+        return float(loss.detach()), gradients, list(calls)
+
+    loss, gradients, at_once = step(None)
+    again, others, cut = step(16)
+    assert max(cut) < max(at_once)
+    if negatives == "batch":  # no group is held: each is computed once more on the way backward
+        assert sorted(cut) == sorted(2 * cut[: len(cut) // 2])
+    assert again == pytest.approx(loss, rel=1e-5)
+    assert others.keys() == gradients.keys()
+    for name, each in gradients.items():
+        assert torch.allclose(others[name], each, atol=1e-5), name
+
+
 def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
     from pairsmith.training.student import Student
 

@@ -39,21 +39,29 @@ class Chunked:
 
 
 def chunked(
-    lengths: Sequence[int], features: Callable[[list[int]], Features], device: torch.device
+    lengths: Sequence[int],
+    features: Callable[[list[int]], Features],
+    device: torch.device,
+    batch_tokens: int | None = None,
 ) -> Chunked:
     """Cut n texts, of so many tokens each, into chunks.
 
     Args:
         lengths: of the texts.
         features: makes those of the texts of these numbers.
-        device: where they will be computed; it says how large a chunk may be.
+        device: where they will be computed; it says how large a chunk may be, where nothing else does.
+        batch_tokens: most tokens of a chunk, padding included, unless one text has more.
     """
-    batches = list(batches_by_length(lengths, len(lengths), tokens_at_once(device)))
+    most = batch_tokens or tokens_at_once(device)
+    batches = list(batches_by_length(lengths, len(lengths), most))
     return _of(batches, features)
 
 
 def grouped(
-    lengths: Sequence[int], features: Callable[[list[int]], Features], device: torch.device
+    lengths: Sequence[int],
+    features: Callable[[list[int]], Features],
+    device: torch.device,
+    batch_tokens: int | None = None,
 ) -> Chunked:
     """Cut one chunk's n texts where padding would cost more than another call of the model does.
 
@@ -61,13 +69,16 @@ def grouped(
         lengths: of the texts, in tokens.
         features: makes those of the texts of these numbers.
         device: where they will be computed; it says what a call costs.
+        batch_tokens: most tokens of a call, padding included, unless one text has more; None: any number.
     """
     most = tokens_at_once(device) // _CALLS
     groups: list[list[int]] = []
     padding = 0
     for number in sorted(range(len(lengths)), key=lambda number: (-lengths[number], number)):
-        padding += lengths[groups[-1][0]] - lengths[number] if groups else 0
-        if not groups or padding > most:
+        longest = lengths[groups[-1][0]] if groups else 0
+        padding += longest - lengths[number] if groups else 0
+        full = batch_tokens is not None and groups and longest * (len(groups[-1]) + 1) > batch_tokens
+        if not groups or padding > most or full:
             groups.append([])
             padding = 0
         groups[-1].append(number)

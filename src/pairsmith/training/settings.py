@@ -439,6 +439,13 @@ class InfuseSettings(EpochSettings):
         description="Questions of a passage in a step at most; others have their turn later.",
     )
     batch_size: int = Field(default=8, ge=1, description="Passages a step, with their questions.")
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens of passages, or of questions, that are computed at once; a step takes as many "
+        "such calls as it needs. Fewer take less memory. A passage, or all its questions, may have more. "
+        "Unset: what suits the device; with --negatives batch all of a step.",
+    )
     learning_rate: Annotated[list[float], Several] = Field(
         default=[1e-5],
         min_length=1,

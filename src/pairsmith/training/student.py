@@ -7,7 +7,7 @@ distributions learned (Q5) -> encoder, and heads for questions
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
+from torch.utils.checkpoint import checkpoint
 
 from pairsmith.encoders.reader import QUESTION_TOKENS
 from pairsmith.encoders.span_encoder import SpanEncoder, load_span_encoder, span_logits
@@ -74,7 +75,7 @@ def infuse(settings: InfuseSettings, run: Run) -> Place:
     refuse_sources(run, settings, sources)
     lessons = passages(chain.from_iterable(map(read_asked, settings.data)), settings)
     unseen = list(read_questions(settings.validation)) if settings.validation else []
-    folder = begin(run, "infuse", settings, sources=sources)
+    folder = begin(run, "infuse", settings, sources=sources, elsewhere={"batch_tokens"})
     if folder is None:
         return run.out
     trained = infuse_on(
@@ -191,7 +192,8 @@ def infuse_on(
             seed=settings.seed,
         )
         encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
-        return Student(encoder, concatenated=settings.negatives == "batch")
+        concatenated = settings.negatives == "batch"
+        return Student(encoder, concatenated=concatenated, batch_tokens=settings.batch_tokens)
 
     def lesson(student: Student) -> Lesson[PassageLesson]:
         nonlocal known
@@ -251,32 +253,48 @@ def _drawn(
 class Student(nn.Module):
     """A bi-encoder; called with a batch of passages and their questions, it gives the loss (Q4, Q5)."""
 
-    def __init__(self, encoder: SpanEncoder, *, concatenated: bool) -> None:
-        """Args: ``concatenated``: whether an answer is looked for in all passages of a batch (Q6)."""
+    def __init__(self, encoder: SpanEncoder, *, concatenated: bool, batch_tokens: int | None = None) -> None:
+        """A student.
+
+        Args:
+            encoder: what is trained.
+            concatenated: whether an answer is looked for in all passages of a batch (Q6).
+            batch_tokens: most tokens of passages, or of questions, that are computed at once, unless a
+                passage or its questions have more; None: what suits the device, concatenated all.
+        """
         super().__init__()
         self.encoder = encoder
         self.model = encoder.tokens.model
         self.heads = encoder.heads
         self._concatenated = concatenated
+        self._batch_tokens = batch_tokens
 
     def batch(self, rows: Sequence[PassageLesson]) -> Mapping[str, Any]:
         """What it is called with: chunks of passages with their questions, both grouped by length."""
         tokens = self.encoder.tokens
         short = self.encoder.cut(QUESTION_TOKENS).tokens
-        lengths = tokens.token_counts([row.text for row in rows])
+        # An answer is looked for in all passages: one chunk, of whose groups each may be computed for itself.
+        most = self._batch_tokens if self._concatenated else None
 
         def features(numbers: list[int]) -> dict[str, Any]:
             some = [rows[number] for number in numbers]
             return {
-                "passages": _features(tokens, [row.text for row in some]),
-                "questions": _features(short, [each.question for row in some for each in row.questions]),
+                "passages": _features(tokens, [row.text for row in some], most),
+                "questions": _features(
+                    short, [each.question for row in some for each in row.questions], most
+                ),
                 "counts": torch.tensor([len(row.questions) for row in some]),
                 **targets(tokens.text_tokens([row.text for row in some]), some),
             }
 
-        if self._concatenated:  # each looks at all
+        if self._concatenated:
             return {"passages": {"chunks": [features(list(range(len(rows))))]}}
-        return {"passages": chunked(lengths, features, self.model.device).as_inputs()}
+        read = tokens.token_counts([row.text for row in rows])
+        asked = iter(short.token_counts([each.question for row in rows for each in row.questions]))
+        larger = [
+            max(count, sum(islice(asked, len(row.questions)))) for count, row in zip(read, rows, strict=True)
+        ]
+        return {"passages": chunked(larger, features, self.model.device, self._batch_tokens).as_inputs()}
 
     def forward(self, passages: Mapping[str, Any]) -> dict[str, Tensor]:
         """The mean loss of a batch's questions."""
@@ -306,15 +324,20 @@ class Student(nn.Module):
 
     def _vectors(self, texts: Mapping[str, Any]) -> Tensor:
         """Of n texts' tokens, in the texts' order, ``(n, longest, d)``; 0 behind a group's longest."""
-        return _in_order([self.encoder.token_vectors(each) for each in texts["chunks"]], texts)
+        compute = self.encoder.token_vectors
+        if self._concatenated and self._batch_tokens and torch.is_grad_enabled():
+            # Only one group's numbers are held at a time: each is computed once more on the way backward.
+            compute = partial(checkpoint, compute, use_reentrant=False)
+        return _in_order([compute(each) for each in texts["chunks"]], texts)
 
 
-def _features(tokens: TokenEncoder, texts: Sequence[str]) -> Mapping[str, Any]:
-    """What the model takes for texts, in groups of about one length."""
+def _features(tokens: TokenEncoder, texts: Sequence[str], most: int | None) -> Mapping[str, Any]:
+    """What the model takes for texts, in groups of about one length, of ``most`` tokens at most."""
     return grouped(
         tokens.token_counts(texts),
         lambda numbers: tokens.features([texts[number] for number in numbers]),
         tokens.model.device,
+        most,
     ).as_inputs()
 
 
