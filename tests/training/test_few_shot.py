@@ -367,7 +367,7 @@ def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong():
     assert {*wrong(2, np.random.default_rng(0))} == {"a", "b", "d"}
     rows = Rows(pairs, right_outputs(pairs), lambda *_: ["b"], ())
     model = SimpleNamespace(features=lambda texts, _: texts)
-    made = Batch(model)([rows(number, np.random.default_rng(0)) for number in range(3)])
+    made = Batch(model)([rows(number, 0, np.random.default_rng(0)) for number in range(3)])
     assert made["outputs"] == ["a", "b", "c", "b", "b", "b"]
     assert made["same"].int().tolist() == [[1, 1, 0, 1, 1, 1], [1, 1, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0]]
     draw = wrong_answers(TWO_ANSWERS, (), entity_finder("rule"), 5)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import AutoModel
 
 import pairsmith.infuse
@@ -17,10 +19,11 @@ from pairsmith.evaluate.settings import EvaluateQaSettings
 from pairsmith.progress import Progress, Silent
 from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
 from pairsmith.runs import Run
-from pairsmith.training.distillation import Asked
+from pairsmith.runs.seeds import generator
+from pairsmith.training.distillation import Asked, PassageLesson
 from pairsmith.training.reader import train_reader
 from pairsmith.training.settings import InfuseSettings, TrainReaderSettings, TrainTeacherSettings
-from pairsmith.training.student import _labelled, infuse, infuse_on, passages
+from pairsmith.training.student import _drawn, _labelled, infuse, infuse_on, passages
 from pairsmith.training.teacher import train_teacher
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -168,14 +171,30 @@ def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
     assert among > alone
 
 
-def test_some_questions_of_a_passage_have_their_turn_in_a_step(quick_bert, data):
-    from pairsmith.runs.seeds import generator
-    from pairsmith.training.student import _drawn
+@given(count=st.integers(1, 30), most=st.integers(1, 12), seed=st.integers(0, 9), turn=st.integers(0, 50))
+def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
+    lesson = PassageLesson("a", [Asked(str(number), None, None) for number in range(count)])
+    found = []
+    for later in range(-(-count // most)):  # from any pass on, after so many each was seen
+        drawn = _drawn([lesson], most, seed, 0, turn + later, generator(seed, later)).questions
+        numbers = [int(each.question) for each in drawn]
+        assert len(numbers) == min(most, count)
+        assert numbers == sorted(set(numbers))
+        found += numbers
+    assert set(found) == set(range(count))
 
-    lessons = passages(read_asked(data), settings(quick_bert, data))
-    found = {_drawn(lessons, 1, 0, generator(1, n)).questions[0].question for n in range(20)}
-    assert found == {"Who is playing?", "Who is slicing?"}
-    assert _drawn(lessons, 2, 0, generator(1, 0)) == lessons[0]
+
+def test_whose_turn_it_is_is_by_chance():
+    lessons = [PassageLesson("a", [Asked(str(number), None, None) for number in range(5)])] * 9
+    found = {
+        tuple(each.question for each in _drawn(lessons, 2, seed, number, 0, generator(1)).questions)
+        for seed in range(3)
+        for number in range(9)
+    }
+    assert len(found) > 5
+    assert {
+        tuple(each.question for each in _drawn(lessons, 2, 1, 0, 0, generator(n)).questions) for n in range(9)
+    } == {tuple(each.question for each in _drawn(lessons, 2, 1, 0, 0, generator(0)).questions)}
 
 
 def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(quick_bert, data, tmp_path):

@@ -246,7 +246,7 @@ class Rows:
     wrong: WrongOutputs
     strangers: Sequence[str]
 
-    def __call__(self, number: int, rng: np.random.Generator) -> Row:
+    def __call__(self, number: int, _: int, rng: np.random.Generator) -> Row:
         """The row of an example, its wrong outputs and stranger drawn."""
         example = self.examples[number]
         wrong = self.wrong(number, rng)

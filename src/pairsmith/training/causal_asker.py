@@ -171,7 +171,7 @@ def train_causal_asker_on(
     def lesson(writer: CausalWriter) -> Lesson[Row]:
         rows, unseen = (list(rows_of(writer.tokenizer, some, context)) for some in (examples, validation))
 
-        def draw(number: int, _: np.random.Generator) -> Row:
+        def draw(number: int, _: int, __: np.random.Generator) -> Row:
             return rows[number]
 
         measure = partial(token_accuracy, writer, chunks_of(unseen, writer.batch)) if unseen else None

@@ -146,7 +146,7 @@ def train_crossencoder_on(
         )
         return Scorer(cross, listwise=listwise)
 
-    def draw(number: int, rng: np.random.Generator) -> Row:
+    def draw(number: int, _: int, rng: np.random.Generator) -> Row:
         seed = seeds[number]
         return Row(seed.input, [seed.output, *wrong(number, rng)], seed.score)
 

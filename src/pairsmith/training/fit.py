@@ -24,8 +24,8 @@ from pairsmith.training.settings import FitSettings
 from pairsmith.training.watch import Measure, Training, watched
 
 T = TypeVar("T")
-Draw = Callable[[int, np.random.Generator], T]
-"""Makes a row of example number i, with chance from a generator of its own, such as its negatives."""
+Draw = Callable[[int, int, np.random.Generator], T]
+"""Makes a row of example number i in pass n, from 0, with chance from a generator, such as its negatives."""
 Collate = Callable[[Sequence[T]], Mapping[str, Any]]
 """Makes what the model is called with out of a batch's rows."""
 
@@ -56,7 +56,7 @@ class Passes(Dataset[T], Generic[T]):
                 number: generator(self._seed, "order", number).permutation(self._examples).tolist()
             }
         example = self._order[number][place]
-        return self._draw(example, generator(self._seed, "row", number, example))
+        return self._draw(example, number, generator(self._seed, "row", number, example))
 
 
 class _Trainer(Trainer):

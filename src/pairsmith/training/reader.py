@@ -257,7 +257,7 @@ def answer_tokens(window: Feature, gold: Answer) -> tuple[int, int] | None:
     return (starts[0], finals[-1]) if starts and finals else None
 
 
-def _drawn(examples: Sequence[Sequence[Target]], number: int, rng: np.random.Generator) -> Target:
+def _drawn(examples: Sequence[Sequence[Target]], number: int, _: int, rng: np.random.Generator) -> Target:
     """A question's window; where windows overlap and several hold the answer, one of them by chance."""
     targets = examples[number]
     return targets[int(rng.integers(len(targets)))]

@@ -436,7 +436,8 @@ class InfuseSettings(EpochSettings):
     questions: int = Field(
         default=10,
         ge=1,
-        description="Questions of a passage in a step at most; others have their turn later.",
+        description="Questions of a passage in a step at most; the next ones have their turn when all "
+        "passages have been gone through, round and round.",
     )
     batch_size: int = Field(default=8, ge=1, description="Passages a step, with their questions.")
     batch_tokens: int | None = Field(

@@ -29,6 +29,7 @@ from pairsmith.progress import Progress, Silent
 from pairsmith.records import Question, read_questions
 from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
 from pairsmith.runs import Run, settled
+from pairsmith.runs.seeds import generator
 from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
@@ -198,7 +199,7 @@ def infuse_on(
     def lesson(student: Student) -> Lesson[PassageLesson]:
         nonlocal known
         known = known or read_by(student.encoder.tokens, lessons, shown)  # once, not for each learning rate
-        draw = partial(_drawn, known, settings.questions)
+        draw = partial(_drawn, known, settings.questions, settings.seed)
         measure = partial(validation_f1, student.encoder, validation) if validation else None
         return Lesson(len(known), draw, student.batch, measure)
 
@@ -240,13 +241,15 @@ def read_by(tokens: TokenEncoder, lessons: Lessons, progress: Progress) -> Lesso
 
 
 def _drawn(
-    lessons: Sequence[PassageLesson], most: int, number: int, rng: np.random.Generator
+    lessons: Sequence[PassageLesson], most: int, seed: int, number: int, turn: int, _: np.random.Generator
 ) -> PassageLesson:
-    """A passage and, of its questions, ``most`` by chance."""
+    """A passage and some of its questions, in each pass the next of an order by chance, round and round."""
     lesson = lessons[number]
-    if len(lesson.questions) <= most:
+    count = len(lesson.questions)
+    if count <= most:
         return lesson
-    chosen = np.sort(rng.permutation(len(lesson.questions))[:most])
+    order = generator(seed, "turns", number).permutation(count)
+    chosen = np.sort(order[(turn * most + np.arange(most)) % count])
     return PassageLesson(lesson.text, [lesson.questions[place] for place in chosen])
 
 

@@ -216,7 +216,7 @@ def train_summarizer_on(
         summarizer = model.summarizer
         rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
 
-        def draw(number: int, _: np.random.Generator) -> Row:
+        def draw(number: int, _: int, __: np.random.Generator) -> Row:
             return rows[number]
 
         measure = None
