@@ -3,6 +3,7 @@ import json
 import pytest
 
 from pairsmith.errors import InputError
+from pairsmith.records import Answer, read_questions
 from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
 
 ROW = {
@@ -64,14 +65,29 @@ def test_the_official_form_of_squad(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("start", [3, 1, 0, -9, 99])
+@pytest.mark.parametrize("form", ["rows.jsonl", "official.json"])
+def test_an_answer_at_another_place_is_taken_where_it_stands_first_by_every_reader(tmp_path, form, start):
+    asked = {"id": "q", "question": "Who?", "answers": [{"text": "man", "answer_start": start}]}
+    context = "A man plays, a man."
+    row = {"context": context, **asked}
+    if form == "official.json":
+        row = {"data": [{"paragraphs": [{"context": context, "qas": [asked]}]}]}
+    path = tmp_path / form
+    path.write_text(json.dumps(row) + "\n")
+    (question,), (found,) = read_questions(path), read_asked(path)
+    assert (question.answers, found.answer) == ((Answer("man", 2),), (2, 5))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"question": " "}, "blank"),
         ({"context": ""}, "blank"),
-        ({"answers": {"text": ["man"], "answer_start": [0]}}, "'man' does not stand at 0"),
+        ({"answers": {"text": ["dog"], "answer_start": [0]}}, "'dog' does not stand in its context, at 0"),
         ({"answers": "A man"}, "two lists"),
-        ({"answers": {"text": ["man"], "answer_start": [-9]}}, "does not stand at -9"),
+        ({"answers": {"text": [" "], "answer_start": [1]}}, "a text is expected"),
+        ({"answers": {"text": ["man"], "answer_start": [None]}}, "a number of characters is expected"),
         ({"starts": {"position": None, "probability": [1.0]}}, "a list of numbers"),
         ({"starts": {"position": ["a"], "probability": [1.0]}}, "a list of numbers"),
         ({"starts": {"position": [1.5], "probability": [1.0]}}, "whole numbers"),

@@ -13,7 +13,7 @@ from pairsmith.records.mrqa import one_a_row
 from pairsmith.records.readers import column_text, pick_column
 from pairsmith.records.schemas import ANSWERS
 from pairsmith.records.sources import Columns, open_source
-from pairsmith.records.squad import Question, answer_pairs, official, read_questions
+from pairsmith.records.squad import Question, answer_pairs, official, read_questions, standing
 
 DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
 """Places in a passage, in characters, and the probability of each; those left out have none."""
@@ -75,11 +75,12 @@ def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
 
     Args:
         source: an official SQuAD file, or rows in any other form with the columns context, question (input,
-            as ``mine`` calls it) and answers, and, of a teacher, starts and ends.
+            as ``mine`` calls it) and answers, and, of a teacher, starts and ends. An answer that does not
+            stand where it is said to is taken where it stands first.
 
     Raises:
         InputError: the source is not there (at once), or while reading: a column is missing, a text is blank,
-            an answer does not stand where it is said to, or a distribution is none.
+            an answer does not stand in its passage, or a distribution is none.
     """
     if official(place(source)):
         return (_of_people(question) for question in read_questions(source))
@@ -134,12 +135,8 @@ def _before(row: Columns, answer: Span | None, context: str, where: str) -> Span
 
 def _answer(row: Columns, column: str, context: str, where: str) -> Span | None:
     for text, start in answer_pairs(row.get(column), where):
-        whole = isinstance(text, str) and isinstance(start, int) and bool(text) and start >= 0
-        if not whole or not context.startswith(text, start):
-            raise InputError(
-                f"{where}: the answer {str(text)[:40]!r} does not stand at {start} in its context"
-            )
-        return start, start + len(text)
+        found = standing(text, start, context, where)
+        return found.start, found.start + len(found.text)
     return None
 
 

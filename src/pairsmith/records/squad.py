@@ -151,7 +151,7 @@ def _whole(row: Columns, name: str, where: str) -> str:
 def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer, ...]:
     if name not in row:
         raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {', '.join(row)}")
-    return tuple(_standing(text, start, context, where) for text, start in answer_pairs(row[name], where))
+    return tuple(standing(text, start, context, where) for text, start in answer_pairs(row[name], where))
 
 
 def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
@@ -173,8 +173,12 @@ def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
     )
 
 
-def _standing(text: object, start: object, context: str, where: str) -> Answer:
-    """The answer where it stands: at ``start``, else where it is found first."""
+def standing(text: object, start: object, context: str, where: str) -> Answer:
+    """The answer where it stands: at ``start``, else where it is found first.
+
+    Raises:
+        InputError: it is no text, or stands nowhere in its context.
+    """
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"{where}: an answer is {json.dumps(text, default=str)[:40]}; a text is expected")
     if not isinstance(start, int) or isinstance(start, bool):
