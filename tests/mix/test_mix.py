@@ -83,6 +83,8 @@ def test_postprocess_keeps_where_rows_of_a_mixture_are_from(tmp_path):
     assert [row["source"] for row in rows] == wanted
     assert set(wanted) == {"a.jsonl", "b.jsonl", "sampled negatives"}
     assert made.splits == ("train", "validation")
+    unseen = mixed(tmp_path, f"{made.path}:validation", out="unseen").table().to_pylist()
+    assert {row["source"] for row in unseen} <= {f"clean:validation/{name}" for name in set(wanted)}
 
 
 def test_weights_take_the_first_rows(tmp_path):

@@ -14,7 +14,7 @@ from pairsmith.mix.settings import MixSettings
 from pairsmith.places import is_folder, place, size_of
 from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.records.kinds import Kind, Row, is_whole, kind_of, lack, scored_as
-from pairsmith.records.splits import to_train_on
+from pairsmith.records.splits import split_of, to_train_on
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -125,13 +125,14 @@ def names_of(sources: Sequence[str]) -> dict[str, str]:
 
 def origins(source: str) -> list[str]:
     """Where each row of ``source`` comes from, if it is a mixture itself; else nothing."""
-    path = place(source)
+    name, split = split_of(source)
+    path = place(name)
     if not is_folder(path) or size_of(path / MANIFEST) is None:
         return []
     folder = DatasetFolder.open(path)
     if "source" not in folder.schema().names:
         return []
-    return [str(origin) for origin in folder.table("train", ["source"]).column(0).to_pylist()]
+    return [str(origin) for origin in folder.table(split or "train", ["source"]).column(0).to_pylist()]
 
 
 @dataclass(frozen=True, slots=True)
