@@ -96,8 +96,11 @@ def lines(
         if len(each) == 1:
             parts.append(Markup('<circle cx="{}" cy="{}" r="3" fill="{}"/>').format(x, y, colour))
         if len(series) > 1:  # colours come again, and some readers do not tell them apart
-            number = Markup('<text x="{}" y="{}" font-size="10" fill="{}">{}</text>')
-            parts.append(number.format(x + 4, y - 3, colour, place + 1))
+            number = Markup('<text x="{:.1f}" y="{:.1f}" font-size="10" text-anchor="{}" fill="{}">{}</text>')
+            end = x > WIDTH - 2 * _RIGHT  # beyond it there is no room
+            parts.append(
+                number.format(x + (-4 if end else 4), y - 3, "end" if end else "start", colour, place + 1)
+            )
     return _image(parts, HEIGHT) if len(series) < 2 else _with_legend(parts, list(series))
 
 
