@@ -150,12 +150,11 @@ def error_of(results: Mapping[str, Any], name: str) -> float:
 
 
 def rationales(folder: Path) -> list[dict[str, Any]]:
-    """Of the first texts that most prompts judged right, what part of them decided."""
+    """Of the first texts that the first prompt judged right, the span that answers its question best."""
     found = []
     for line in (folder / "predictions.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        right = sum(taken == row["positive"] for taken in row["taken_for_positive"])
-        if right > len(row["taken_for_positive"]) / 2:
+        if row["taken_for_positive"][0] == row["positive"]:  # a rationale is of this prompt
             found.append({key: row[key] for key in ("text", "positive", "rationale")})
     return found[:RATIONALES]
 

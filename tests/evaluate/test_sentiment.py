@@ -99,6 +99,25 @@ def test_results_and_a_line_for_each_text(student, data, tmp_path, capsys):
     assert evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Silent())) == found
 
 
+def test_a_rationale_answers_the_first_question_of_the_side_that_it_takes_the_text_for(quick_bert, tmp_path):
+    student = str(shutil.copytree(quick_bert, tmp_path / "student"))
+    save_heads(SpanHeads(16, "questions", seed=4), tmp_path / "student")
+    words = " ".join(TEXTS).replace(".", "").split()
+    texts = [" ".join(words[place:] + words[:place]) for place in range(len(words))]
+    path = tmp_path / "rows.tsv"
+    path.write_text("sentence\tlabel\n" + "".join(f"{text}\t{n % 2}\n" for n, text in enumerate(texts)))
+    evaluate_sentiment(settings(student, str(path)), Run(tmp_path / "out", Silent()))
+    lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
+    assert {line["rationale_side"] for line in lines} == {"positive", "negative"}
+    encoder, by_sides = pairsmith.infuse.load(student, device="cpu"), set()
+    for line in lines:
+        assert line["rationale_side"] == ("positive" if line["taken_for_positive"][0] else "negative")
+        bad, good = pairsmith.infuse.answer(encoder, PROMPTS[0], [line["text"]] * 2, max_answer_tokens=5)
+        assert line["rationale"] == (good if line["rationale_side"] == "positive" else bad).text
+        by_sides.add(bad.text == good.text)
+    assert False in by_sides  # the other side's would be another one
+
+
 def test_as_much_is_read_at_once_as_was_said(student, monkeypatch):
     read = []
     whole = SpanEncoder.token_vectors
@@ -215,3 +234,9 @@ def test_a_text_without_tokens_is_judged_as_one_that_says_nothing(student):
     assert not judged.scores[:, 0].any()
     assert judged.rationales[0] == ""
     assert judged.rationales[1]
+
+
+def test_the_baseline_has_no_rationales_and_so_no_side_of_one(masked, data, tmp_path):
+    evaluate_sentiment(settings(masked, data, method="mask"), Run(tmp_path / "out", Silent()))
+    for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines():
+        assert (json.loads(line)["rationale"], json.loads(line)["rationale_side"]) == ("", "")

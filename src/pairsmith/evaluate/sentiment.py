@@ -45,8 +45,8 @@ class Judged:
     Attributes:
         scores: ``(p, n, 2)``: S(x, y), for negative and positive.
         neutral: ``(p, 2)``: C_y, the mean score of texts that say nothing.
-        rationales: of each text the span that answers the first prompt's question for what it is taken for;
-            empty where the model marks none.
+        rationales: of each text the span that best answers the first prompt's question for the side for which
+            that prompt, calibrated, takes the text; empty where the model marks none.
     """
 
     scores: Scores
@@ -63,9 +63,9 @@ class Judged:
 def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[str, Any]:
     """Tell positive texts from negative ones, write results into the run's folder, and show a table.
 
-    ``predictions.jsonl`` has a line for each text: its label, what each prompt takes it for (calibrated), and
-    the rationale. Results of the same settings, model and texts that lie there are returned; ``run.fresh``
-    computes again.
+    ``predictions.jsonl`` has a line for each text: its label, what each prompt takes it for (calibrated), the
+    rationale, and the side that it is of, which is what the first prompt takes the text for. Results of the
+    same settings, model and texts that lie there are returned; ``run.fresh`` computes again.
 
     Returns:
         What ``results.json`` holds: ``accuracy`` ×100, the mean over the prompts, with its standard ``error``
@@ -105,9 +105,19 @@ def _compute(settings: EvaluateSentimentSettings, progress: Progress) -> tuple[F
     figures: dict[str, Any] = {name: accuracies(found, gold) for name, found in ways.items()}
     rows = zip(opinions, ways["calibrated"].T.tolist(), judged.rationales, strict=True)
     return figures | {"count": len(opinions)}, [
-        {"text": each.text, "positive": each.positive, "taken_for_positive": taken, "rationale": rationale}
+        {
+            "text": each.text,
+            "positive": each.positive,
+            "taken_for_positive": taken,
+            "rationale": rationale,
+            "rationale_side": _side(taken[0]) if rationale else "",
+        }
         for each, taken, rationale in rows
     ]
+
+
+def _side(positive: bool) -> str:
+    return "positive" if positive else "negative"
 
 
 def labelled_opinions(source: str) -> list[Opinion]:

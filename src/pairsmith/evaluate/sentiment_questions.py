@@ -77,7 +77,10 @@ def scores_of(texts: Sequence[TextVectors], starts: torch.Tensor, ends: torch.Te
 
 
 def _rationale(text: str, read: TextVectors, side: int, asked: tuple[torch.Tensor, torch.Tensor]) -> str:
-    """The span that answers the first prompt's question for a side best."""
+    """The span that best answers the first prompt's question for a side: of the largest sum of two products.
+
+    Not what the score is of: there start and end are the best ones wherever they stand.
+    """
     if not len(read.offsets):
         return ""
     starts, ends = (each[side : side + 1] for each in asked)
