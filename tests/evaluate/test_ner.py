@@ -136,6 +136,21 @@ def test_a_word_is_told_by_its_first_token(tiny_bert):
     assert scores[place].tolist() == pytest.approx(states[token, :2].tolist(), abs=1e-5)
 
 
+@pytest.mark.parametrize("model", ["tiny_bert", "tiny_gpt2"])  # GPT-2's tokens hold the space before a word
+def test_a_word_without_tokens_does_not_take_those_of_the_next(model, request):
+    encoder = load_token_encoder(str(request.getfixturevalue(model)), device="cpu")
+    if encoder.tokenizer.pad_token is None:
+        encoder.tokenizer.pad_token = encoder.tokenizer.eos_token
+    nothing = "\u200b" if model == "tiny_bert" else ""
+    sentence = TaggedSentence(("A", nothing, "man", nothing), ("O", "O", "B-PER", "O"))
+    words = Words.of(encoder, [sentence])
+    assert words.word.tolist() == [0, 2]
+    (tokens,) = encoder.text_tokens([" ".join(sentence.words)])
+    place = {int(number): begin for number, (begin, _) in zip(tokens.numbers, tokens.offsets, strict=True)}
+    text = " ".join(sentence.words)
+    assert [text[place[int(token)] :].lstrip()[0] for token in words.token] == ["A", "m"]
+
+
 def test_words_beyond_the_longest_sentence_are_no_names(tiny_bert):
     long = TaggedSentence(("man",) * 40, ("B-PER",) * 40)
     (found,) = tag_after_training(settings(str(tiny_bert), max_length=8, epochs=20), [long], [long], None)

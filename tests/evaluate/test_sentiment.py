@@ -194,6 +194,15 @@ def test_the_baseline_is_the_probability_of_both_words_at_the_mask(masked):
     assert np.isfinite(judged.scores).all()
 
 
+def test_a_mask_that_is_left_when_one_is_taken_out_is_none(masked):
+    plain = ["the [MA SK] man", "a man"]
+    judged = [
+        judge(settings(masked, method="mask"), texts, Silent()).scores
+        for texts in (["the [MA[MASK]SK] man", "a [MASK]man"], plain)
+    ]
+    assert np.allclose(*judged)
+
+
 def test_the_baseline_wants_a_model_with_masks_and_both_words(tiny_bert, student):
     with pytest.raises(ModelError, match="masked language modelling"):
         judge(settings(str(tiny_bert), method="mask"), TEXTS, Silent())

@@ -71,7 +71,7 @@ def _token(model: str, tokenizer: Any, word: str) -> int:
 
 def _cut(tokenizer: Any, text: str, room: int) -> str:
     """The text up to ``room`` tokens, without a mask of its own."""
-    text = text.replace(tokenizer.mask_token, "")
+    text = text.replace(tokenizer.mask_token, " ")  # without the space the rest could make up another
     encoded = tokenizer(
         text,
         truncation=True,

@@ -43,7 +43,8 @@ def tag_after_training(
         advance: hears of sentences as they are learned from, in each epoch, and tagged.
 
     Returns:
-        the tags of each test sentence as BIO; of words that are beyond the encoder's longest input, O.
+        the tags of each test sentence as BIO; of words that have no token of their own, such as a zero-width
+        space, or are beyond the encoder's longest input, O.
 
     Raises:
         ModelError: the training diverged.
@@ -121,9 +122,12 @@ class Words:
         texts = [" ".join(each.words) for each in sentences]
         found: list[NDArray[np.int64]] = []
         for number, (tokens, each) in enumerate(zip(encoder.text_tokens(texts), sentences, strict=True)):
-            begins = np.cumsum([0, *(len(word) + 1 for word in each.words[:-1])]).astype(np.int64)
+            ends = np.cumsum([len(word) + 1 for word in each.words]).astype(np.int64) - 1
+            begins = ends - np.array([len(word) for word in each.words])
             at = start_tokens(tokens.offsets, begins)
-            read = np.flatnonzero(at >= 0)
+            # Where a word has no token of its own, that of the next begins behind it.
+            own = [token >= 0 and tokens.offsets[token, 0] < end for token, end in zip(at, ends, strict=True)]
+            read = np.flatnonzero(own)
             found.append(np.stack([np.full(len(read), number), tokens.numbers[at[read]], read], axis=1))
         table = torch.from_numpy(np.concatenate(found))
         return cls(encoder.features(texts), table[:, 0], table[:, 1], table[:, 2])
