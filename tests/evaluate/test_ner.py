@@ -11,7 +11,7 @@ from pairsmith.encoders.span_reader import question_vectors
 from pairsmith.encoders.token_vectors import load_token_encoder
 from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.evaluate import tagging
-from pairsmith.evaluate.ner import QUESTIONS, entity_f1, evaluate_ner, questions_of
+from pairsmith.evaluate.ner import QUESTIONS, drawn, entity_f1, evaluate_ner, questions_of
 from pairsmith.evaluate.plan import plan_evaluate_ner
 from pairsmith.evaluate.settings import EvaluateNerSettings
 from pairsmith.evaluate.tagging import Tagger, Words, _question_rows, tag_after_training
@@ -185,6 +185,99 @@ def test_a_model_without_heads_begins_at_random_only(tiny_bert, data, tmp_path):
         settings(str(tiny_bert), data, epochs=1, start=["random"]), Run(tmp_path / "random", Silent())
     )
     assert "questions" not in found
+
+
+def conll(path, sentences):
+    lines = (
+        "".join(f"{word}\t{tag}\n" for word, tag in zip(s.words, s.tags, strict=True)) for s in sentences
+    )
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_sentences_are_drawn_from_others_that_are_learned_by_heart(student, tmp_path):
+    files = [conll(tmp_path / f"{name}.conll", SENTENCES) for name in ("test", "train")]
+    some = settings(student, files[0], train=files[1], shots=1)
+    found = evaluate_ner(some, Run(tmp_path / "out", Silent()))
+    assert found["questions"] == {"f1": 100.0, "error": 0.0, "splits": {"0": 100.0, "1": 100.0}}
+    assert found["count"] == 2
+    assert set(found["about"]["inputs"]) == {"train", "test"}
+    assert evaluate_ner(some, Run(tmp_path / "out", Silent())) == found
+    conll(Path(files[1]), SENTENCES * 2)
+    with pytest.raises(FolderError, match="input train"):
+        evaluate_ner(some, Run(tmp_path / "out", Silent()))
+    assert plan_evaluate_ner(some, {}).seconds > 0
+
+
+def test_of_each_type_as_many_sentences_are_drawn_each_once():
+    both = TaggedSentence(("Ann", "Rome"), ("B-PER", "B-LOC"))
+    others = [TaggedSentence((str(n),), (f"B-{kind}",)) for kind in ("LOC", "PER", "ORG") for n in range(6)]
+    nothing = [TaggedSentence(("and",), ("O",))] * 9
+    every = [both, *others, *nothing]
+    seen = set()
+    for seed in range(5):
+        found = drawn(every, 3, seed)
+        kinds = [{tag[2:] for tag in each.tags} for each in found]
+        assert [min(sum(name in each for each in kinds), 3) for name in ("LOC", "ORG", "PER")] == [3] * 3
+        assert len(found) == 9 == len({id(each) for each in found})
+        assert found == drawn(every, 3, seed)
+        seen.add(tuple(each.words for each in found))
+    assert len(seen) > 1
+    with pytest.raises(InputError, match="--train has 6 sentences with the type ORG .* 7 are wanted"):
+        drawn([*every, both], 7, 0)
+    with pytest.raises(InputError, match="no sentence with a name"):
+        drawn(nothing, 1, 0)
+
+
+def test_rows_of_tokens_and_tags(tmp_path):
+    rows = [{"tokens": each.words, "ner_tags": each.tags} for each in SENTENCES]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"tokens": [], "ner_tags": []}]))
+    assert read_tagged(path) == SENTENCES
+    path.write_text(json.dumps({"words": ["A", "man"], "tags": ["I-PER", "I-PER"]}) + "\n")
+    assert read_tagged(path) == [TaggedSentence(("A", "man"), ("B-PER", "I-PER"))]
+    for row, message in (
+        ({"words": ["A"], "tags": [1]}, "rows.jsonl:1: the tag '1' is not one of BIO"),
+        ({"words": "A man", "tags": ["O"]}, "have to be lists"),
+        ({"words": ["A"], "tags": ["O", "O"]}, "1 words and 2 tags"),
+        ({"text": "A man"}, "none of the columns tokens, words"),
+    ):
+        path.write_text(json.dumps(row) + "\n")
+        with pytest.raises(InputError, match=message):
+            read_tagged(path)
+
+
+def test_a_hub_data_set_names_what_its_numbers_stand_for(student, tmp_path, monkeypatch):
+    import datasets
+
+    names = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    rows = datasets.Dataset.from_dict(
+        {
+            "tokens": [list(each.words) for each in SENTENCES],
+            "ner_tags": [[names.index(tag) for tag in each.tags] for each in SENTENCES],
+        },
+        features=datasets.Features(
+            {
+                "tokens": datasets.List(datasets.Value("string")),
+                "ner_tags": datasets.List(datasets.ClassLabel(names=names)),
+            }
+        ),
+    )
+    asked = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, split: asked.append((name, split)) or rows)
+    assert read_tagged("org/names:test") == SENTENCES
+    assert set(asked) == {("org/names", "test")}
+    found = evaluate_ner(
+        settings(student, "org/names:test", train="org/names", shots=1, start=["random"]),
+        Run(tmp_path / "out", Silent()),
+    )
+    assert found["random"]["f1"] == 100.0
+
+
+def test_a_file_to_test_on_wants_one_to_learn_from(student, tmp_path):
+    for source in (conll(tmp_path / "test.conll", SENTENCES), str(tmp_path)):
+        with pytest.raises(InputError, match=r"give tagged sentences to learn from as --train"):
+            evaluate_ner(settings(student, source), Run(tmp_path / "out", Silent()))
 
 
 def test_missing_splits_are_named(student, data, tmp_path):

@@ -10,15 +10,15 @@ from pairsmith.errors import InputError, MissingExtra, SettingsError, choices
 from pairsmith.evaluate.results import Figures, Predictions, evaluate_once
 from pairsmith.evaluate.settings import EvaluateNerSettings
 from pairsmith.modelnames import model_revision
-from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.places import Place, is_folder, place, reaching, size_of
 from pairsmith.progress import Progress
-from pairsmith.records.tagged import TaggedSentence, read_tagged, tags_beside
+from pairsmith.records.tagged import TaggedSentence, has_tags_beside, read_tagged, tags_beside
 from pairsmith.runs import Run, hash_source, settled
 from pairsmith.runs.identity import Identity
 from pairsmith.yamlfile import read_yaml
 
 STEP = "evaluate ner"
-_NOT_IN_FIGURES = {"model", "data", "questions", "device"}
+_NOT_IN_FIGURES = {"model", "data", "train", "questions", "device"}
 
 QUESTIONS: Mapping[str, str] = {
     "O": "What is a generic object ?",
@@ -58,11 +58,13 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     """
     settings = settled(settings, run)
     entity_f1([["O"]], [["O"]])  # what it lacks is said before anything is read
-    files = split_files(settings)
-    sources = {f"split {number}": file for number, file in zip(settings.splits, files[:-1], strict=True)}
-    sources["test"] = files[-1]
-    inputs = {name: hash_source(str(file)) for name, file in sources.items()}
-    inputs |= {f"{name}, tags": hash_source(str(tags_beside(file))) for name, file in sources.items()}
+    sources = sources_of(settings)
+    inputs = {name: hash_source(str(source)) for name, source in sources.items()}
+    inputs |= {
+        f"{name}, tags": hash_source(str(tags_beside(place(source))))
+        for name, source in sources.items()
+        if has_tags_beside(place(source))
+    }
     if settings.questions:
         inputs["questions"] = hash_source(settings.questions)
     identity = Identity.of(
@@ -73,8 +75,7 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     )
 
     def compute() -> tuple[Figures, Predictions]:
-        splits = [read_tagged(file) for file in files[:-1]]
-        return _compute(settings, splits, read_tagged(files[-1]), run.progress)
+        return _compute(settings, *few_and_test(settings), run.progress)
 
     rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
     results = evaluate_once(run, identity, rest, compute)
@@ -82,12 +83,14 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     return results
 
 
-def split_files(settings: EvaluateNerSettings) -> list[Place]:
-    """The files of the splits, and last that of the test sentences.
+def sources_of(settings: EvaluateNerSettings) -> dict[str, str | Place]:
+    """By name where sentences to learn from are read, for all splits or for each, and last those to test on.
 
     Raises:
-        InputError: one is not there.
+        InputError: a file of a split is not there.
     """
+    if settings.train:
+        return {"train": settings.train, "test": settings.data}
     folder = place(settings.data)
     names = [f"few_shot_{settings.shots}_{number}.words" for number in settings.splits]
     files = [folder / name for name in [*names, "test.words"]]
@@ -95,10 +98,48 @@ def split_files(settings: EvaluateNerSettings) -> list[Place]:
         lacking = [file for file in files if not is_folder(folder) or size_of(file) is None]
     if lacking:
         raise InputError(
-            f"{lacking[0]} is not there; {display_name(folder)} has to be a folder with "
+            f"{lacking[0]} is not there; give tagged sentences to learn from as --train, or a folder with "
             f"few_shot_{settings.shots}_N.words and .ner for each of --splits, and test.words and .ner"
         )
-    return files
+    names = [*(f"split {number}" for number in settings.splits), "test"]
+    return dict(zip(names, files, strict=True))
+
+
+def few_and_test(
+    settings: EvaluateNerSettings,
+) -> tuple[list[list[TaggedSentence]], list[TaggedSentence]]:
+    """The sentences to learn from, of each split, and those to test on.
+
+    Raises:
+        InputError: they cannot be read, or are too few.
+    """
+    *few, test = sources_of(settings).values()
+    splits = [read_tagged(source) for source in few]
+    if settings.train:
+        splits = [drawn(splits[0], settings.shots, seed) for seed in settings.splits]
+    return splits, read_tagged(test)
+
+
+def drawn(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
+    """``shots`` sentences with a name of each type, the first of the shuffled ones that no other type took.
+
+    Raises:
+        InputError: there are fewer.
+    """
+    order = np.random.default_rng(seed).permutation(len(sentences)).tolist()
+    types = [{tag[2:] for tag in each.tags if tag != "O"} for each in sentences]
+    taken: list[int] = []
+    for name in sorted(set().union(*types)):
+        some = [place for place in order if name in types[place] and place not in taken][:shots]
+        if len(some) < shots:
+            raise InputError(
+                f"--train has {len(some)} sentences with the type {name} that are drawn for no other, and "
+                f"{shots} are wanted; give more, or fewer --shots"
+            )
+        taken += some
+    if not taken:
+        raise InputError("--train has no sentence with a name; give others")
+    return [sentences[place] for place in taken]
 
 
 def _compute(

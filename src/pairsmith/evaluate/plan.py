@@ -14,7 +14,7 @@ from pairsmith.encoders.token_vectors import load_token_encoder
 from pairsmith.evaluate.bootstrap import spearman_draws
 from pairsmith.evaluate.few_shot_paraphrase import EPOCHS, drawn, last_layers, scored, tune
 from pairsmith.evaluate.mteb import load_encoder, tasks_of, with_mteb
-from pairsmith.evaluate.ner import split_files
+from pairsmith.evaluate.ner import few_and_test
 from pairsmith.evaluate.paraphrase import labelled_pairs
 from pairsmith.evaluate.qa import answerer
 from pairsmith.evaluate.results import at_splits
@@ -35,7 +35,7 @@ from pairsmith.modelnames import MINILM
 from pairsmith.progress import Silent
 from pairsmith.records import read_pairs, read_questions
 from pairsmith.records.sts import read_sts
-from pairsmith.records.tagged import TaggedSentence, read_tagged
+from pairsmith.records.tagged import TaggedSentence
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 
 CALIBRATION_SENTENCES = 512
@@ -239,14 +239,13 @@ def plan_evaluate_ner(settings: EvaluateNerSettings, before: Before, base: str =
     Raises:
         UserError: as for ``evaluate_ner``.
     """
-    *splits, file = split_files(settings)
-    train, test = read_tagged(splits[0]), read_tagged(file)
+    splits, test = few_and_test(settings)
     sample = test[:: max(1, len(test) // CALIBRATION_PAIRS)]
     some = settings.model_copy(update={"model": base if settings.model in before else settings.model})
 
     def timed(epochs: int, sentences: Sequence[TaggedSentence]) -> float:
         begun = time.monotonic()
-        tag_after_training(some.model_copy(update={"epochs": epochs}), train, sentences, None)
+        tag_after_training(some.model_copy(update={"epochs": epochs}), splits[0], sentences, None)
         return time.monotonic() - begun
 
     first = timed(1, sample[:8])

@@ -232,12 +232,22 @@ class EvaluateNerSettings(Settings):
         description="A folder that infuse wrote; without questions in --start any encoder of transformers."
     )
     data: str = Field(
-        description="Folder with few_shot_SHOTS_N.words and .ner for each split, and test.words and .ner: a "
-        "sentence a line, words and tags."
+        description="Tagged sentences to test on: a file in CoNLL's form, or rows with the columns tokens "
+        "and ner_tags (a file, a dataset folder or a Hub id). Without --train a folder with "
+        "few_shot_SHOTS_N.words and .ner for each split, and test.words and .ner: a sentence a line, words "
+        "and tags."
     )
-    shots: int = Field(default=5, ge=1, description="Which files are learned from: sentences for each type.")
+    train: str | None = Field(
+        default=None,
+        description="Tagged sentences, from which --shots with a name of each type are drawn to learn from.",
+    )
+    shots: int = Field(
+        default=5, ge=1, description="Sentences for each type to learn from; without --train, whose files."
+    )
     splits: list[Annotated[int, Field(ge=0)]] = Field(
-        default=[0, 1, 2, 3, 4], min_length=1, description="Numbers of the splits."
+        default=[0, 1, 2, 3, 4],
+        min_length=1,
+        description="Numbers of the splits; with --train seeds, each of which draws other sentences.",
     )
     start: Annotated[list[Literal["random", "questions"]], Listed] = Field(
         default=["random", "questions"],

@@ -3,12 +3,17 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pairsmith.errors import InputError
-from pairsmith.places import Place, display_name, place, reaching, size_of
-from pairsmith.records.sources import missing, read_lines
+from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.records.readers import pick_column
+from pairsmith.records.sources import data_suffix, is_hub_data, missing, open_source, read_lines
 
 _TAG = re.compile(r"O|[BI]-.+")
+_WORDS = ("tokens", "words")
+_TAGS = ("ner_tags", "tags", "ner")
+_ROWS = (".jsonl", ".json", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +28,25 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
     """Read tagged sentences.
 
     Args:
-        source: a file of words beside one of tags, a sentence a line, ``NAME.words`` and ``NAME.ner``; or one
-            in the form of CoNLL, a word and its tag a line, with columns between them or none, and blank
-            lines between sentences. Tags may be IOB1, in which an entity begins with I-.
+        source: a file of words beside one of tags, a sentence a line, ``NAME.words`` and ``NAME.ner``; one in
+            the form of CoNLL, a word and its tag a line, with columns between them or none, and blank lines
+            between sentences; or a sentence a row, with lists of tokens and ner_tags (also words, tags): JSON
+            Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``, whose tags
+            may be numbers that it names. Tags may be IOB1, in which an entity begins with I-.
 
     Raises:
-        InputError: a file is not there or cannot be read, holds no sentence, has another number of words than
-            of tags, or a tag is none of BIO.
+        InputError: the source is not there or cannot be read, holds no sentence, has another number of words
+            than of tags, or a tag is none of BIO.
     """
     path = place(source)
     with reaching(path, InputError):
-        if size_of(path) is None:
-            raise missing(path)
-    beside = display_name(path).endswith(".words")
-    lines = _beside(path) if beside else _columns(path)
+        there, folder = size_of(path) is not None, is_folder(path)
+    if folder or data_suffix(path) in _ROWS or (not there and is_hub_data(str(source))):
+        lines = _rows(source)
+    elif not there:
+        raise missing(path)
+    else:
+        lines = _beside(path) if has_tags_beside(path) else _columns(path)
     found = [_sentence(where, words, tags) for where, words, tags in lines]
     if not found:
         raise InputError(f"{path} holds no tagged sentences")
@@ -44,6 +54,11 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
 
 
 _Lines = Iterator[tuple[str, Sequence[str], Sequence[str]]]
+
+
+def has_tags_beside(path: Place) -> bool:
+    """Whether a file is one of words, whose tags are in another."""
+    return display_name(path).endswith(".words")
 
 
 def tags_beside(words: Place) -> Place:
@@ -59,6 +74,37 @@ def _beside(path: Place) -> _Lines:
     for number, (some, their) in enumerate(zip(words, tags, strict=True), start=1):
         if some:
             yield f"{name}:{number}", some, their
+
+
+def _rows(source: str | Place) -> _Lines:
+    names: tuple[str, str] | None = None
+    meaning: Sequence[str] | None = None
+    for where, row in open_source(source).rows():
+        if names is None:
+            names = pick_column(row, _WORDS, where), pick_column(row, _TAGS, where)
+            meaning = _meaning(str(source), names[1]) if is_hub_data(str(source)) else None
+        words, tags = (row.get(name) for name in names)
+        if not isinstance(words, list) or not isinstance(tags, list):
+            raise InputError(
+                f"{where}: {names[0]} and {names[1]} have to be lists, of words and of their tags"
+            )
+        if words:
+            yield where, [str(word) for word in words], [_named(tag, meaning) for tag in tags]
+
+
+def _named(tag: Any, meaning: Sequence[str] | None) -> str:
+    known = meaning is not None and isinstance(tag, int) and 0 <= tag < len(meaning)
+    return meaning[tag] if known and meaning is not None else str(tag)
+
+
+def _meaning(source: str, column: str) -> Sequence[str] | None:
+    """What the numbers in a column of a Hub data set stand for; None where it does not say so."""
+    import datasets
+
+    name, _, split = source.partition(":")
+    features = datasets.load_dataset(name, split=split or "train").features
+    found: Sequence[str] | None = getattr(getattr(features[column], "feature", None), "names", None)
+    return found
 
 
 def _columns(path: Place) -> _Lines:
