@@ -2,6 +2,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -272,6 +274,16 @@ def test_a_hub_data_set_names_what_its_numbers_stand_for(student, tmp_path, monk
         Run(tmp_path / "out", Silent()),
     )
     assert found["random"]["f1"] == 100.0
+
+
+def test_a_folder_that_is_called_like_a_hub_data_set_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = pa.table({"tokens": [["Ann", "sings"]], "ner_tags": [["B-PER", "O"]]})
+    (tmp_path / "my" / "names" / "data").mkdir(parents=True)
+    pq.write_table(rows, tmp_path / "my" / "names" / "data" / "train-00000.parquet")
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: pytest.fail("the Hub was asked"))
+    found = [TaggedSentence(("Ann", "sings"), ("B-PER", "O"))]
+    assert read_tagged("my/names") == read_tagged("my/names:train") == found
 
 
 def test_a_file_to_test_on_wants_one_to_learn_from(student, tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pairsmith.errors import InputError, MissingExtra, SettingsError, choices
-from pairsmith.evaluate.results import Figures, Predictions, evaluate_once
+from pairsmith.evaluate.results import Figures, Predictions, at_splits, evaluate_once
 from pairsmith.evaluate.settings import EvaluateNerSettings
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place, is_folder, place, reaching, size_of
@@ -56,7 +56,7 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
-    settings = settled(settings, run)
+    settings = at_splits(settled(settings, run), run.progress.say)
     entity_f1([["O"]], [["O"]])  # what it lacks is said before anything is read
     sources = sources_of(settings)
     inputs = {name: hash_source(str(source)) for name, source in sources.items()}

@@ -239,6 +239,7 @@ def plan_evaluate_ner(settings: EvaluateNerSettings, before: Before, base: str =
     Raises:
         UserError: as for ``evaluate_ner``.
     """
+    settings = at_splits(settings)
     splits, test = few_and_test(settings)
     sample = test[:: max(1, len(test) // CALIBRATION_PAIRS)]
     some = settings.model_copy(update={"model": base if settings.model in before else settings.model})

@@ -9,6 +9,7 @@ from pairsmith.errors import InputError
 from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.records.readers import pick_column
 from pairsmith.records.sources import data_suffix, is_hub_data, missing, open_source, read_lines
+from pairsmith.records.splits import split_of
 
 _TAG = re.compile(r"O|[BI]-.+")
 _WORDS = ("tokens", "words")
@@ -38,11 +39,12 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
         InputError: the source is not there or cannot be read, holds no sentence, has another number of words
             than of tags, or a tag is none of BIO.
     """
-    path = place(source)
+    path = place(split_of(source)[0] if isinstance(source, str) else source)
     with reaching(path, InputError):
         there, folder = size_of(path) is not None, is_folder(path)
-    if folder or data_suffix(path) in _ROWS or (not there and is_hub_data(str(source))):
-        lines = _rows(source)
+    hub = not there and not folder and is_hub_data(str(source))
+    if hub or folder or data_suffix(path) in _ROWS:
+        lines = _rows(source, hub)
     elif not there:
         raise missing(path)
     else:
@@ -76,13 +78,13 @@ def _beside(path: Place) -> _Lines:
             yield f"{name}:{number}", some, their
 
 
-def _rows(source: str | Place) -> _Lines:
+def _rows(source: str | Place, hub: bool) -> _Lines:
     names: tuple[str, str] | None = None
     meaning: Sequence[str] | None = None
     for where, row in open_source(source).rows():
         if names is None:
             names = pick_column(row, _WORDS, where), pick_column(row, _TAGS, where)
-            meaning = _meaning(str(source), names[1]) if is_hub_data(str(source)) else None
+            meaning = _meaning(str(source), names[1]) if hub else None
         words, tags = (row.get(name) for name in names)
         if not isinstance(words, list) or not isinstance(tags, list):
             raise InputError(
