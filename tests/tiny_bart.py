@@ -87,5 +87,22 @@ def make_bart(folder, seed=0, **changes):
     return folder
 
 
+def make_asker(folder):
+    """Save a random BART that often writes an answer, a separator, a question and an end; all by chance."""
+    import torch
+
+    from pairsmith.encoders.asker import SEPARATOR
+    from pairsmith.encoders.summarizer import add_marker, load_summarizer
+
+    made = load_summarizer(str(make_bart(folder)), device="cpu")
+    add_marker(made, SEPARATOR, written=True)
+    with torch.no_grad():
+        for token, liked in ((SEPARATOR, 4.0), (made.tokenizer.eos_token, 3.0)):
+            made.model.final_logits_bias[0, made.tokenizer.convert_tokens_to_ids(token)] = liked
+    made.model.save_pretrained(folder)
+    made.tokenizer.save_pretrained(folder)
+    return folder
+
+
 def weights(folder):
     return load_file(folder / "model.safetensors")

@@ -1,10 +1,11 @@
 """Asking and answering that are stopped between two shards go on to the same bytes, with nothing done twice."""
 
 import pytest
+from tests.tiny_bart import make_asker
 
 from pairsmith.encoders.reader import load_reader
 from pairsmith.errors import StorageError
-from pairsmith.infuse import cloze_asker
+from pairsmith.infuse import cloze_asker, sequence_asker
 from pairsmith.infuse import relabel as relabelling
 from pairsmith.infuse.ask import ask
 from pairsmith.infuse.relabel import relabel
@@ -48,6 +49,28 @@ def test_asking(asked, tmp_path, monkeypatch):
     # One before, one that failed, two after.
     assert [len(passages) for _, passages, *_ in calls] == [2, 2, 2, 2]
     assert files(tmp_path / "out") == files(tmp_path / "asked")
+
+
+def test_asking_with_a_network(tmp_path, monkeypatch):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    settings = AskSettings(
+        inputs=[str(tmp_path / "texts.txt")],
+        model=str(make_asker(tmp_path / "asker")),
+        questions=2,
+        top_p=1.0,
+        shard_size=2,
+        device="cpu",
+    )
+    found = ask(settings, Run(tmp_path / "whole", Silent()))
+    assert found.rows > 2
+    calls = []
+    real = sequence_asker.SequenceAsker.ask
+    monkeypatch.setattr(sequence_asker.SequenceAsker, "ask", failing_at(real, 2, calls))
+    with pytest.raises(StorageError):
+        ask(settings, Run(tmp_path / "out", Silent()))
+    ask(settings, Run(tmp_path / "out", Silent()))
+    assert [len(passages) for _, passages, *_ in calls] == [2, 2, 2, 2]
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
 def test_answering(asked, tiny_bert, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import pytest
+from tests.tiny_bart import make_asker
 from tests.training.few import PLAYS, passage, write
 
 from pairsmith.encoders.reader import load_reader
@@ -115,6 +116,26 @@ def test_questions_on_two_nodes_are_asked_and_answered_alike(cluster, node, tiny
     relabel(answered.model_copy(update=where), Run(tmp_path / "answered-2", Silent()))
     for name in ("asked", "answered"):
         assert files(tmp_path / f"{name}-2") == files(tmp_path / name)
+
+
+def test_what_a_network_draws_on_two_nodes_is_what_one_process_draws(cluster, node, tmp_path):
+    texts = write(tmp_path / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
+    asked = AskSettings(
+        inputs=[texts],
+        model=str(make_asker(tmp_path / "asker")),
+        questions=3,
+        top_p=1.0,
+        shard_size=3,
+        device="cpu",
+    )
+    found = ask(asked, Run(tmp_path / "here", Silent()))
+    assert found.rows > 5
+    assert found.rejects().num_rows > 20
+    node()
+    node()
+    where = {"executor": "ray", "workers": 2, "ray_address": cluster.address}
+    ask(asked.model_copy(update=where), Run(tmp_path / "ray", Silent()))
+    assert files(tmp_path / "ray") == files(tmp_path / "here")
 
 
 def write_teacher(base, out):

@@ -4,10 +4,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.training.stopping import Stopped, stopped_at
 from transformers import AutoModel
 
 import pairsmith.infuse
@@ -23,8 +25,9 @@ from pairsmith.runs.seeds import generator
 from pairsmith.training.distillation import Asked, PassageLesson
 from pairsmith.training.reader import train_reader
 from pairsmith.training.settings import InfuseSettings, TrainReaderSettings, TrainTeacherSettings
-from pairsmith.training.student import _drawn, _labelled, infuse, infuse_on, passages
+from pairsmith.training.student import Student, _drawn, _labelled, infuse, infuse_on, passages, read_by
 from pairsmith.training.teacher import train_teacher
+from pairsmith.training.watch import Watch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny_bart import make_bart
@@ -86,7 +89,6 @@ def test_among_the_tokens_of_all_passages_too(quick_bert, data):
 
 def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(quick_bert, data, monkeypatch):
     from pairsmith.training import chunks
-    from pairsmith.training.student import Student
 
     some = settings(quick_bert, data)
     lessons = passages(read_asked(data), some)
@@ -107,7 +109,6 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
 
 
 def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
-    from pairsmith.training.student import Student
 
     lessons = passages(read_asked(data), settings(quick_bert, data))
     encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
@@ -128,7 +129,6 @@ def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
 @pytest.mark.parametrize("negatives", ["passage", "batch"])
 def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, negatives, monkeypatch):
     from pairsmith.encoders.span_encoder import SpanEncoder
-    from pairsmith.training.student import Student
 
     lessons = passages(read_asked(data), settings(quick_bert, data))
     encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
@@ -159,8 +159,63 @@ def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, 
         assert torch.allclose(others[name], each, atol=1e-5), name
 
 
+@pytest.mark.parametrize("negatives", ["passage", "batch"])
+def test_gradients_are_those_of_finite_differences(quick_bert, data, negatives, monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)  # products and losses in float64, too
+    rows = [json.loads(line) for line in Path(data).read_text().splitlines()]
+    for row in rows:
+        row["starts"] = {"position": [0, 6], "probability": [0.5, 0.25]}
+        row["ends"] = {"position": [5, 12], "probability": [0.375, 0.5]}
+    Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lessons = passages(read_asked(data), settings(quick_bert, data))
+    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
+    student = Student(encoder, concatenated=negatives == "batch").eval().double()
+    batch = student.batch(lessons)
+    student(**batch)["loss"].backward()
+    rng, looked = np.random.default_rng(0), 0
+    with torch.no_grad():
+        for name, weight in student.named_parameters():
+            if weight.grad is None:
+                assert "pooler" in name
+                continue
+            if weight.ndim == 2:  # of tables the rows that are used, else one that is not is all that is seen
+                used = weight.grad.abs().sum(dim=1).nonzero().flatten().tolist()
+                place = (used[int(rng.integers(len(used)))], int(rng.integers(weight.shape[1])))
+            else:
+                place = (int(rng.integers(len(weight))),)
+            before, sides = weight[place].clone(), []
+            for step in (1e-5, -1e-5):
+                weight[place] = before + step
+                sides.append(float(student(**batch)["loss"]))
+            weight[place] = before
+            slope = (sides[0] - sides[1]) / 2e-5
+            assert float(weight.grad[place]) == pytest.approx(slope, rel=1e-4, abs=1e-7), name
+            looked += slope != 0
+    assert looked > 30
+
+
+@pytest.mark.parametrize("rest", [{}, {"negatives": "batch", "batch_tokens": 16}])
+def test_a_stopped_training_goes_on_to_the_same_weights(tiny_bert, data, tmp_path, monkeypatch, rest):
+    given = settings(tiny_bert, data, epochs=8, batch_size=1, questions=1, checkpoint_steps=4, **rest)
+    infuse(given, Run(tmp_path / "whole", Silent()))
+    with monkeypatch.context() as patch:
+        stopped_at(patch, 7)
+        with pytest.raises(Stopped):
+            infuse(given, Run(tmp_path / "stopped", Silent()))
+    steps, real = [], Watch.on_step_end
+
+    def counting(self, args, state, control, **kwargs):
+        steps.append(state.global_step)
+        real(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(Watch, "on_step_end", counting)
+    infuse(given, Run(tmp_path / "stopped", Silent()))
+    assert steps == list(range(5, 17))
+    for name in ("model.safetensors", "heads.safetensors"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
 def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
-    from pairsmith.training.student import Student
 
     lessons = passages(read_asked(data), settings(quick_bert, data))
     encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
@@ -249,7 +304,6 @@ def test_answers_behind_what_is_read_are_left_out_and_counted(quick_bert, data, 
 
 
 def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
-    from pairsmith.training.student import Student, read_by
 
     some = settings(quick_bert, "", labels="answers")
     encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True, max_length=16)
