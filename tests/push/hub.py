@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import huggingface_hub
+import pytest
+
 TOKEN = "hf_right0000000000"
 
 
@@ -41,6 +44,19 @@ def serving() -> Iterator[Hub]:
         hub.shutdown()
         thread.join()
         hub.server_close()
+
+
+@contextmanager
+def logged_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A Hub on this machine, and a token that it knows."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", "/nowhere")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving() as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        yield hub
+        huggingface_hub.close_session()
 
 
 class _Handler(BaseHTTPRequestHandler):

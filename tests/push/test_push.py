@@ -12,7 +12,7 @@ import pytest
 import yaml
 from sentence_transformers import SentenceTransformer
 from tests.conftest import make_bert
-from tests.push.hub import TOKEN, serving
+from tests.push.hub import TOKEN, logged_in
 from tests.runs.test_croissant import made, opened, scored
 from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
@@ -33,15 +33,8 @@ from pairsmith.runs.status import status_lines
 
 @pytest.fixture
 def hub(monkeypatch):
-    """A Hub on this machine, and a token that it knows."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", "/nowhere")
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving() as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+    with logged_in(monkeypatch) as hub:
         yield hub
-        huggingface_hub.close_session()
 
 
 @pytest.fixture

@@ -21,7 +21,9 @@ from pairsmith.runs.log import recent
 from pairsmith.runs.status import status_lines
 
 s3fs = pytest.importorskip("s3fs")
-moto_server = pytest.importorskip("moto.server")
+pytest.importorskip("moto.server")
+
+from tests.runs.buckets import connected, serving  # noqa: E402 - which imports both
 
 # The S3 client and the server leave sockets to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -31,30 +33,17 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture(scope="module")
 def server():
-    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield server
-    server.stop()
+    with serving() as address:
+        yield address
 
 
 @pytest.fixture
 def s3(server, monkeypatch):
     """The URL of a new bucket."""
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
-    monkeypatch.setattr(lease, "_SETTLE_SECONDS", 0.0)
-    s3fs.S3FileSystem.clear_instance_cache()
-    name = f"bucket-{os.urandom(4).hex()}"
-    s3fs.S3FileSystem().mkdir(name)
-    yield f"s3://{name}"
-    for folder in list(lock._leases):
-        lock.release(place(folder))
-    s3fs.S3FileSystem.clear_instance_cache()
+    with connected(server, monkeypatch) as files:
+        name = f"bucket-{os.urandom(4).hex()}"
+        files.mkdir(name)
+        yield f"s3://{name}"
 
 
 @pytest.fixture(params=["s3", "memory"])
