@@ -1,0 +1,192 @@
+"""What a reader has who follows a page: files and models under the names that the pages give them, all small.
+
+The models are random ones of the architectures that are named, and the bundled model where texts are written, so
+a command runs word for word. ``CUT`` makes long ones short.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tests.conftest import make_bert
+from tests.documented import ROOT, Command, run
+from tests.tiny_bart import bart_tokenizer, make_bart
+from tests.training.few import PLAYS, passage, reading, write
+
+from pairsmith.audit.answers import Answer, Answers
+from pairsmith.audit.rows import Audit
+from pairsmith.bundled import TINY, model_path
+from pairsmith.runs.executors import Advance, Done, Load, R, W, run_here
+
+CUT = {
+    "generate --task emails.yaml": "--per-input 2",
+    "train-biencoder": "--steps 2 --batch-size 4",
+    "train-crossencoder": "--steps 2 --batch-size 2",
+    "train-reader": "--steps 2 --batch-size 4",
+    "run quickstart": "--set sentences.per_input=2 --set pairs.limit=3",
+}
+"""By how a command begins, the options that are added to it."""
+
+CUT_FILES = {
+    "write-or-sample.yaml": {
+        "seeds: [1, 2, 3]": "seeds: [1]",
+        "rows: [500, 1000, 2000]": "rows: [2]",
+        'model: "pairsmith:tiny"': "model: org/encoder",
+    }
+}
+"""By the name of a YAML file that a page shows, what stands in it in place of what."""
+
+EARLIER = {
+    "pairs": "generate --task sts --inputs my-sentences.txt",
+    "clean": "postprocess --data pairs",
+    "encoder": "train-encoder --base org/encoder --data clean",
+    "mined": "mine --kind reading --inputs questions.txt --outputs passages.txt --encoder org/encoder",
+    "asked": "ask --inputs texts.jsonl --model cloze",
+}
+"""Folders that other pages make, each by a command that may read those above it."""
+
+READ = {
+    "docs/audit.md": ("pairs",),
+    "docs/measuring.md": ("encoder",),
+    "docs/mixing.md": ("mined", "asked"),
+    "docs/report.md": ("pairs",),
+    "docs/running.md": ("clean",),
+    "docs/sharing.md": ("encoder",),
+}
+"""Which of them a page takes for granted."""
+
+
+def shortened(command: Command) -> Command:
+    """The command with what ``CUT`` adds to it."""
+    text = " ".join(command.words[1:])
+    more = [word for begin, added in CUT.items() if text.startswith(begin) for word in added.split()]
+    return Command((*command.words, *more), command.into)
+
+
+# models
+
+
+def make_roberta(folder: Path) -> Path:
+    """Save a random RoBERTa (one layer of 32, context 128) in ``folder``."""
+    import torch
+    from transformers import RobertaConfig, RobertaModel
+
+    tokenizer = bart_tokenizer()
+    tokenizer.model_max_length = 128
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = RobertaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=64,
+            max_position_embeddings=130,
+            bos_token_id=0,
+            pad_token_id=1,
+            eos_token_id=2,
+        )
+        model = RobertaModel(config)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_models(folder: Path) -> dict[str, Path]:
+    """From each name of a model in the pages to what stands in for it, in ``folder``."""
+    roberta = make_roberta(folder / "roberta")
+    tiny = model_path(TINY)
+    return {
+        "openai-community/gpt2-xl": tiny,
+        "MODEL": tiny,
+        "FacebookAI/roberta-base": roberta,
+        "FacebookAI/roberta-large": roberta,
+        "facebook/bart-large": make_bart(folder / "bart", max_position_embeddings=128),
+        "org/encoder": make_bert(folder / "bert"),
+    }
+
+
+# files
+
+
+def furnish(folder: Path, models: dict[str, Path]) -> None:
+    """Put into ``folder`` what the pages speak of and do not make."""
+    for name in ("examples", "recipes"):
+        shutil.copytree(ROOT / name, folder / name)
+    for name, model in models.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).symlink_to(model, target_is_directory=True)
+    sentences = (ROOT / "examples" / "sentences.txt").read_text().splitlines()[:5]
+    for name in ("my-sentences.txt", "sentences.txt"):
+        lines(folder / name, sentences)
+    (folder / "org" / "sentences" / "data").mkdir(parents=True)
+    pq.write_table(pa.table({"text": sentences}), folder / "org" / "sentences" / "data" / "train.parquet")
+    header, *graded = (ROOT / "examples" / "graded-pairs.tsv").read_text().splitlines()
+    for name in ("my-graded-pairs.tsv", "graded.tsv"):
+        lines(folder / name, [header, *graded[:20]])
+    scored = [dict(zip(header.split("\t"), line.split("\t"), strict=True)) for line in graded[20:40]]
+    write(folder / "scored.jsonl", [{**row, "score": float(row["score"]) / 5} for row in scored])
+    reading(folder / "seeds.jsonl", range(6))
+    reading(folder / "start.jsonl", range(6, 12))
+    reading(folder / "test.jsonl")
+    squad(folder / "squad-train.json", range(8))
+    squad(folder / "squad-dev.json", range(8, 12))
+    lines(folder / "questions.txt", [f"who plays the {play} so well?" for play in PLAYS])
+    lines(folder / "passages.txt", map(passage, range(12)))
+    write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
+
+
+def make_earlier(folder: Path, models: dict[str, Path]) -> Path:
+    """The folders of ``EARLIER``, in ``folder``."""
+    furnish(folder, models)
+    with chdir(folder):
+        for name, words in EARLIER.items():
+            run(Command(("pairsmith", *words.split(), "--out", name)))
+    return folder
+
+
+def lines(path: Path, texts: Iterable[str]) -> None:
+    path.write_text("".join(f"{text}\n" for text in texts))
+
+
+def squad(path: Path, numbers: range) -> None:
+    """Questions in the form of SQuAD 1.1."""
+    rows = map(json.loads, Path(reading(path, numbers)).read_text().splitlines())
+    articles = []
+    for number, row in zip(numbers, rows, strict=True):
+        answers = [{"text": row["answers"]["text"][0], "answer_start": 0}]
+        asked = {"id": str(number), "question": row["question"], "answers": answers}
+        articles.append({"title": "Music", "paragraphs": [{"context": row["context"], "qas": [asked]}]})
+    path.write_text(json.dumps({"version": "1.1", "data": articles}))
+
+
+# people and machines
+
+
+def label_all(audit: Audit, answers: Answers, *, annotator: str, **_: Any) -> None:
+    """In the place of the page in a browser: somebody gives every row the first label."""
+    for row in audit.rows:
+        answers.give(Answer(annotator, row.id, audit.labels[0]))
+
+
+def ray_here(
+    load: Load[W, R], items: Sequence[W], advance: Advance, *, address: str, **_: Any
+) -> Iterator[Done[W, R]]:
+    """In the place of a Ray cluster at HOST:PORT: this process. (Clusters have tests of their own.)"""
+    assert address == "HOST:PORT"
+    return run_here(load, items, advance)
+
+
+def few_pairs(task: Any) -> None:
+    """In the place of what mteb fetches for a task of similarities: three pairs."""
+    from datasets import Dataset, DatasetDict
+
+    texts = ["A man is playing.", "Two dogs run.", "The stock market fell again."]
+    columns = {"sentence1": texts, "sentence2": [texts[0], *texts[:2]], "score": [5.0, 1.0, 0.0]}
+    task.dataset = DatasetDict({split: Dataset.from_dict(columns) for split in task.eval_splits})
+    task.data_loaded = True
