@@ -51,7 +51,7 @@ EARLIER = {
 """Folders that other pages make, each by a command that may read those above it."""
 
 READ = {
-    "docs/audit.md": ("pairs",),
+    "docs/audit.md": ("pairs", "asked"),
     "docs/measuring.md": ("encoder",),
     "docs/mixing.md": ("mined", "asked"),
     "docs/report.md": ("pairs",),
@@ -124,6 +124,7 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     sentences = (ROOT / "examples" / "sentences.txt").read_text().splitlines()[:5]
     for name in ("my-sentences.txt", "sentences.txt"):
         lines(folder / name, sentences)
+    lines(folder / "corpus.txt", (ROOT / "examples" / "sentences.txt").read_text().splitlines()[5:20])
     (folder / "org" / "sentences" / "data").mkdir(parents=True)
     pq.write_table(pa.table({"text": sentences}), folder / "org" / "sentences" / "data" / "train.parquet")
     header, *graded = (ROOT / "examples" / "graded-pairs.tsv").read_text().splitlines()
