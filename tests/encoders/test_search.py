@@ -36,7 +36,7 @@ def check(found, x, y, k):
     return float((found.ids == ids[:, :k]).float().mean())
 
 
-@pytest.mark.parametrize("short", [torch.bfloat16, torch.float32, None])
+@pytest.mark.parametrize("short", [torch.bfloat16, torch.float16, torch.float32, None])
 @pytest.mark.parametrize(
     "shape", [(1, 1, 8, 4), (130, 5, 16, 3), (700, 2100, 64, 4), (1500, 300, 32, 20), (40, 4500, 384, 1)]
 )
@@ -97,20 +97,65 @@ def test_the_usual_case_needs_no_full_search(monkeypatch):
     assert of_x.ids[:, 0].tolist() == of_y.ids[:, 0].tolist() == list(range(2000))
 
 
+def adds(monkeypatch):
+    """Notes of what is found how many rows and similarities come together."""
+    added, real = [], search._Found.add
+
+    def add(self, rows, similarities, firsts):
+        added.append((len(rows), similarities.numel()))
+        real(self, rows, similarities, firsts)
+
+    monkeypatch.setattr(search._Found, "add", add)
+    return added
+
+
+@pytest.mark.parametrize("k", [4, 16, 40])
+def test_what_a_vector_finds_is_put_together_few_times_however_many_are_wanted(k, monkeypatch):
+    x, y = unit(6000, 16, 1), unit(6000, 16, 2)
+    added = adds(monkeypatch)
+    two_way_search(x, y, k)
+    assert sum(rows for rows, _ in added) <= 3 * (len(x) + len(y))  # promising groups, doubtful ones, all
+
+
+def test_what_is_held_at_once_fits_the_memory(monkeypatch):
+    x, y = unit(3000, 16, 1), unit(3000, 16, 2)
+    added = adds(monkeypatch)
+    two_way_search(x, y, 4, memory=2**25)
+    assert max(similarities for _, similarities in added) * 4 <= 2**25 // 16
+    assert len(added) > 4
+    added.clear()
+    two_way_search(x, y, 4, memory=2**30)
+    assert len(added) <= 4
+
+
+@pytest.mark.parametrize("copies", [0, 2000])
+def test_looking_at_all_finds_the_same(copies, monkeypatch):
+    x, y = unit(1500, 32, 1, copies), unit(1800, 32, 2, copies)
+    found = []
+    for many in (0, 1000):
+        monkeypatch.setattr(search, "MANY", many)
+        found.append(two_way_search(x, y, 4))
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one.ids, other.ids)
+        assert torch.equal(one.similarities, other.similarities)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7])
+def test_of_few_vectors_too_the_first_of_many_equal_ones_are_found(rows):
+    base = unit(40, 64, 1)
+    x, y = base[:rows], base[torch.arange(3000) % 40]
+    of_x, _ = two_way_search(x, y, 6)
+    assert of_x.ids.tolist() == [[n + 40 * copy for copy in range(6)] for n in range(rows)]
+
+
 def test_a_small_corpus_is_searched_in_parts_that_fit(monkeypatch):
     """Its few groups are wanted by all of the other side at once."""
     x, y = unit(40, 16, 1), unit(900, 16, 2)
     whole = two_way_search(x, y, 3)
-    added, real = [], search._Found.add
-
-    def add(self, rows, similarities, first):
-        added.append(len(rows))
-        real(self, rows, similarities, first)
-
     monkeypatch.setattr(search, "FULL_ROWS", 100)
-    monkeypatch.setattr(search._Found, "add", add)
+    added = adds(monkeypatch)
     parts = two_way_search(x, y, 3)
-    assert max(added) == 100
+    assert max(rows for rows, _ in added) == 100
     for one, other in zip(whole, parts, strict=True):
         assert torch.equal(one.ids, other.ids)
         assert torch.equal(one.similarities, other.similarities)

@@ -4,7 +4,8 @@ A block of similarities, computed in a short number format, is looked at along i
 columns: of every **group** of neighbouring vectors only the largest similarity is kept. The k nearest of
 a vector lie in the k groups with the largest ones, but for rounding, so that few groups are left to be
 computed in float32. How far rounding can reach is known for each vector: where it could hide a neighbour,
-more groups are computed, and where those kept do not suffice, all.
+more groups are computed, and where those kept do not suffice, all. Where k groups are half of all or more,
+nothing would be gained, and all products are computed in float32.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,23 @@ KEPT = 16
 TILE = (1024, 1024)
 """Rows and columns of a block of similarities; multiples of ``GROUP``. It stays in the processor's caches."""
 
-FULL_ROWS = 1024
+MANY = 2
+"""A search looks at all vectors where so many times k groups are all there are."""
+
+FULL_ROWS = 256
 """Vectors whose similarities to all others are computed at once in float32."""
+
+GROUP_ROWS = 128
+"""Vectors that shall be multiplied with a group at once, on average; fewer where memory is short."""
+
+LEAST = 16
+"""Vectors that are multiplied with others at once, filled up where there are fewer."""
+
+LEAST_ROWS = 64
+"""Vectors whose similarities to their groups are held at once, however short memory is."""
+
+CACHED = 2**24
+"""Bytes of similarities that stay in the processor's caches."""
 
 SPARE = 4
 """Neighbours kept beyond those wanted until the end, as equally near ones may differ by rounding."""
@@ -52,14 +68,24 @@ class _Shortlist:
     """The groups that may hold the nearest vectors of each of n, most promising first.
 
     Attributes:
-        groups: ``(n, kept)`` int64.
-        bounds: ``(n, kept)`` float32: no similarity to a vector of the group is larger.
-        rest: ``(n,)`` float32: the same of all other groups; minus infinity where there are none.
+        groups: ``(n, kept)`` int32.
+        largest: ``(n, kept)``, or one more where other groups are left: the largest similarity to a vector of
+            each group, and of all other groups, in a short format.
+        error: ``(n,)`` float32: how far that may be from the exact one; ``relative`` is its own rounding.
     """
 
     groups: Tensor
-    bounds: Tensor
-    rest: Tensor
+    largest: Tensor
+    error: Tensor
+    relative: float
+
+    def bounds(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """What no similarity to a vector of a group exceeds, ``(rows, kept)``; of all others, ``(rows,)``."""
+        values, error = self.largest[rows].float(), self.error[rows, None]
+        found = values + error + self.relative * (values.abs() + error)
+        kept = self.groups.shape[1]
+        rest = found[:, kept] if found.shape[1] > kept else torch.full((len(found),), -torch.inf)
+        return found[:, :kept], rest
 
 
 def two_way_search(
@@ -80,7 +106,8 @@ def two_way_search(
         x: ``(n, d)`` float32 of length 1, finite; may be mapped from a file.
         y: ``(m, d)``, likewise.
         k: at least 1; where a side has fewer vectors, all of them are found.
-        memory: bytes that may be used beside x, y and what is returned; a guide.
+        memory: bytes of similarities that may be held at once; a guide. Beside x and y some 40 to 60 bytes
+            for each vector and each of k come on top.
         short: format in which all products are computed once; None is bfloat16, or float32 where that is
             not multiplied fast. What is found is the same.
         device: where; None is the processor. The few products in float32 are computed by the processor.
@@ -93,8 +120,14 @@ def two_way_search(
         raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
     device = device or torch.device("cpu")
     short = short or getattr(torch, pick_dtype("auto", device.type))
-    of_x, of_y = _shortlists(x, y, k, memory, short, device, advance)
-    return _nearest(x, y, min(k, len(y)), of_x), _nearest(y, x, min(k, len(x)), of_y)
+    all_of_y, all_of_x = (MANY * k >= _groups(len(side)) for side in (y, x))
+    of_x = of_y = None
+    if not (all_of_x and all_of_y):
+        of_x, of_y = _shortlists(x, y, k, memory, short, device, advance)
+    found_x = _nearest(x, y, min(k, len(y)), None if all_of_y else of_x, memory)
+    if of_x is None:
+        advance(len(x))
+    return found_x, _nearest(y, x, min(k, len(x)), None if all_of_x else of_y, memory)
 
 
 def _shortlists(
@@ -155,13 +188,8 @@ class _Best:
         self._groups[vectors] = known.gather(1, places)
 
     def shortlist(self, error: Tensor, relative: float) -> _Shortlist:
-        """With bounds on the exact similarities, given those on a product's error."""
-        values = self._values.float()
-        bounds = values + error[:, None] + relative * (values.abs() + error[:, None])
-        rest = torch.full((len(values),), -torch.inf)
-        if values.shape[1] > self._kept:
-            rest = bounds[:, self._kept]
-        return _Shortlist(self._groups[:, : self._kept].long(), bounds[:, : self._kept], rest)
+        """What is kept, given bounds on a product's error."""
+        return _Shortlist(self._groups[:, : self._kept], self._values, error, relative)
 
 
 def _errors(vectors: Tensor, others: Tensor, short: torch.dtype) -> tuple[Tensor, float]:
@@ -180,32 +208,62 @@ def _lost(part: Tensor, short: torch.dtype) -> Tensor:
     return lost.square().sum(dim=1).sqrt()
 
 
-def _nearest(vectors: Tensor, others: Tensor, k: int, shortlist: _Shortlist) -> Neighbours:
-    """The k nearest in float32: first of the k most promising groups, then wherever nearer ones may be."""
+def _nearest(
+    vectors: Tensor, others: Tensor, k: int, shortlist: _Shortlist | None, memory: int
+) -> Neighbours:
+    """The k nearest in float32: first of the k most promising groups, then wherever nearer ones may be.
+
+    Without a shortlist of all.
+    """
     found = _Found(len(vectors), k, min(k + SPARE, len(others)))
-    pairs = torch.zeros_like(shortlist.groups, dtype=torch.bool)
-    pairs[:, :k] = True
-    _compute(vectors, others, pairs, shortlist.groups, found)
-    pairs = ~pairs & (shortlist.bounds >= found.least[:, None])
-    _compute(vectors, others, pairs, shortlist.groups, found)
-    doubtful = (shortlist.rest >= found.least).nonzero().squeeze(1)
-    if len(doubtful):
-        _compute_all(vectors, others, doubtful, found)
+    if shortlist is None:
+        _compute_all(vectors, others, torch.arange(len(vectors)), found)
+        return _settled(vectors, others, found, k)
+    height = _height(k, len(others), memory)
+    for top in range(0, len(vectors), height):
+        rows = slice(top, top + height)
+        groups, (bounds, rest) = shortlist.groups[rows], shortlist.bounds(rows)
+        pairs = torch.zeros_like(groups, dtype=torch.bool)
+        pairs[:, :k] = True
+        _compute(vectors, others, top, pairs, groups, found, memory)
+        pairs = ~pairs & (bounds >= found.least(rows)[:, None])
+        _compute(vectors, others, top, pairs, groups, found, memory)
+        doubtful = (rest >= found.least(rows)).nonzero().squeeze(1)
+        if len(doubtful):
+            _compute_all(vectors, others, doubtful + top, found)
     return _settled(vectors, others, found, k)
+
+
+def _height(width: int, others: int, memory: int) -> int:
+    """Vectors whose similarities to so many groups each, in float32, are held at once."""
+    each = 4 * GROUP * width
+    enough = max(CACHED // each, GROUP_ROWS * _groups(others) // width)
+    return max(LEAST_ROWS, min(enough, memory // 16 // each))
 
 
 def _settled(vectors: Tensor, others: Tensor, found: "_Found", k: int) -> Neighbours:
     """The k nearest of those found, by sums that any number of threads makes alike."""
     ids, similarities = torch.empty(len(vectors), k, dtype=torch.int64), torch.empty(len(vectors), k)
-    close = found.values[:, k:] >= found.least[:, None]  # too close to the k-th to leave out
+    close = found.values[:, k:] >= found.least()[:, None]  # too close to the k-th to leave out
     for some, kept in ((~close.any(dim=1), k), (close.any(dim=1), found.ids.shape[1])):
-        for rows in torch.split(some.nonzero().squeeze(1), FULL_ROWS):
-            near, order = found.ids[rows, :kept].sort(dim=1)
-            there = found.values[rows, :kept].gather(1, order) > -torch.inf
+        together = max(16, CACHED // (64 * kept * vectors.shape[1]))
+        for rows in torch.split(some.nonzero().squeeze(1), together):
+            near, there = found.ids[rows, :kept], found.values[rows, :kept] > -torch.inf
             sums = _products(vectors[rows], others, near.where(there, 0)).where(there, -torch.inf)
-            values, places = sums.sort(dim=1, descending=True, stable=True)
-            similarities[rows], ids[rows] = values[:, :k], near.gather(1, places)[:, :k]
+            similarities[rows], ids[rows] = _ordered(sums, near, k)
     return Neighbours(ids, similarities)
+
+
+def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row, largest first, and their ids; equal ones in the order of their ids."""
+    found, order = values.sort(dim=1, descending=True)
+    there = ids.gather(1, order)
+    rows = (found[:, 1:] == found[:, :-1]).any(dim=1).nonzero().squeeze(1)
+    if len(rows):
+        there[rows], order = ids[rows].sort(dim=1)
+        _, places = values[rows].gather(1, order).sort(dim=1, descending=True, stable=True)
+        there[rows] = there[rows].gather(1, places)
+    return found[:, :k], there[:, :k]
 
 
 def _products(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
@@ -229,20 +287,37 @@ def merged(parts: Sequence[Neighbours], k: int) -> Neighbours:
 
 def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, found: "_Found") -> None:
     """Multiply some vectors with all others."""
+    width = max(TILE[1], CACHED // (4 * FULL_ROWS))
     for rows in torch.split(which, FULL_ROWS):
         found.clear(rows)
-        for left in range(0, len(others), TILE[1]):
-            found.add(rows, vectors[rows] @ others[left : left + TILE[1]].T, left)
+        for left in range(0, len(others), width):
+            similarities = _multiplied(vectors[rows], others[left : left + width])
+            found.add(rows, similarities, torch.tensor([[left]]))
 
 
-def _compute(vectors: Tensor, others: Tensor, pairs: Tensor, groups: Tensor, found: "_Found") -> None:
-    """Multiply each vector with the groups that ``pairs``, ``(n, kept)`` bool, says."""
-    which = pairs.nonzero()[:, 0]
-    wanted, order = groups[pairs].sort(stable=True)
-    for group, rows in _runs(wanted, which[order]):
-        part = others[group * GROUP : (group + 1) * GROUP]
-        for some in torch.split(rows, FULL_ROWS):  # a small corpus has few groups, each wanted by all
-            found.add(some, vectors[some] @ part.T, group * GROUP)
+def _compute(
+    vectors: Tensor, others: Tensor, top: int, pairs: Tensor, groups: Tensor, found: "_Found", memory: int
+) -> None:
+    """Multiply the vectors from ``top`` on with the groups that ``pairs``, ``(rows, kept)`` bool, says."""
+    counts, order = pairs.sum(dim=1).sort(descending=True, stable=True)
+    order, none = order[counts > 0], _groups(len(others))
+    left = 0
+    while left < len(order):  # those that want about as many together
+        width = int(counts[left])
+        some = order[left : left + _height(width, len(others), memory)]
+        wanted = groups[some].masked_fill(~pairs[some], none).sort(dim=1).values[:, :width]
+        block = torch.full((len(some) * width, GROUP), -torch.inf)
+        for group, places in _runs(*wanted.flatten().sort(stable=True)):
+            part = others[group * GROUP : (group + 1) * GROUP]  # nothing where it is ``none``
+            block[places, : len(part)] = _multiplied(vectors[some[places // width] + top], part)
+        found.add(some + top, block.view(len(some), -1), wanted.long() * GROUP)
+        left += len(some)
+
+
+def _multiplied(vectors: Tensor, others: Tensor) -> Tensor:
+    """All products in float32; of few vectors sums would round otherwise, so that equal ones would differ."""
+    one, other = (_padded(side, LEAST) for side in (vectors, others))
+    return (one @ other.T)[: len(vectors), : len(others)]
 
 
 def _runs(keys: Tensor, values: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -252,44 +327,56 @@ def _runs(keys: Tensor, values: Tensor) -> Iterator[tuple[int, Tensor]]:
 
 
 class _Found:
-    """The nearest found so far, nearest first, equally near ones in the order of their numbers."""
+    """The nearest found so far, nearest first; of equally near ones those with the smallest numbers."""
 
     def __init__(self, count: int, k: int, kept: int) -> None:
         self._k = k
         self.ids = torch.full((count, kept), torch.iinfo(torch.int64).max)
         self.values = torch.full((count, kept), -torch.inf)
 
-    @property
-    def least(self) -> Tensor:
-        """A neighbour may only be one of the k nearest if it is nearer than this, ``(n,)``."""
-        return self.values[:, self._k - 1] - ROUNDING
+    def least(self, rows: slice = slice(None)) -> Tensor:
+        """A neighbour may only be one of the k nearest of some if it is nearer than this, ``(rows,)``."""
+        return self.values[rows, self._k - 1] - ROUNDING
 
     def clear(self, rows: Tensor) -> None:
         """Forget what was found for some."""
         self.values[rows] = -torch.inf
 
-    def add(self, rows: Tensor, similarities: Tensor, first: int) -> None:
-        """More of them for some: ``(rows, more)``, to vectors from number ``first`` on."""
-        k = self.ids.shape[1]
-        values, places = _largest(similarities.cpu(), k)
-        values = torch.cat([self.values[rows], values], dim=1)
-        ids = torch.cat([self.ids[rows], places + first], dim=1)
-        ids, order = ids.sort(dim=1)
-        values, places = values.gather(1, order).sort(dim=1, descending=True, stable=True)
-        self.values[rows], self.ids[rows] = values[:, :k], ids.gather(1, places)[:, :k]
+    def add(self, rows: Tensor, similarities: Tensor, firsts: Tensor) -> None:
+        """More of them for some.
+
+        Args:
+            rows: whose.
+            similarities: ``(rows, blocks * width)``.
+            firsts: ``(rows or 1, blocks)`` int64: the number of the first vector of each block; they rise.
+        """
+        k, width = self.ids.shape[1], similarities.shape[1] // firsts.shape[1]
+        values, places = _largest(similarities, k)
+        ids = firsts.expand(len(rows), -1).gather(1, places // width) + places % width
+        if values.shape[1] < k or bool((self.values[rows, 0] > -torch.inf).any()):
+            ids = torch.cat([self.ids[rows], ids], dim=1)
+            values, places = _largest(torch.cat([self.values[rows], values], dim=1), k, ids)
+            ids = ids.gather(1, places)
+        self.values[rows], self.ids[rows] = values, ids
 
 
-def _largest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row and their places; of equal ones those with the smallest places."""
+def _largest(values: Tensor, k: int, ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The k largest of each row, largest first, and their places; all where there are fewer.
+
+    Of equal ones those with the smallest ids are taken, or those with the smallest places.
+    """
     if values.shape[1] <= k:
-        return values, torch.arange(values.shape[1]).expand(len(values), -1)
+        return values.sort(dim=1, descending=True)
     found, places = values.topk(k + 1, dim=1)
     border = (found[:, k - 1] == found[:, k]).nonzero().squeeze(1)  # which of them was taken is open
     found, places = found[:, :k], places[:, :k]
     if len(border):
         found, places = found.clone(), places.clone()
-        ordered, numbers = values[border].sort(dim=1, descending=True, stable=True)
-        found[border], places[border] = ordered[:, :k], numbers[:, :k]
+        order = None if ids is None else ids[border].argsort(dim=1)
+        some = values[border] if order is None else values[border].gather(1, order)
+        ordered, numbers = some.sort(dim=1, descending=True, stable=True)
+        found[border] = ordered[:, :k]
+        places[border] = (numbers if order is None else order.gather(1, numbers))[:, :k]
     return found, places
 
 
@@ -301,8 +388,13 @@ def _largest_of(similarities: Tensor, dim: int) -> Tensor:
 
 def _filled(vectors: Tensor, short: torch.dtype, device: torch.device) -> Tensor:
     """In the short format, with zeros up to a whole number of groups; they can only raise a group's bound."""
-    missing = -len(vectors) % GROUP
-    return torch.nn.functional.pad(vectors.to(device, short), (0, 0, 0, missing))
+    return _padded(vectors.to(device, short), GROUP * _groups(len(vectors)))
+
+
+def _padded(vectors: Tensor, count: int) -> Tensor:
+    """With zeros behind them up to so many."""
+    missing = count - len(vectors)
+    return torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing > 0 else vectors
 
 
 def _groups(count: int) -> int:

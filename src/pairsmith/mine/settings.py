@@ -54,7 +54,11 @@ class MineSettings(Settings):
         "of the seeds, as an encoder by train-biencoder judges them; 0 keeps all.",
     )
     k: int = Field(
-        default=4, ge=1, le=1024, description="Nearest neighbours that are compared, in each direction."
+        default=4,
+        ge=1,
+        le=1024,
+        description="Nearest neighbours that are compared, in each direction. More take more time and "
+        "memory, but not in proportion.",
     )
     margin: Literal["ratio", "distance", "absolute"] = Field(
         default="ratio",
@@ -93,7 +97,8 @@ class MineSettings(Settings):
         default=1.0,
         gt=0,
         allow_inf_nan=False,
-        description="Gigabytes that the search may use beside the vectors.",
+        description="Gigabytes of similarities that the search may hold at once. The vectors come on top, "
+        "and of each text some 40 to 60 bytes for each of --k.",
     )
     executor: Executor = "local"
     workers: Workers = 1
