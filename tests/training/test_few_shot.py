@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tests.conftest import make_bert
+from tests.tiny_bart import make_bart
 from tests.training.few import MAKERS, PEOPLE, PLAYS, document, passage, write
 from tests.training.stopping import Stopped, stopped_at
 from transformers import AutoModelForSequenceClassification
@@ -29,12 +30,17 @@ from pairsmith.texts import entity_finder
 from pairsmith.training.biencoder import Batch, Rows, train_biencoder
 from pairsmith.training.contrast import BiEncoder
 from pairsmith.training.crossencoder import train_crossencoder, wrong_for
+from pairsmith.training.few_shot import read_asked_seeds
+from pairsmith.training.reader import train_reader
 from pairsmith.training.retrieved import retrieved
 from pairsmith.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
+    TrainReaderSettings,
+    TrainSummarizerSettings,
     TrainTeacherSettings,
 )
+from pairsmith.training.summarizer import train_summarizer
 from pairsmith.training.watch import Watch
 from pairsmith.training.wrong import right_outputs, wrong_answers
 
@@ -456,8 +462,52 @@ def test_seeds_that_cannot_be_used_are_said(corpora, tiny_bert, rows, message):
 def test_few_seeds_are_said_and_the_same_seed_counts_once(corpora, tiny_bert, capsys):
     given = biencoder(corpora, tiny_bert, seeds=MAKERS["reading"](corpora / "few.jsonl", [0, 1, 1, 0]))
     train_biencoder(given, Run(corpora / "out", Progress()))
-    assert "only 2 seeds" in capsys.readouterr().err
-    assert "| seeds | 2 |" in (corpora / "out/README.md").read_text()
+    said = capsys.readouterr().err
+    assert "2 of 4 seeds were there before; each counts once" in said
+    assert "only 2 seeds" in said
+    card = (corpora / "out/README.md").read_text()
+    assert "| seeds | 2 |\n| seeds left out, as they were there before | 2 |" in card
+
+
+TWICE = {
+    "biencoder": (train_biencoder, TrainBiencoderSettings, "pairs"),
+    "crossencoder": (train_crossencoder, TrainCrossencoderSettings, "pairs"),
+    "reader": (train_reader, TrainReaderSettings, "reading"),
+    "summarizer": (train_summarizer, TrainSummarizerSettings, "summaries"),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_seed_that_stands_there_twice_counts_once_for_every_training(name, tmp_path, tiny_bert, capsys):
+    train, model, kind = TWICE[name]
+    base = make_bart(tmp_path / "bart") if name == "summarizer" else tiny_bert
+    for file, numbers in {"once": [0, 1, 2], "twice": [0, 1, 0, 2, 1]}.items():
+        seeds = MAKERS[kind](tmp_path / f"{file}.jsonl", numbers)
+        given = model(base=str(base), seeds=seeds, steps=2, batch_size=2, device="cpu")
+        train(given, Run(tmp_path / file, Progress()))
+        said, card = capsys.readouterr().err, (tmp_path / file / "README.md").read_text()
+        assert ("2 of 5 seeds were there before" in said) == (file == "twice")
+        assert ("| seeds left out, as they were there before | 2 |" in card) == (file == "twice")
+        assert "only 3 seeds" in said
+        assert "| seeds | 3 |" in card
+    assert same_weights(tmp_path / "once", tmp_path / "twice")
+
+
+def test_questions_are_the_same_by_their_text_passage_and_answers(tmp_path):
+    rows = [
+        {
+            "id": str(n),
+            "question": asked,
+            "context": "Ann and Bob.",
+            "answers": {"text": [gold], "answer_start": [at]},
+        }
+        for n, (asked, gold, at) in enumerate(
+            [("who?", "Ann", 0), ("who?", "Bob", 8), ("who?", "Ann", 0), ("Who?", "Ann", 0)]
+        )
+    ]
+    found = read_asked_seeds(write(tmp_path / "seeds.jsonl", rows))
+    assert [each.id for each in found.each] == ["0", "1", "3"]
+    assert found.repeated == 1
 
 
 def test_a_summary_that_is_missing_is_said(corpora, tiny_bert):

@@ -30,7 +30,7 @@ from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.contrast import BiEncoder
 from pairsmith.training.encoder import save_encoder
 from pairsmith.training.examples import in_window
-from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources, warn_of_few
+from pairsmith.training.few_shot import at_splits, begin, numbered, read_seeds, refuse_sources
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
 from pairsmith.training.watch import Training
@@ -66,7 +66,7 @@ def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     sources |= numbered("inputs", settings.inputs) | numbered("outputs", settings.outputs)
     refuse_sources(run, settings, sources)
-    seeds = read_examples(settings.seeds, settings.kind)
+    seeds = read_seeds(settings.seeds, settings.kind)
     validation = read_examples(settings.validation, settings.kind) if settings.validation else []
     around = Surroundings.of(settings)
     folder = begin(
@@ -79,13 +79,19 @@ def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
     )
     if folder is None:
         return run.out
-    warn_of_few(len(seeds), run.progress)
+    seeds.tell(run.progress)
     model, rate, training = train_biencoder_on(
-        seeds, validation, around, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+        seeds.each,
+        validation,
+        around,
+        settings,
+        device,
+        progress=run.progress,
+        checkpoints=folder.checkpoints,
     )
     style = model.trained_style()
     facts = {
-        "seeds": len(seeds),
+        **seeds.facts(),
         "validation": len(validation),
         "learning rate": rate,
         "style classifier": "yes" if style else "no",

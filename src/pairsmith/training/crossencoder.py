@@ -29,7 +29,7 @@ from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks
 from pairsmith.training.examples import in_window
-from pairsmith.training.few_shot import at_splits, begin, refuse_sources, warn_of_few
+from pairsmith.training.few_shot import at_splits, begin, read_seeds, refuse_sources
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.retrieved import retrieved
@@ -64,7 +64,8 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
     device = pick_device(settings.device)
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     refuse_sources(run, settings, sources)
-    seeds = [in_window(each, settings.window) for each in read_examples(settings.seeds, settings.kind)]
+    given = read_seeds(settings.seeds, settings.kind)
+    seeds = [in_window(each, settings.window) for each in given.each]
     found = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
     if found and settings.encoder:
         _check_encoder(settings.encoder, found)
@@ -81,14 +82,14 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
     )
     if folder is None:
         return run.out
-    warn_of_few(len(seeds), run.progress)
+    given.tell(run.progress)
     unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
     unseen = [in_window(each, settings.window) for each in unseen]
     near = near_outputs([*seeds, *unseen], found, settings, device, run.progress) if found else None
     cross, rate, training = train_crossencoder_on(
         seeds, unseen, near, settings, device, progress=run.progress, checkpoints=folder.checkpoints
     )
-    facts = {"seeds": len(seeds), "validation": len(unseen), "learning rate": rate}
+    facts = {**given.facts(), "validation": len(unseen), "learning rate": rate}
     card = few_shot_card("A cross-encoder that scores pairs", _USE, settings, facts, training, folder)
     folder.finish(partial(save_transformer, cross.model, cross.tokenizer, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")

@@ -1,11 +1,14 @@
 """How every training on seeds begins."""
 
-from collections.abc import Container, Mapping, Sequence, Set
-from typing import TypeVar
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
+from pairsmith.errors import InputError
 from pairsmith.modelnames import model_revision
 from pairsmith.progress import Progress
-from pairsmith.records import FEW
+from pairsmith.records import FEW, Example, Question, each_example, read_questions
+from pairsmith.records.examples import KindName
 from pairsmith.records.splits import Say, to_measure_on, to_train_on
 from pairsmith.runs import Run, hash_source, refuse_source, sources_of
 from pairsmith.training.folder import ModelFolder
@@ -13,6 +16,7 @@ from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.settings import FitSettings
 
 S = TypeVar("S", bound=FitSettings)
+E = TypeVar("E")
 
 
 def at_splits(settings: S, say: Say | None = None, *, later: Container[str] = ()) -> S:
@@ -110,7 +114,50 @@ def numbered(name: str, sources: list[str]) -> dict[str, str]:
     return {f"{name} {number}": source for number, source in enumerate(sources, start=1)}
 
 
-def warn_of_few(seeds: int, progress: Progress) -> None:
-    """Say so where there are hardly enough seeds to learn from."""
-    if seeds < FEW:
-        progress.say(f"only {seeds} seeds: some hundred are usual, and what {seeds} teach is little")
+@dataclass(frozen=True, slots=True)
+class Seeds(Generic[E]):
+    """Seeds, each once, in their order; ``repeated`` of those in the source were there before."""
+
+    each: list[E]
+    repeated: int
+
+    def tell(self, progress: Progress) -> None:
+        """Say what was left out, and where there are hardly enough to learn from."""
+        count = len(self.each)
+        if self.repeated:
+            whole = count + self.repeated
+            progress.say(f"{self.repeated:,} of {whole:,} seeds were there before; each counts once")
+        if count < FEW:
+            progress.say(f"only {count} seeds: some hundred are usual, and what {count} teach is little")
+
+    def facts(self) -> dict[str, object]:
+        """What a card says of them."""
+        repeated = {"seeds left out, as they were there before": self.repeated} if self.repeated else {}
+        return {"seeds": len(self.each), **repeated}
+
+
+def read_seeds(source: str, kind: KindName) -> Seeds[Example]:
+    """The seeds in a file, dataset folder or Hub data set.
+
+    Raises:
+        InputError: as for ``read_examples``.
+    """
+    return _once(each_example(source, kind), lambda example: example, source)
+
+
+def read_asked_seeds(source: str) -> Seeds[Question]:
+    """Those of a reader, which are the same where the question, its passage and its answers are.
+
+    Raises:
+        InputError: as for ``read_questions``.
+    """
+    return _once(read_questions(source), lambda each: (each.question, each.context, each.answers), source)
+
+
+def _once(found: Iterable[E], key: Callable[[E], Hashable], source: str) -> Seeds[E]:
+    every, distinct = list(found), dict[Hashable, E]()
+    for each in every:
+        distinct.setdefault(key(each), each)
+    if not every:
+        raise InputError(f"{source} holds no examples")
+    return Seeds(list(distinct.values()), len(every) - len(distinct))

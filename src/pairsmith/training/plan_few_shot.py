@@ -19,7 +19,7 @@ from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.training.biencoder import Surroundings, train_biencoder_on
 from pairsmith.training.crossencoder import train_crossencoder_on
 from pairsmith.training.examples import in_window
-from pairsmith.training.few_shot import at_splits
+from pairsmith.training.few_shot import at_splits, read_asked_seeds, read_seeds
 from pairsmith.training.reader import train_reader_on
 from pairsmith.training.settings import (
     FitSettings,
@@ -28,7 +28,7 @@ from pairsmith.training.settings import (
     TrainReaderSettings,
     TrainSummarizerSettings,
 )
-from pairsmith.training.summarizer import seeds_and_unseen, train_summarizer_on
+from pairsmith.training.summarizer import train_summarizer_on, turned, validation_examples
 from pairsmith.training.watch import TRAIN
 
 CALIBRATION_STEPS = 4
@@ -57,7 +57,7 @@ def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Es
     """
     device = pick_device(settings.device)
     with samples_of(settings, before) as there:
-        seeds = read_examples(there.seeds, settings.kind)
+        seeds = read_seeds(there.seeds, settings.kind).each
         unseen = read_examples(there.validation, settings.kind) if there.validation else []
         begun = time.monotonic()
         around = Surroundings.of(there)
@@ -78,7 +78,8 @@ def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before)
     """
     device = pick_device(settings.device)
     with samples_of(settings, before) as there:
-        seeds = [in_window(each, settings.window) for each in read_examples(there.seeds, settings.kind)]
+        given = read_seeds(there.seeds, settings.kind).each
+        seeds = [in_window(each, settings.window) for each in given]
         unseen = read_examples(there.validation, settings.kind) if there.validation else []
 
     def train(some: TrainCrossencoderSettings, looks: int, progress: Progress) -> int:
@@ -96,7 +97,7 @@ def plan_train_reader(settings: TrainReaderSettings, before: Before) -> Estimate
     """
     device = pick_device(settings.device)
     with samples_of(settings, before) as there:
-        seeds = list(read_questions(there.seeds))
+        seeds = read_asked_seeds(there.seeds).each
         unseen = list(read_questions(there.validation)) if there.validation else []
 
     def train(some: TrainReaderSettings, looks: int, progress: Progress) -> int:
@@ -114,7 +115,8 @@ def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> 
     """
     device = pick_device(settings.device)
     with samples_of(settings, before) as there:
-        seeds, unseen = seeds_and_unseen(there)
+        seeds = [turned(each, settings.kind) for each in read_seeds(there.seeds, settings.kind).each]
+        unseen = validation_examples(there)
 
     def train(some: TrainSummarizerSettings, looks: int, progress: Progress) -> int:
         found = train_summarizer_on(seeds, [], unseen[:looks], some, device, progress=progress)

@@ -27,7 +27,7 @@ from pairsmith.texts.squad_metrics import qa_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, sum_of_losses
-from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources, warn_of_few
+from pairsmith.training.few_shot import at_splits, begin, numbered, read_asked_seeds, refuse_sources
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainReaderSettings, TrainTeacherSettings
@@ -70,7 +70,7 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     sources |= numbered("added", settings.added)
     refuse_sources(run, settings, sources)
-    seeds = list(read_questions(settings.seeds))
+    seeds = read_asked_seeds(settings.seeds)
     added = added_questions(settings)
     unseen = list(read_questions(settings.validation)) if settings.validation else []
     if heads_kind(resolve_model(settings.base)):
@@ -80,16 +80,16 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
     folder = begin(run, "train-reader", settings, sources=sources, elsewhere={"added"})
     if folder is None:
         return run.out
-    warn_of_few(len(seeds), run.progress)
+    seeds.tell(run.progress)
     if settings.extra and len(added) < settings.extra:
         run.progress.say(f"--added has {len(added):,} questions, not {settings.extra:,}; all are taken")
     trained = train_reader_on(
-        [*seeds, *added], unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+        [*seeds.each, *added], unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
     )
     facts = {
-        "seeds": len(seeds),
+        **seeds.facts(),
         "added questions": len(added),
-        "of these left out, as no window holds the answer": len(seeds) + len(added) - trained.questions,
+        "of these left out, as no window holds the answer": len(seeds.each) + len(added) - trained.questions,
         "validation": len(unseen),
         "learning rate": trained.learning_rate,
     }

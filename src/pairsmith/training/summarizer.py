@@ -34,7 +34,7 @@ from pairsmith.texts.rouge import check_rouge, rouge_scores
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
-from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources, warn_of_few
+from pairsmith.training.few_shot import at_splits, begin, numbered, read_seeds, refuse_sources
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainSummarizerSettings
@@ -81,19 +81,20 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
     sources = {"seeds": settings.seeds, "validation": settings.validation}
     sources |= numbered("added", settings.added)
     refuse_sources(run, settings, sources)
-    seeds, unseen = seeds_and_unseen(settings)
+    given = read_seeds(settings.seeds, settings.kind)
+    seeds, unseen = [turned(each, settings.kind) for each in given.each], validation_examples(settings)
     added = added_examples(settings, [*seeds, *unseen])
     folder = begin(run, "train-summarizer", settings, sources=sources, elsewhere={"added"})
     if folder is None:
         return run.out
-    warn_of_few(len(seeds), run.progress)
+    given.tell(run.progress)
     if settings.extra and len(added) < settings.extra:
         run.progress.say(f"--added has {len(added):,} new documents, not {settings.extra:,}; all are taken")
     summarizer, rate, training = train_summarizer_on(
         seeds, added, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
     )
     facts = {
-        "seeds": len(seeds),
+        **given.facts(),
         "added examples": len(added),
         "marker before what is read of them": f"`{settings.marker}`" if added and settings.marker else "none",
         "validation": len(unseen),
@@ -107,17 +108,14 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
     return run.out
 
 
-def seeds_and_unseen(settings: TrainSummarizerSettings) -> tuple[list[Example], list[Example]]:
-    """The seeds and the validation examples: as input what is read, as output what is written.
+def validation_examples(settings: TrainSummarizerSettings) -> list[Example]:
+    """The validation examples: as input what is read, as output what is written.
 
     Raises:
         InputError: they cannot be read.
     """
-    seeds, unseen = (
-        [turned(each, settings.kind) for each in read_examples(source, settings.kind)] if source else []
-        for source in (settings.seeds, settings.validation)
-    )
-    return seeds, unseen
+    source = settings.validation
+    return [turned(each, settings.kind) for each in read_examples(source, settings.kind)] if source else []
 
 
 def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) -> list[Example]:
