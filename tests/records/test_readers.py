@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pairsmith.errors import InputError
 from pairsmith.records import GradedPair, TextRecord, read_pairs, read_texts
-from pairsmith.records.sources import is_hub_data
+from pairsmith.records.sources import is_hub_data, open_source
+from pairsmith.runs import called, sources_of
 
 
 def texts(source, **options):
@@ -264,12 +265,25 @@ class TestHub:
     @pytest.fixture
     def hub(self, monkeypatch):
         calls = []
+        rows = [{"label": 1, "sentence": "a"}, {"label": 0, "sentence": "b"}]
 
-        def load_dataset(name, split):
-            calls.append((name, split))
-            if name == "org/none":
+        def stream(name):
+            yield rows[0]
+            if name == "org/breaks":
+                raise ConnectionError("Connection reset")
+            yield rows[1]
+
+        def packed():
+            raise NotImplementedError("Extraction protocol for this file is not implemented")
+            yield
+
+        def load_dataset(name, config=None, *, split, streaming=False):
+            calls.append((name, config, split, streaming))
+            if name == "org/none" or (name == "org/cached" and streaming):
                 raise ConnectionError("Couldn't reach the Hub\nlong story")
-            return [{"label": 1, "sentence": "a"}, {"label": 0, "sentence": "b"}]
+            if not streaming:
+                return rows
+            return packed() if name == "org/packed" else stream(name)
 
         monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
         return calls
@@ -277,7 +291,33 @@ class TestHub:
     def test_the_split_is_train_or_what_is_asked_for(self, hub):
         assert list(read_texts("org/name", limit=1)) == [TextRecord("a", "org/name:1")]
         assert texts("org/name:validation[:10%]") == ["a", "b"]
-        assert hub == [("org/name", "train"), ("org/name", "validation[:10%]")]
+        assert hub == [("org/name", None, "train", True), ("org/name", None, "validation[:10%]", False)]
+
+    def test_a_configuration_is_named_behind_the_data_set(self, hub):
+        assert texts("org/name/20231101.en:test") == ["a", "b"]
+        assert texts("org/name/en:test[:2]") == ["a", "b"]
+        assert hub == [
+            ("org/name", "20231101.en", "test", True),
+            ("org/name", "en", "test[:2]", False),
+        ]
+        assert called("org/name/en:test") == "org/name/en:test"
+        assert sources_of(data=["org/name/en:test"]).credits[0].hub == "org/name"
+
+    def test_it_is_read_as_a_stream(self, hub):
+        rows = open_source("org/breaks").rows()
+        assert next(rows) == ("org/breaks:1", {"label": 1, "sentence": "a"})
+        with pytest.raises(InputError, match=r"org/breaks: the Hub gave no more after row 1 \(Connection"):
+            next(rows)
+
+    @pytest.mark.parametrize("name", ["org/cached", "org/packed"])
+    def test_what_cannot_be_streamed_is_fetched(self, hub, name):
+        assert texts(name) == ["a", "b"]
+        assert [streaming for *_, streaming in hub] == [True, False]
+
+    def test_a_stream_without_rows_holds_no_texts(self, monkeypatch):
+        stand_in = SimpleNamespace(load_dataset=lambda *_, **__: iter([]))
+        monkeypatch.setitem(sys.modules, "datasets", stand_in)
+        assert fault("org/empty") == "org/empty holds no texts"
 
     def test_failure_is_one_line(self, hub):
         message = fault("org/none")
@@ -295,7 +335,11 @@ class TestHub:
         assert not is_hub_data("data/sentences")
         assert not is_hub_data("org/sentences.txt")
         assert not is_hub_data("org/sentences.jsonl.gz")
+        assert is_hub_data("org/name/config:test")
         assert not is_hub_data("a/b/c")
+        assert not is_hub_data("a/b/c:")
+        assert not is_hub_data("a/b/c.txt:test")
+        assert not is_hub_data("a/b/c/d:test")
         assert not is_hub_data("data")
 
 

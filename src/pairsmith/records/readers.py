@@ -39,8 +39,8 @@ def read_texts(
 
     Args:
         source: a file (``.txt`` with one text a line, ``.jsonl``, ``.tsv``, ``.csv``, each also ``.gz``;
-            ``.parquet``), a dataset folder, or a Hub data set ``org/name`` or ``org/name:split`` (also
-            ``:train[:1000]``).
+            ``.parquet``), a dataset folder (``FOLDER:SPLIT`` for a split of it), or a Hub data set
+            ``org/name``, ``org/name:split`` (also ``:train[:1000]``) or ``org/name/config:split``.
         column: the column with the texts; without it the first of ``TEXT_COLUMNS`` that is there.
         limit: stop after this many texts (1 or more).
 

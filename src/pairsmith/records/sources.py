@@ -17,10 +17,12 @@ Decisions:
 import csv
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -30,6 +32,7 @@ from pairsmith.places import Place, display_name, is_folder, is_url, place, reac
 from pairsmith.records.splits import folder_files, split_files, split_of
 
 Columns = Mapping[str, Any]
+_CONFIG = re.compile(r"/[\w.-]+")
 _SUFFIXES = (".txt", ".jsonl", ".json", ".tsv", ".csv", ".parquet")
 
 
@@ -44,7 +47,8 @@ class Source:
 def open_source(source: str | Place | Source) -> Source:
     """Find what ``source`` names: a file, a dataset folder, or ``org/name`` or ``org/name:split`` on the Hub.
 
-    Of a folder ``FOLDER:SPLIT`` names a split. What is opened already stays as it is.
+    A configuration stands behind the name there, ``org/name/config:split``. Of a folder ``FOLDER:SPLIT``
+    names a split. What is opened already stays as it is.
 
     Raises:
         InputError: nothing of that name is there, it has no such split, or its store cannot be reached.
@@ -78,9 +82,21 @@ def open_table(path: Place) -> Source:
 
 
 def is_hub_data(source: str) -> bool:
-    """Whether ``source`` can only mean a Hub data set, ``org/name`` or ``org/name:split``."""
-    name = source.partition(":")[0]
-    return not is_url(source) and "/" in name and is_hub_id(name) and data_suffix(Path(name)) not in _SUFFIXES
+    """Whether ``source`` can only mean a Hub data set: ``org/name``, ``org/name:split``.
+
+    With a configuration the split is always named, ``org/name/config:split``; ``a/b/c`` is a path.
+    """
+    whole, _, split = source.partition(":")
+    name = hub_name(source)
+    if is_url(source) or "/" not in name or not is_hub_id(name):
+        return False
+    named = whole == name or bool(split and _CONFIG.fullmatch(whole.removeprefix(name)))
+    return named and data_suffix(Path(whole)) not in _SUFFIXES
+
+
+def hub_name(source: str) -> str:
+    """What a Hub data set is called there, without its configuration and split."""
+    return "/".join(source.partition(":")[0].split("/")[:2])
 
 
 def missing(path: Place) -> InputError:
@@ -307,15 +323,31 @@ def _files(name: str, files: list[Place]) -> Source:
 
 
 def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
-    name, _, split = source.partition(":")
-    import datasets
-
+    number = 0
     try:
-        rows = datasets.load_dataset(name, split=split or "train")
+        for number, row in enumerate(_hub_data(source), start=1):
+            yield f"{source}:{number}", row
     except Exception as error:  # the Hub client raises many kinds, all of which mean "not to be had"
         raise InputError(
             f"{source}: no such file, and no such Hub data set could be loaded ({first_line(error)}); "
             "check the name, the split after ':', and the connection"
+            if not number
+            else f"{source}: the Hub gave no more after row {number} ({first_line(error)}); check the "
+            "connection, and run the same command again"
         ) from error
-    for number, row in enumerate(rows, start=1):
-        yield f"{source}:{number}", row
+
+
+def _hub_data(source: str) -> Iterator[Columns]:
+    """The rows of a Hub data set as a stream; what cannot be streamed is fetched as a whole, and cached."""
+    import datasets
+
+    name, split = hub_name(source), source.partition(":")[2] or "train"
+    config = source.partition(":")[0].removeprefix(name).removeprefix("/")
+    named = (name, config) if config else (name,)
+    if split.isidentifier():  # not so ``train[:1000]`` or ``train+test``
+        # Without a connection, or in a form that has to be unpacked: perhaps it is in the cache.
+        with suppress(Exception):
+            rows = iter(datasets.load_dataset(*named, split=split, streaming=True))
+            first = next(rows, None)
+            return chain([] if first is None else [first], rows)
+    return iter(datasets.load_dataset(*named, split=split))

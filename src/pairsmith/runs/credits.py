@@ -18,7 +18,7 @@ from pairsmith.bundled import is_bundled
 from pairsmith.errors import PairsmithError
 from pairsmith.modelnames import EMBEDDED, is_hub_id
 from pairsmith.places import Place, is_folder, place, size_of
-from pairsmith.records.sources import is_hub_data
+from pairsmith.records.sources import hub_name, is_hub_data
 from pairsmith.records.splits import split_of
 from pairsmith.runs.about import OTHER, SEVERAL, UNKNOWN, About, Credit, joint_licences
 
@@ -119,7 +119,7 @@ def _folder(path: Place, role: Role) -> Sources:
 def _of_hub(name: str, role: Role) -> Sources:
     from huggingface_hub import try_to_load_from_cache
 
-    repo = name.partition(":")[0] if role == "data" else name
+    repo = hub_name(name) if role == "data" else name
     kind = "dataset" if role == "data" else "model"
     try:
         cached = try_to_load_from_cache(repo, "README.md", repo_type=kind)
