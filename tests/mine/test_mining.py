@@ -101,6 +101,8 @@ def test_verbatim_pairs_are_no_pairs():
     assert verdict("Italy", "Rome") == ""
     assert "answer stands" in verdict("where is ROME, Italy?", "Rome: Rome is in Italy", "Rome")
     assert verdict("where is Rome?", "Italy: where is Rome?", "Italy") == ""
+    assert verdict("what is a complexity class?", "P: P is a class", "P") == ""
+    assert verdict("the cat sat", "at") == ""
 
 
 def test_stopped_while_encoding_it_goes_on_to_the_same_bytes(world, monkeypatch):

@@ -1,6 +1,6 @@
 import pytest
 
-from pairsmith.texts.places import find_answer
+from pairsmith.texts.places import find_answer, stands_in
 
 TEXT = "On 4 July, Barack Obama's U.S. trip cost $1,000 while he was playing in Paris."
 
@@ -27,3 +27,26 @@ def test_an_answer_is_found_whatever_its_capitals_and_spaces(answer, found):
 
 def test_it_is_a_word_of_its_own():
     assert TEXT[: find_answer("in", TEXT)[0]].endswith("playing ")
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "stands"),
+    [
+        ("P", "complexity of P", True),
+        ("P", "complexity of Paris", False),
+        ("90", "in the 1990s", False),
+        ("90", "1990 and 90 more", True),  # the second place is one
+        ("at", "the cat sat at", True),
+        ("Obama", "Obama's trip", True),
+        ("U.S.", "the U.S. trip", True),
+        ("$5", "it cost $5.", True),
+        ("\u092c", "\u092c\u093f", False),  # Hindi: a vowel sign belongs to its letter
+        ("\u6771\u4eac", "\u6771\u4eac\u90fd\u306f", True),  # Tokyo, in the middle of a Japanese text
+        ("\uc11c\uc6b8", "\uc11c\uc6b8\uc740", True),  # Seoul, with a particle
+        ("\u0e44\u0e17\u0e22", "\u0e04\u0e19\u0e44\u0e17\u0e22", True),  # Thai
+        ("P", "P\u578b", True),
+        ("Rome", "rome", False),
+    ],
+)
+def test_word_for_word(part, whole, stands):
+    assert stands_in(part, whole) == stands

@@ -41,6 +41,7 @@ from pairsmith.runs import (
     summary,
 )
 from pairsmith.runs.storage import scratch_file
+from pairsmith.texts.places import stands_in
 
 _WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address"}
 """Settings that say where and how fast, not what."""
@@ -140,11 +141,11 @@ def chosen(forward: Pairs, backward: Pairs, x: Encoded, y: Encoded, settings: Mi
 def verbatim(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Why an input and an output, as columns of ``ENCODED``, are no pair (M5); empty if they are."""
     if other["answer"] is not None:
-        found = other["answer"].casefold() in one["text"].casefold()
+        found = stands_in(other["answer"].casefold(), one["text"].casefold())
         return "the answer stands in the question" if found else ""
-    if other["text"] in one["text"]:
+    if stands_in(other["text"], one["text"]):
         return "the output stands word for word in the input"
-    return "the input stands word for word in the output" if one["text"] in other["text"] else ""
+    return "the input stands word for word in the output" if stands_in(one["text"], other["text"]) else ""
 
 
 def sorted_out(

@@ -1,8 +1,15 @@
-"""Where an answer stands in a passage, though a model wrote it without capitals or with other spaces."""
+"""Whether and where a text stands in another: an answer in a passage, or word for word."""
 
 import re
+import unicodedata
 
 _PIECE = re.compile(r"\w+|[^\w\s]")
+
+_UNSPACED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
+)
+"""Letters of scripts that leave no blank between words, or (Korean) write particles onto them."""
 
 
 def find_answer(answer: str, passage: str) -> tuple[int, int] | None:
@@ -23,3 +30,28 @@ def find_answer(answer: str, passage: str) -> tuple[int, int] | None:
     behind = r"(?!\w)" if pieces[-1][-1].isalnum() else ""
     found = re.search(f"{before}{pattern}{behind}", passage, re.IGNORECASE)
     return found.span() if found else None
+
+
+def stands_in(part: str, whole: str) -> bool:
+    """Whether ``part`` stands in ``whole`` letter for letter, and does not begin or end inside a word.
+
+    Scripts that leave no blanks have no such words; there it may stand anywhere.
+    """
+    start = whole.find(part)
+    while start >= 0:
+        end = start + len(part)
+        before, behind = whole[max(start - 1, 0) : start], whole[end : end + 1]
+        if not _of_one_word(before, part[:1]) and not _of_one_word(part[-1:], behind):
+            return True
+        start = whole.find(part, start + 1)
+    return False
+
+
+def _of_one_word(left: str, right: str) -> bool:
+    """Whether two letters that stand side by side belong to one word; either may be missing."""
+    return _in_word(left) and _in_word(right)
+
+
+def _in_word(letter: str) -> bool:
+    """Whether it is a letter, a mark on one or a digit, of a script that leaves blanks between words."""
+    return bool(letter) and unicodedata.category(letter)[0] in "LMN" and not _UNSPACED.match(letter)
