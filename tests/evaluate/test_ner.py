@@ -266,9 +266,16 @@ def test_a_hub_data_set_names_what_its_numbers_stand_for(student, tmp_path, monk
         ),
     )
     asked = []
-    monkeypatch.setattr(datasets, "load_dataset", lambda name, split: asked.append((name, split)) or rows)
+
+    def load(*named, split, streaming):
+        asked.append((*named, split))
+        return rows.to_iterable_dataset() if streaming else rows
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
     assert read_tagged("org/names:test") == SENTENCES
     assert set(asked) == {("org/names", "test")}
+    assert read_tagged("org/names/small:test") == SENTENCES
+    assert asked[-1] == ("org/names", "small", "test")
     found = evaluate_ner(
         settings(student, "org/names:test", train="org/names", shots=1, start=["random"]),
         Run(tmp_path / "out", Silent()),

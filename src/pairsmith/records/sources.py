@@ -339,15 +339,20 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
 
 def _hub_data(source: str) -> Iterator[Columns]:
     """The rows of a Hub data set as a stream; what cannot be streamed is fetched as a whole, and cached."""
-    import datasets
-
-    name, split = hub_name(source), source.partition(":")[2] or "train"
-    config = source.partition(":")[0].removeprefix(name).removeprefix("/")
-    named = (name, config) if config else (name,)
-    if split.isidentifier():  # not so ``train[:1000]`` or ``train+test``
+    if (source.partition(":")[2] or "train").isidentifier():  # not so ``train[:1000]`` or ``train+test``
         # Without a connection, or in a form that has to be unpacked: perhaps it is in the cache.
         with suppress(Exception):
-            rows = iter(datasets.load_dataset(*named, split=split, streaming=True))
+            rows = iter(load_hub_data(source, streaming=True))
             first = next(rows, None)
             return chain([] if first is None else [first], rows)
-    return iter(datasets.load_dataset(*named, split=split))
+    return iter(load_hub_data(source, streaming=False))
+
+
+def load_hub_data(source: str, *, streaming: bool) -> Any:
+    """A Hub data set as ``datasets`` has it; whatever that raises passes."""
+    import datasets
+
+    whole, _, split = source.partition(":")
+    config = whole.removeprefix(hub_name(source)).removeprefix("/")
+    named = (hub_name(source), config) if config else (whole,)
+    return datasets.load_dataset(*named, split=split or "train", streaming=streaming)

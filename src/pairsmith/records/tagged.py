@@ -2,13 +2,21 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pairsmith.errors import InputError
 from pairsmith.places import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.records.readers import pick_column
-from pairsmith.records.sources import data_suffix, is_hub_data, missing, open_source, read_lines
+from pairsmith.records.sources import (
+    data_suffix,
+    is_hub_data,
+    load_hub_data,
+    missing,
+    open_source,
+    read_lines,
+)
 from pairsmith.records.splits import split_of
 
 _TAG = re.compile(r"O|[BI]-.+")
@@ -101,10 +109,10 @@ def _named(tag: Any, meaning: Sequence[str] | None) -> str:
 
 def _meaning(source: str, column: str) -> Sequence[str] | None:
     """What the numbers in a column of a Hub data set stand for; None where it does not say so."""
-    import datasets
-
-    name, _, split = source.partition(":")
-    features = datasets.load_dataset(name, split=split or "train").features
+    features = None
+    with suppress(Exception):  # as rows: what cannot be streamed is fetched
+        features = load_hub_data(source, streaming=True).features
+    features = features or load_hub_data(source, streaming=False).features
     found: Sequence[str] | None = getattr(getattr(features[column], "feature", None), "names", None)
     return found
 
