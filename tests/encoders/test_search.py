@@ -48,6 +48,21 @@ def test_both_directions(shape, short):
     assert check(of_y, y, x, k) >= 0.9999
 
 
+@pytest.mark.parametrize(
+    ("device", "fast", "short"),
+    [
+        ("cuda", ("bfloat16", "float16"), torch.bfloat16),
+        ("cuda", ("float16",), torch.float16),
+        ("cpu", ("bfloat16",), torch.bfloat16),
+        ("cpu", (), torch.float32),
+        ("mps", ("float16",), torch.float32),
+    ],
+)
+def test_the_short_format_is_one_that_the_device_multiplies_fast(device, fast, short, monkeypatch):
+    monkeypatch.setattr(search, "multiplies_fast", lambda name, where: where == device and name in fast)
+    assert search.short_format(torch.device(device)) == short
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.integers(1, 400),
@@ -57,7 +72,7 @@ def test_both_directions(shape, short):
     seed=st.integers(0, 2**31),
     copies=st.sampled_from([0, 40]),
     group=st.sampled_from([4, 32]),
-    short=st.sampled_from([torch.bfloat16, torch.float32]),
+    short=st.sampled_from([torch.bfloat16, torch.float16, torch.float32]),
 )
 def test_any_shape_with_many_equal_vectors(rows, columns, width, k, seed, copies, group, short):
     x, y = unit(rows, width, seed, copies), unit(columns, width, seed + 1, copies)
@@ -69,7 +84,7 @@ def test_any_shape_with_many_equal_vectors(rows, columns, width, k, seed, copies
     check(of_y, y, x, k)
 
 
-@pytest.mark.parametrize("short", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("short", [torch.bfloat16, torch.float16, torch.float32])
 def test_what_rounding_hides_is_found(short):
     """Similarities closer to each other than bfloat16 can tell, in more groups than are kept."""
     rows = 3000

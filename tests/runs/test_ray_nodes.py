@@ -11,14 +11,16 @@ import pytest
 from tests.tiny_bart import make_asker
 from tests.training.few import PLAYS, passage, write
 
+from pairsmith.encoders.cross import load_cross_encoder
 from pairsmith.encoders.reader import load_reader
 from pairsmith.generate.route import generate
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.infuse.ask import ask
 from pairsmith.infuse.relabel import relabel
 from pairsmith.infuse.settings import AskSettings, RelabelSettings
+from pairsmith.mine.filter import filter_pairs
 from pairsmith.mine.route import mine
-from pairsmith.mine.settings import MineSettings
+from pairsmith.mine.settings import FilterSettings, MineSettings
 from pairsmith.progress import Silent
 from pairsmith.runs import Run
 from pairsmith.runs.executors import Done, Where, execute
@@ -83,7 +85,7 @@ def test_one_node_or_two_the_bytes_are_those_of_one_process(cluster, node, setti
         assert files(tmp_path / f"ray-{count}") == files(tmp_path / "here")
 
 
-def test_mining_on_two_nodes_gives_the_bytes_of_one_process(cluster, node, tiny_bert, tmp_path):
+def test_mining_and_filtering_on_two_nodes_give_the_bytes_of_one_process(cluster, node, tiny_bert, tmp_path):
     inputs = write(tmp_path / "questions.jsonl", [{"question": f"who plays the {play}?"} for play in PLAYS])
     outputs = write(tmp_path / "passages.jsonl", [{"text": passage(number)} for number in range(12)])
     given = MineSettings(
@@ -100,6 +102,24 @@ def test_mining_on_two_nodes_gives_the_bytes_of_one_process(cluster, node, tiny_
     there = given.model_copy(update={"executor": "ray", "workers": 2, "ray_address": cluster.address})
     mine(there, Run(tmp_path / "ray", Silent()))
     assert files(tmp_path / "ray") == files(tmp_path / "here")
+    judged = FilterSettings(
+        pairs=str(tmp_path / "here"),
+        model=str(write_judge(tiny_bert, tmp_path / "judge")),
+        best=3,
+        shard_size=2,
+        device="cpu",
+    )
+    filter_pairs(judged, Run(tmp_path / "judged", Silent()))
+    there = judged.model_copy(update={"executor": "ray", "workers": 2, "ray_address": cluster.address})
+    filter_pairs(there, Run(tmp_path / "judged-2", Silent()))
+    assert files(tmp_path / "judged-2") == files(tmp_path / "judged")
+
+
+def write_judge(base, out):
+    judge = load_cross_encoder(str(base), device="cpu", fresh_head=True, seed=1)
+    judge.model.save_pretrained(out)
+    judge.tokenizer.save_pretrained(out)
+    return out
 
 
 def test_questions_on_two_nodes_are_asked_and_answered_alike(cluster, node, tiny_bert, tmp_path):

@@ -99,11 +99,19 @@ def same_weights(one, other):
     return all(torch.equal(a[file][name], b[file][name]) for file in a for name in a[file])
 
 
+@pytest.fixture(scope="module")
+def tiny_bart(tmp_path_factory):
+    """With an encoder and a decoder, whose last token is what its head for classification sees."""
+    return make_bart(tmp_path_factory.mktemp("bases") / "bart", max_position_embeddings=128)
+
+
+@pytest.mark.parametrize(("base", "width"), [("tiny_bert", 16), ("tiny_bart", 32)])
 @pytest.mark.parametrize("kind", ["reading", "summaries", "pairs"])
-def test_a_bi_encoder_of_each_kind(kind, corpora, tiny_bert):
-    train_biencoder(biencoder(corpora, tiny_bert, kind), Run(corpora / "out", Silent()))
+def test_a_bi_encoder_of_each_kind(kind, base, width, corpora, request):
+    model = request.getfixturevalue(base)
+    train_biencoder(biencoder(corpora, model, kind), Run(corpora / "out", Silent()))
     encoder = SentenceTransformer(str(corpora / "out"), device="cpu")
-    assert encoder.encode_query(["who?"]).shape == (1, 16)
+    assert encoder.encode_query(["who?"]).shape == (1, width)
     record = json.loads((corpora / "out/training.json").read_text())
     assert [point["step"] for point in record["validation"]] == [0, 4, 8, 12]
     assert all(0 <= point["accuracy"] <= 100 for point in record["validation"])
@@ -199,9 +207,11 @@ def crossencoder(folder, base, kind="reading", **changes):
     )
 
 
+@pytest.mark.parametrize("base", ["tiny_bert", "tiny_bart"])
 @pytest.mark.parametrize("loss", ["binary", "listwise"])
-def test_a_cross_encoder_with_what_the_search_found(mined, tiny_bert, loss):
-    given = crossencoder(mined, tiny_bert, mined=str(mined / "mined"), encoder=str(tiny_bert), loss=loss)
+def test_a_cross_encoder_with_what_the_search_found(mined, tiny_bert, base, loss, request):
+    model = request.getfixturevalue(base)
+    given = crossencoder(mined, model, mined=str(mined / "mined"), encoder=str(tiny_bert), loss=loss)
     train_crossencoder(given, Run(mined / "out", Silent()))
     assert AutoModelForSequenceClassification.from_pretrained(mined / "out").config.num_labels == 1
     cross = load_cross_encoder(str(mined / "out"), device="cpu")

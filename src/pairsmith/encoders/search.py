@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pairsmith.modelfiles import pick_dtype
+from pairsmith.modelfiles import multiplies_fast
 
 GROUP = 128
 """Vectors of a group."""
@@ -108,8 +108,8 @@ def two_way_search(
         k: at least 1; where a side has fewer vectors, all of them are found.
         memory: bytes of similarities that may be held at once; a guide. Beside x and y some 40 to 60 bytes
             for each vector and each of k come on top.
-        short: format in which all products are computed once; None is bfloat16, or float32 where that is
-            not multiplied fast. What is found is the same.
+        short: format in which all products are computed once; None is what ``short_format`` says. What is
+            found is the same.
         device: where; None is the processor. The few products in float32 are computed by the processor.
         advance: hears of how many rows of x have been multiplied with all of y.
 
@@ -119,7 +119,7 @@ def two_way_search(
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
         raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
     device = device or torch.device("cpu")
-    short = short or getattr(torch, pick_dtype("auto", device.type))
+    short = short or short_format(device)
     all_of_y, all_of_x = (MANY * k >= _groups(len(side)) for side in (y, x))
     of_x = of_y = None
     if not (all_of_x and all_of_y):
@@ -128,6 +128,13 @@ def two_way_search(
     if of_x is None:
         advance(len(x))
     return found_x, _nearest(y, x, min(k, len(x)), None if all_of_x else of_y, memory)
+
+
+def short_format(device: torch.device) -> torch.dtype:
+    """The short format that a device multiplies fast: bfloat16, or on a GPU without it float16; else float32."""
+    if multiplies_fast("bfloat16", device.type):
+        return torch.bfloat16
+    return torch.float16 if device.type == "cuda" else torch.float32
 
 
 def _shortlists(
