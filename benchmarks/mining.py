@@ -11,7 +11,7 @@ summaries, among all sentences of BBC and Reuters, the outputs. Interrupted, it 
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from pairsmith.mine.route import mine
 from pairsmith.mine.settings import FilterSettings, MineSettings
 from pairsmith.progress import Progress
 from pairsmith.records import Document, Question
-from pairsmith.runs import Run
+from pairsmith.runs import DatasetFolder, Run
 from pairsmith.texts.rouge import abstractiveness
 from pairsmith.texts.squad_metrics import normalized
 from pairsmith.training.biencoder import train_biencoder
@@ -49,6 +49,7 @@ class Task:
         kind: of the pairs.
         files: writes those of one set of seeds into a folder.
         figures: of mined rows, the best first.
+        judged: the side whose style is judged (M4), and ``gold`` the texts there that belong to something.
         training: settings of both trainings that differ from the defaults; ``mining``: of ``mine``;
             ``crossencoder``: of the cross-encoder's alone.
         start: settings of a training on other pairs, with which the cross-encoder begins.
@@ -57,6 +58,8 @@ class Task:
     kind: str
     files: Callable[[int, Path], dict[str, str]]
     figures: Callable[[Sequence[Mapping[str, Any]]], Figures]
+    judged: str
+    gold: Set[str]
     training: Mapping[str, Any]
     mining: Mapping[str, Any]
     crossencoder: Mapping[str, Any]
@@ -70,6 +73,8 @@ def squad(data: Path, passages: int) -> Task:
         "reading",
         lambda seed, work: write_squad(corpora, seed, work, passages),
         lambda rows: right_answers(rows, gold),
+        "inputs",
+        gold.keys(),
         {"window": 60},
         {"window": 60},
         {"steps": 100, "learning_rate": [5e-5]},
@@ -83,6 +88,8 @@ def news(data: Path, reuters: int) -> Task:
         "summaries",
         lambda seed, work: write_news(corpora, seed, work),
         lambda rows: right_summaries(rows, corpora.mining),
+        "outputs",
+        {document.summary for document in corpora.mining},
         {"max_length": 160},
         {"k": 16},
         {"steps": 200, "learning_rate": [1e-4], "batch_size": 8, "retrieved": 8},
@@ -140,6 +147,7 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
     train_crossencoder(TrainCrossencoderSettings(**judge), run("crossencoder"))
     kept = filter_pairs(FilterSettings(pairs=pairs, model=str(work / "crossencoder")), run("filtered"))
     return {
+        "style": pruned(DatasetFolder.open(mined.path / task.judged), task.gold),
         "biencoder": task.figures(best_of(mined.table())),
         "full": task.figures(best_of(kept.table())),
     }
@@ -159,6 +167,23 @@ def crossencoder_start(task: Task, settings: dict[str, Any], work: Path) -> str:
     out = work / "start"
     train_crossencoder(TrainCrossencoderSettings(**{**settings, **task.start}), Run(out, Progress()))
     return str(out)
+
+
+def pruned(encoded: DatasetFolder, gold: Set[str]) -> Figures:
+    """How many texts were judged by their style (M4), and the share, ×100, left out; the same of gold ones."""
+    left_out = [
+        json.loads(row["row"])["text"] in gold
+        for row in encoded.rejects().to_pylist()
+        if row["filter"] == "style"
+    ]
+    kept = [text in gold for text in encoded.table(columns=["text"])["text"].to_pylist()]
+    judged, right = len(left_out) + len(kept), sum(left_out) + sum(kept)
+    return {
+        "texts": judged,
+        "left out": round(100 * len(left_out) / max(1, judged), 2),
+        "gold": right,
+        "gold left out": round(100 * sum(left_out) / max(1, right), 2),
+    }
 
 
 def best_of(rows: pa.Table) -> Sequence[Mapping[str, Any]]:

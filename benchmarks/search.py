@@ -52,10 +52,12 @@ def main() -> None:
     x, y = made(args.rows, 1), made(args.rows, 2)
     rounds = []
     for _ in range(0 if args.only else args.rounds):
-        mine, pairs = timed(partial(ours, x, y, args.k))
-        theirs, expected = timed(partial(faiss, x, y, args.k))
+        mine, (pairs, near) = timed(partial(ours, x, y, args.k))
+        theirs, (expected, known) = timed(partial(faiss, x, y, args.k))
         same = len(pairs & expected) / len(expected)
         rounds.append({"ours": mine, "faiss": theirs, "ratio": theirs / mine, "pairs in common": same})
+        for name, ours_there, faiss_there in zip(("forward", "backward"), near, known, strict=True):
+            rounds[-1] |= in_common(name, ours_there, faiss_there)
         print(rounds[-1], flush=True)
     if rounds:
         results["rounds"] = rounds
@@ -110,13 +112,25 @@ def made(count: int, seed: int) -> Tensor:
     return vectors
 
 
-def ours(x: Tensor, y: Tensor, k: int) -> set[tuple[int, int]]:
+Found = tuple[set[tuple[int, int]], Sequence[tuple[Any, Any]]]
+"""Pairs, and the similarities and ids of the nearest of each x and of each y."""
+
+
+def ours(x: Tensor, y: Tensor, k: int) -> Found:
     """Search both ways, margins, pairs."""
-    pairs = choose(*candidates(*two_way_search(x, y, k))).taken
-    return set(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True))
+    near = two_way_search(x, y, k)
+    pairs = choose(*candidates(*near)).taken
+    both = [(each.similarities.numpy(), each.ids.numpy()) for each in near]
+    return set(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True)), both
 
 
-def faiss(x: Tensor, y: Tensor, k: int) -> set[tuple[int, int]]:
+def in_common(name: str, ours: tuple[Any, Any], theirs: tuple[Any, Any]) -> dict[str, float]:
+    """The share of FAISS's neighbours that are ours too, and how far the similarities lie apart at most."""
+    same = (ours[1][:, :, None] == theirs[1][:, None, :]).any(axis=1).mean()
+    return {f"{name} ids": float(same), f"{name} apart": float(np.abs(ours[0] - theirs[0]).max())}
+
+
+def faiss(x: Tensor, y: Tensor, k: int) -> Found:
     """An exact index of each side, searched with the other, and a loop over the candidates.
 
     Of each text it takes the best candidate alone, so that some of its pairs differ from ours.
@@ -147,7 +161,7 @@ def faiss(x: Tensor, y: Tensor, k: int) -> set[tuple[int, int]]:
             seen_x.add(i)
             seen_y.add(j)
             pairs.add((i, j))
-    return pairs
+    return pairs, near
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -131,7 +131,7 @@ def two_way_search(
 
 
 def short_format(device: torch.device) -> torch.dtype:
-    """The short format that a device multiplies fast: bfloat16, or on a GPU without it float16; else float32."""
+    """What a device multiplies fast: bfloat16, on a GPU that has no bfloat16 float16, else float32."""
     if multiplies_fast("bfloat16", device.type):
         return torch.bfloat16
     return torch.float16 if device.type == "cuda" else torch.float32
