@@ -170,7 +170,7 @@ def crossencoder_start(task: Task, settings: dict[str, Any], work: Path) -> str:
 
 
 def pruned(encoded: DatasetFolder, gold: Set[str]) -> Figures:
-    """How many texts were judged by their style (M4), and the share, ×100, left out; the same of gold ones."""
+    """How many texts were judged by their style (M4), and the share of them, ×100, left out; and of gold."""
     left_out = [
         json.loads(row["row"])["text"] in gold
         for row in encoded.rejects().to_pylist()
