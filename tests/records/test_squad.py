@@ -240,13 +240,13 @@ class TestRows:
     def test_a_hub_data_set(self, monkeypatch):
         asked = []
 
-        def load(name, split):
-            asked.append((name, split))
+        def load(name, *, split, streaming):
+            asked.append((name, split, streaming))
             return [ROW]
 
         monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
         assert list(read_questions("rajpurkar/squad:validation")) == [END]
-        assert asked == [("rajpurkar/squad", "validation")]
+        assert asked == [("rajpurkar/squad", "validation", True)]
 
 
 class TestTables:

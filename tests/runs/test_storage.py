@@ -160,7 +160,8 @@ class TestHashes:
 
     def test_a_hub_data_set_by_its_rows(self, monkeypatch):
         rows = [{"body": "a", "n": 1}]
-        monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda name, split: rows))
+        stand_in = SimpleNamespace(load_dataset=lambda name, *, split, streaming: rows)
+        monkeypatch.setitem(sys.modules, "datasets", stand_in)
         first = hash_source("org/name")
         assert first == storage.hash_bytes(b'{"body": "a", "n": 1}\n')
         rows.append({"body": "b", "n": 2})
