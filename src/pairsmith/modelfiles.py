@@ -27,6 +27,11 @@ _TOKENIZERS = (
 _BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16")
 _FLOAT16 = ("amx_fp16", "avx512_fp16", "fp16_arith")
 """Instructions for products, as torch calls them: those of x86 processors, then those of ARM's."""
+_SHORT_SUMS = (
+    "allow_bf16_reduced_precision_reduction",
+    "allow_fp16_reduced_precision_reduction",
+    "allow_fp16_accumulation",
+)
 _DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
 
 
@@ -88,6 +93,22 @@ def multiplies_fast(dtype: str, device: str) -> bool:
     instructions = {"bfloat16": _BFLOAT16, "float16": _FLOAT16}[dtype]
     known = torch.cpu.get_capabilities()
     return any(known.get(each, False) for each in instructions)
+
+
+@contextmanager
+def sums_in_float32() -> Iterator[None]:
+    """Have NVIDIA's GPUs add up short products in float32 meanwhile; they may round in between else."""
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    before = {name: getattr(matmul, name) for name in _SHORT_SUMS}
+    for name in _SHORT_SUMS:
+        setattr(matmul, name, False)
+    try:
+        yield
+    finally:
+        for name, allowed in before.items():
+            setattr(matmul, name, allowed)
 
 
 @contextmanager

@@ -63,6 +63,21 @@ def test_the_short_format_is_one_that_the_device_multiplies_fast(device, fast, s
     assert search.short_format(torch.device(device)) == short
 
 
+def test_a_gpu_does_not_round_within_sums(monkeypatch):
+    names = {"allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction"}
+    matmul, real, allowed = torch.backends.cuda.matmul, search._largest_of, []
+
+    def largest_of(*given, **named):
+        allowed.append({name for name in names if getattr(matmul, name)})
+        return real(*given, **named)
+
+    monkeypatch.setattr(search, "_largest_of", largest_of)
+    before = {name for name in names if getattr(matmul, name)}
+    two_way_search(unit(600, 8, 1), unit(600, 8, 2), 1)
+    assert allowed == [set()] * len(allowed) != []
+    assert {name for name in names if getattr(matmul, name)} == before == names
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.integers(1, 400),

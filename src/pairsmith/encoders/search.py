@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pairsmith.modelfiles import multiplies_fast
+from pairsmith.modelfiles import multiplies_fast, sums_in_float32
 
 GROUP = 128
 """Vectors of a group."""
@@ -123,7 +123,8 @@ def two_way_search(
     all_of_y, all_of_x = (MANY * k >= _groups(len(side)) for side in (y, x))
     of_x = of_y = None
     if not (all_of_x and all_of_y):
-        of_x, of_y = _shortlists(x, y, k, memory, short, device, advance)
+        with sums_in_float32():  # the bound on errors knows of rounded factors, not of rounded sums
+            of_x, of_y = _shortlists(x, y, k, memory, short, device, advance)
     found_x = _nearest(x, y, min(k, len(y)), None if all_of_y else of_x, memory)
     if of_x is None:
         advance(len(x))
