@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from pairsmith.errors import FolderError, InputError, StorageError
 from pairsmith.generate import postprocess as postprocessing
+from pairsmith.generate.plan import plan_postprocess
 from pairsmith.generate.postprocess import clean, postprocess, sampled_negatives, smooth, split
 from pairsmith.generate.settings import PostprocessSettings
-from pairsmith.progress import Silent
+from pairsmith.progress import Progress, Silent
 from pairsmith.records import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -25,11 +26,12 @@ from pairsmith.tasks import load_task
 from pairsmith.texts.folding import folded
 
 
-def folder(path, rows, schema, task=None):
+def folder(path, rows, schema, task=None, **others):
     settings = {"task": load_task(task).model_dump(mode="json")} if task else {}
     run = Run(path, Silent())
     writer = FolderWriter.start(run, step="generate", schema=schema, settings=settings, inputs={}, models={})
-    writer.commit(0, {"train": to_table(rows, schema)}, REJECT.empty_table())
+    splits = {split: to_table(there, schema) for split, there in {"train": rows, **others}.items()}
+    writer.commit(0, splits, REJECT.empty_table())
     return writer.finish(Card("t", "d"))
 
 
@@ -117,6 +119,17 @@ def test_a_negative_never_contradicts_a_row():
 def test_a_first_text_with_quotation_marks_copied_as_the_model_saw_it_is_a_copy(tmp_path):
     out = run_on(tmp_path, pairs(('say "no" now', "say 'no' now", 1.0)), near_copies="keep")
     assert list(out.manifest.counts.rejects_by_reason) == ["copy: the texts are equal"]
+
+
+def test_what_was_kept_for_validation_does_not_become_training_data(tmp_path, capsys):
+    rows = pairs(("a b", "c d", 1.0), ("e f", "g h", 0.0), ("i j", "k l", 1.0))
+    folder(tmp_path / "split", rows[:2], SCORED_PAIR, validation=rows[2:])
+    for source, kept in ((tmp_path / "split", ["a b", "e f"]), (f"{tmp_path / 'split'}:validation", ["i j"])):
+        settings = PostprocessSettings(data=str(source), augment=0, validation=0)
+        assert plan_postprocess(settings, {}).rows["train"] == len(kept)
+        cleaned = postprocess(settings, Run(tmp_path / f"of {len(kept)}", Progress()))
+        assert cleaned.table()["sentence1"].to_pylist() == kept
+    assert "split: its split train is cleaned; validation is not" in capsys.readouterr().err
 
 
 def test_a_split_without_rows_is_left_out(tmp_path):

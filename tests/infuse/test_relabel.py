@@ -12,11 +12,13 @@ from pairsmith.encoders.span_heads import SpanHeads, save_heads
 from pairsmith.encoders.teaching import teach
 from pairsmith.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.infuse import relabel as relabelling
+from pairsmith.infuse.plan import plan_relabel
 from pairsmith.infuse.relabel import relabel
 from pairsmith.infuse.settings import RelabelSettings
-from pairsmith.progress import Silent
+from pairsmith.progress import Progress, Silent
+from pairsmith.records import REJECT
 from pairsmith.records.asked import RELABELLED, read_asked
-from pairsmith.runs import Run
+from pairsmith.runs import Card, FolderWriter, Run
 
 TEXT = "A man is playing. A woman is slicing an onion. Two dogs run on the beach."
 QUESTIONS = ["Who is slicing an onion?", "Where do the dogs run?", "Who is playing?"]
@@ -95,6 +97,20 @@ def test_rows_stay_in_their_order_and_can_be_read_again(teacher, data, tmp_path)
         assert 0 < sum(question.ends.probabilities) <= 1 + 1e-6
         assert question.answer is not None
     assert "Jia" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_what_was_kept_for_validation_stays_there(teacher, data, tmp_path, capsys):
+    table = relabel(settings(teacher, data), Run(tmp_path / "all", Silent())).table()
+    run = Run(tmp_path / "split", Silent())
+    writer = FolderWriter.start(run, step="mix", schema=RELABELLED, settings={}, inputs={}, models={})
+    writer.commit(0, {"train": table[:2], "validation": table[2:]}, REJECT.empty_table())
+    writer.finish(Card("t", "d"))
+    for source, asked in ((str(run.out), QUESTIONS[:2]), (f"{run.out}:validation", QUESTIONS[2:])):
+        given = settings(teacher, source)
+        found = relabel(given, Run(tmp_path / f"of {len(asked)}", Progress()))
+        assert found.table()["question"].to_pylist() == asked
+        assert plan_relabel(given, {}).rows == {"train": len(asked)}
+    assert "split: its split train is answered; validation is not" in capsys.readouterr().err
 
 
 def test_where_the_written_answer_stands_is_kept_however_often_it_is_answered(teacher, tmp_path):

@@ -11,15 +11,15 @@ import torch
 
 from pairsmith.generate.checks import check
 from pairsmith.generate.pieces import Piece, pieces_of
-from pairsmith.generate.postprocess import all_rows, processed, rows_of, task_of
+from pairsmith.generate.postprocess import processed, rows_of, task_of
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.generate.shard import SCHEMAS, model_of
 from pairsmith.generate.writing import write
 from pairsmith.records import REJECT, to_table
-from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
+from pairsmith.runs.training_rows import open_training_rows
 from pairsmith.tasks import Decoding, load_task
 
 CALIBRATION_SECONDS = 15.0
@@ -94,9 +94,9 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     """Process the sample of the step before, or the folder that is there, and carry that over."""
     earlier = before.get(settings.data)
     if earlier is None or earlier.sample is None:
-        source = DatasetFolder.open(settings.data)
-        schema, rows = all_rows(source)
-        task, total = task_of(source), len(rows)
+        found = open_training_rows(settings.data, "cleaned")
+        schema, rows = rows_of(found.table, settings.data)
+        task, total = task_of(found.folder), len(rows)
     else:
         schema, rows = rows_of(earlier.sample, settings.data)
         task = None  # only says what becomes of near-copies

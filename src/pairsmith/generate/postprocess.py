@@ -42,6 +42,7 @@ from pairsmith.runs import (
     summary,
 )
 from pairsmith.runs.seeds import stream_key, uniforms
+from pairsmith.runs.training_rows import open_training_rows
 from pairsmith.tasks import TaskSpec
 from pairsmith.texts.folding import folded
 
@@ -49,17 +50,19 @@ from pairsmith.texts.folding import folded
 def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     """Clean, smooth, augment and split the rows of a folder that ``generate`` wrote.
 
-    Smoothing and sampled negatives apply to scored pairs; other rows are cleaned and split.
+    Smoothing and sampled negatives apply to scored pairs; other rows are cleaned and split. Of several splits
+    ``train`` is taken, or the one that is named.
 
     Raises:
         FolderError: ``settings.data`` is no finished dataset folder, or ``run.out`` holds something else.
-        InputError: its columns are those of no known kind of row.
+        InputError: its columns are those of no known kind of row, or it has no such split.
         StorageError: the disk failed; run the same command again.
     """
     refuse_source(run, data=settings.data)
-    source = DatasetFolder.open(settings.data)
-    schema, rows = all_rows(source)
-    origins = origins_of(source)
+    found = open_training_rows(settings.data, "cleaned", run.progress.say)
+    source = found.folder
+    schema, rows = rows_of(found.table, settings.data)
+    origins = origins_of(found.table)
     writer = FolderWriter.start(
         run,
         step="postprocess",
@@ -68,7 +71,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
             **settings.model_dump(mode="json", exclude={"data"}),
             "task": source.manifest.settings.get("task"),
         },
-        inputs={"data": hash_source(settings.data)},
+        inputs={"data": hash_source(found.source)},
         models=source.manifest.models,
     )
     if writer.finished:
@@ -246,24 +249,11 @@ def _text(row: Row) -> str:
     return row.text if isinstance(row, LabelledText) else row.sentence2
 
 
-def all_rows(source: DatasetFolder) -> tuple[pa.Schema, list[Row]]:
-    """The rows of all splits, and their columns.
-
-    Raises:
-        InputError: they are of no kind that ``generate`` writes.
-    """
-    return rows_of(pa.concat_tables([source.table(name) for name in source.splits]), str(source.path))
-
-
-def origins_of(source: DatasetFolder) -> dict[str, str]:
+def origins_of(table: pa.Table) -> dict[str, str]:
     """By their ids where the rows of a mixture come from; nothing for other rows."""
-    if not source.splits or _SOURCE.name not in source.schema().names:
+    if _SOURCE.name not in table.column_names:
         return {}
-    found: dict[str, str] = {}
-    for split in source.splits:
-        table = source.table(split, ["id", _SOURCE.name])
-        found |= dict(zip(table["id"].to_pylist(), table[_SOURCE.name].to_pylist(), strict=True))
-    return found
+    return dict(zip(table["id"].to_pylist(), table[_SOURCE.name].to_pylist(), strict=True))
 
 
 def with_origins(table: pa.Table, origins: Mapping[str, str]) -> pa.Table:
@@ -273,7 +263,11 @@ def with_origins(table: pa.Table, origins: Mapping[str, str]) -> pa.Table:
 
 
 def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:
-    """The rows of a table, and their columns; ``where`` it is goes into the error of ``all_rows``."""
+    """The rows of a table, and their columns.
+
+    Raises:
+        InputError: they are of no kind that ``generate`` writes; ``where`` they are is named.
+    """
     columns = table.column_names
     if _has(columns, SCORED_PAIR):
         return SCORED_PAIR, list(from_table(table, ScoredPair))

@@ -103,7 +103,10 @@ class GenerateSettings(Settings):
 class PostprocessSettings(Settings):
     """Clean generated rows, smooth their scores, add sampled negatives, and split."""
 
-    data: str = Field(description="The folder that `generate` wrote.")
+    data: str = Field(
+        description="The folder that `generate` wrote. Of several splits train is taken; FOLDER:SPLIT names "
+        "another."
+    )
     smoothing: float = Field(
         default=0.2, ge=0, le=1, description="Move each score by this share towards the mean of the labels."
     )

@@ -23,6 +23,7 @@ from pairsmith.lm.loading import load_model
 from pairsmith.modelnames import MINILM
 from pairsmith.records import Reject
 from pairsmith.records.asked import ASKED
+from pairsmith.records.splits import to_train_on
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.training.plan_questions import some_asked
 
@@ -103,7 +104,8 @@ def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) 
     Raises:
         UserError: as for ``relabel``.
     """
-    asked, count = some_asked(settings.data, before)
+    data = [each if each in before else to_train_on(each, "answered") for each in settings.data]
+    asked, count = some_asked(data, before)
     if not asked:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
     sample = asked[:: max(1, len(asked) // CALIBRATION_QUESTIONS)]

@@ -19,6 +19,7 @@ from pairsmith.infuse.settings import RelabelSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, to_table
 from pairsmith.records.asked import RELABELLED, AskedQuestion, read_asked
+from pairsmith.records.splits import to_train_on
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -41,7 +42,8 @@ _WHERE = {"device", "batch_tokens", "executor", "workers", "ray_address"}
 def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     """Have a teacher answer questions; see ``RelabelSettings``. Rows stay in their order.
 
-    A question to which the teacher finds no answer, as its passage has no tokens, is a reject.
+    Of a folder with several splits ``train`` is taken, or the one that is named. A question to which the
+    teacher finds no answer, as its passage has no tokens, is a reject.
 
     Raises:
         UserError: the questions, the teacher or the folder is not usable.
@@ -53,6 +55,8 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     for source in settings.data:
         refuse_source(run, data=source)
     refuse_source(run, model=settings.model)
+    data = [to_train_on(source, "answered", run.progress.say) for source in settings.data]
+    settings = settings.model_copy(update={"data": data})
     count = sum(1 for _ in questions(settings))
     if not count:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")

@@ -92,7 +92,7 @@ class RelabelSettings(Settings):
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
         description="Questions on passages: a folder that ask wrote, a SQuAD file, or rows with the columns "
-        "question and context.",
+        "question and context. Of several splits of a folder train is taken; FOLDER:SPLIT names another.",
     )
     model: str = Field(
         description="Teacher: a folder that train-teacher wrote, or a Hub id of a model for question "

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from pairsmith.citations import MINING
 from pairsmith.encoders.cross import load_cross_encoder, score_pairs
 from pairsmith.errors import InputError
-from pairsmith.mine.pairs import open_pairs
 from pairsmith.mine.settings import FilterSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, to_table
@@ -33,6 +32,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
+from pairsmith.runs.training_rows import open_training_rows
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 _TEXTS = (("input", "output"), ("sentence1", "sentence2"))
@@ -55,7 +55,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     """
     settings = settled(settings, run)
     refuse_source(run, pairs=settings.pairs, model=settings.model)
-    found = open_pairs(settings.pairs, "judged", run.progress.say)
+    found = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, pairs = found.folder, found.table
     columns = _text_columns(pairs, source)
     claims = _claims(pairs, settings, source)

@@ -17,13 +17,13 @@ from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.style import load_style
 from pairsmith.encoders.summarizer import load_summarizer, shortest_of, summarize
 from pairsmith.mine.corpus import Corpus, corpora, is_styled
-from pairsmith.mine.pairs import open_pairs
 from pairsmith.mine.rewrite import check_columns, read_texts
 from pairsmith.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.mine.units import Unit, cutter
 from pairsmith.modelnames import MINILM
 from pairsmith.records import MINED_ANSWER, MINED_PAIR
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
+from pairsmith.runs.training_rows import open_training_rows
 
 CALIBRATION_TEXTS = 256
 CALIBRATION_ROWS = 8_192
@@ -248,5 +248,5 @@ def _some_of(pairs: str, before: Before) -> tuple[pa.Table, int]:
     earlier = before.get(pairs)
     if earlier is not None and earlier.sample is not None:
         return earlier.sample, earlier.rows.get("train", 0)
-    table = open_pairs(pairs, "taken").table
+    table = open_training_rows(pairs, "taken").table
     return table.slice(0, CALIBRATION_TEXTS), table.num_rows

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from pairsmith.citations import MINING
 from pairsmith.encoders.summarizer import load_summarizer, shortest_of, summarize
 from pairsmith.errors import InputError
-from pairsmith.mine.pairs import open_pairs
 from pairsmith.mine.settings import RewriteSettings
 from pairsmith.modelnames import check_revision, model_revision
 from pairsmith.records import REJECT, Reject, answer_in_passage, text_id, to_table
@@ -30,6 +29,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.executors import Advance, Where, Work
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, completed, shard_count
+from pairsmith.runs.training_rows import open_training_rows
 
 _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
 _SCORES = ("margin", "score")
@@ -51,7 +51,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     """
     settings = settled(settings, run)
     refuse_source(run, pairs=settings.pairs, model=settings.model)
-    found = open_pairs(settings.pairs, "rewritten", run.progress.say)
+    found = open_training_rows(settings.pairs, "rewritten", run.progress.say)
     source, pairs = found.folder, found.table.slice(0, settings.best)
     check_columns(pairs, settings)
     pairs = pairs.drop_columns([name for name in _SCORES if name in pairs.column_names])

@@ -1,24 +1,24 @@
-"""Pairs that earlier steps wrote into a dataset folder."""
+"""Rows that earlier steps wrote into a dataset folder, those of one split."""
 
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from pairsmith.records.splits import Say, split_of, to_train_on
-from pairsmith.runs import DatasetFolder
+from pairsmith.runs.folder import DatasetFolder
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
-    """The pairs of one split, in their order; ``source`` is what names their content."""
+class TrainingRows:
+    """The rows of one split, in their order; ``source`` is what names them."""
 
     table: pa.Table
     folder: DatasetFolder
     source: str
 
 
-def open_pairs(name: str, done: str, say: Say | None = None) -> Pairs:
-    """The pairs for training in a folder, or those of the split that ``FOLDER:SPLIT`` names.
+def open_training_rows(name: str, done: str, say: Say | None = None) -> TrainingRows:
+    """The rows for training in a folder, or those of the split that ``FOLDER:SPLIT`` names.
 
     Args:
         name: of the folder.
@@ -31,4 +31,4 @@ def open_pairs(name: str, done: str, say: Say | None = None) -> Pairs:
     """
     folder = DatasetFolder.open(split_of(name)[0])
     source = to_train_on(name, done, say)
-    return Pairs(folder.table(split_of(source)[1] or "train"), folder, source)
+    return TrainingRows(folder.table(split_of(source)[1] or "train"), folder, source)
