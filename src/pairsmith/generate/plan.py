@@ -100,7 +100,7 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     else:
         schema, rows = rows_of(earlier.sample, settings.data)
         task = None  # only says what becomes of near-copies
-        total = sum(earlier.rows.values())
+        total = earlier.rows["train"]  # as of a folder: what is kept for validation stays there
     begun = time.monotonic()
     done = processed(rows, settings, task)
     train, validation = to_table(done.train, schema), to_table(done.validation, schema)
