@@ -29,15 +29,17 @@ from pairsmith.push.settings import PushSettings
 from pairsmith.report.settings import ReportSettings
 from pairsmith.settings import Settings
 from pairsmith.tasks import load_task
-from pairsmith.training.settings import (
+from pairsmith.training.question_settings import (
     InfuseSettings,
     TrainAskerSettings,
+    TrainTeacherSettings,
+)
+from pairsmith.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
     TrainEncoderSettings,
     TrainReaderSettings,
     TrainSummarizerSettings,
-    TrainTeacherSettings,
 )
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pairsmith.encoders.span_encoder import load_span_encoder, span_logits
 from pairsmith.encoders.span_heads import FILE, SpanHeads, heads_kind, load_heads, save_heads
 from pairsmith.encoders.span_reader import answer_by_vectors, text_vectors, text_windows
 from pairsmith.errors import ModelError
-from pairsmith.training.settings import InfuseSettings
+from pairsmith.training.question_settings import InfuseSettings
 
 TEXT = "A man is playing. A woman is slicing an onion. Two dogs run on the beach."
 QUESTIONS = ["Who is slicing an onion?", "Where do the dogs run?"]

@@ -21,7 +21,7 @@ from pairsmith.runs import Run
 from pairsmith.runs.seeds import stream_key
 from pairsmith.texts.passages import passage_limit, passages
 from pairsmith.training.asker import as_summarizer, asker_examples, train_asker
-from pairsmith.training.settings import TrainAskerSettings
+from pairsmith.training.question_settings import TrainAskerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny_bart import document, make_bart

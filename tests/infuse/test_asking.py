@@ -23,7 +23,7 @@ from pairsmith.progress import Silent
 from pairsmith.runs import Run
 from pairsmith.texts.instructed import ANSWER, INSTRUCTION, QUESTION
 from pairsmith.training.asker import train_asker
-from pairsmith.training.settings import TrainAskerSettings
+from pairsmith.training.question_settings import TrainAskerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny_bart import document, make_bart

@@ -22,7 +22,7 @@ from pairsmith.training import plan_questions
 from pairsmith.training.asker import asker_examples, train_asker
 from pairsmith.training.causal_asker import CausalWriter, causal_limit, rows_of, said
 from pairsmith.training.plan_questions import plan_train_asker
-from pairsmith.training.settings import TrainAskerSettings
+from pairsmith.training.question_settings import TrainAskerSettings
 from pairsmith.training.writing import IGNORED, token_accuracy
 
 TINY = "pairsmith:tiny"

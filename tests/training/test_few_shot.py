@@ -31,6 +31,7 @@ from pairsmith.training.biencoder import Batch, Rows, train_biencoder
 from pairsmith.training.contrast import BiEncoder
 from pairsmith.training.crossencoder import train_crossencoder, wrong_for
 from pairsmith.training.few_shot import read_asked_seeds
+from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.reader import train_reader
 from pairsmith.training.retrieved import retrieved
 from pairsmith.training.settings import (
@@ -38,7 +39,6 @@ from pairsmith.training.settings import (
     TrainCrossencoderSettings,
     TrainReaderSettings,
     TrainSummarizerSettings,
-    TrainTeacherSettings,
 )
 from pairsmith.training.summarizer import train_summarizer
 from pairsmith.training.watch import Watch

@@ -23,8 +23,9 @@ from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import generator
 from pairsmith.training.distillation import Asked, PassageLesson
+from pairsmith.training.question_settings import InfuseSettings, TrainTeacherSettings
 from pairsmith.training.reader import train_reader
-from pairsmith.training.settings import InfuseSettings, TrainReaderSettings, TrainTeacherSettings
+from pairsmith.training.settings import TrainReaderSettings
 from pairsmith.training.student import Student, _drawn, _labelled, infuse, infuse_on, passages, read_by
 from pairsmith.training.teacher import train_teacher
 from pairsmith.training.watch import Watch

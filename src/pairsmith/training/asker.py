@@ -24,7 +24,8 @@ from pairsmith.training.causal_asker import causal_limit, said, train_causal_ask
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources
 from pairsmith.training.folder import save_transformer
-from pairsmith.training.settings import TrainAskerSettings, TrainSummarizerSettings
+from pairsmith.training.question_settings import TrainAskerSettings
+from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.summarizer import Figure, train_summarizer_on
 from pairsmith.training.watch import Training
 from pairsmith.training.writing import token_accuracy

@@ -25,7 +25,7 @@ from pairsmith.texts.instructed import ANSWER, END, QUESTION, room_for_passage, 
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import Lesson, fit_each_rate
-from pairsmith.training.settings import TrainAskerSettings
+from pairsmith.training.question_settings import TrainAskerSettings
 from pairsmith.training.watch import Training
 from pairsmith.training.writing import IGNORED, Writer, chunks_of, token_accuracy
 

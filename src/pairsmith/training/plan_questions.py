@@ -11,8 +11,13 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.training.asker import asker_examples, check_examples, train_asker_on
 from pairsmith.training.few_shot import at_splits
 from pairsmith.training.plan_few_shot import planned, samples_of, size_of_weights
+from pairsmith.training.question_settings import (
+    InfuseSettings,
+    TrainAskerSettings,
+    TrainTeacherSettings,
+)
 from pairsmith.training.reader import train_reader_on
-from pairsmith.training.settings import FitSettings, InfuseSettings, TrainAskerSettings, TrainTeacherSettings
+from pairsmith.training.settings import FitSettings
 from pairsmith.training.student import infuse_on, passages
 
 SOME = 2_000

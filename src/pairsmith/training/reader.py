@@ -30,7 +30,8 @@ from pairsmith.training.chunks import chunked, sum_of_losses
 from pairsmith.training.few_shot import at_splits, begin, numbered, read_asked_seeds, refuse_sources
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
-from pairsmith.training.settings import TrainReaderSettings, TrainTeacherSettings
+from pairsmith.training.question_settings import TrainTeacherSettings
+from pairsmith.training.settings import TrainReaderSettings
 from pairsmith.training.watch import Training
 
 _USE = """```python

@@ -39,7 +39,7 @@ from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sourc
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.lessons import Lessons
-from pairsmith.training.settings import InfuseSettings
+from pairsmith.training.question_settings import InfuseSettings
 from pairsmith.training.watch import Training
 
 _AT_ONCE = 1_000

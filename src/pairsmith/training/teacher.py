@@ -16,8 +16,8 @@ from pairsmith.runs import Run, settled
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.few_shot import at_splits, begin, numbered, refuse_sources
 from pairsmith.training.folder import save_transformer
+from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.reader import train_reader_on
-from pairsmith.training.settings import TrainTeacherSettings
 
 _USE = """```
 pairsmith relabel --data questions --model path/to/this/folder --out relabelled

@@ -1,0 +1,115 @@
+"""What can be set when a model that asks, a teacher or its student is trained."""
+
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from pairsmith.settings import Listed
+from pairsmith.training.settings import FitSettings, Several
+
+
+class EpochSettings(FitSettings):
+    """A training of so many times through its examples."""
+
+    epochs: float = Field(default=2.0, gt=0, allow_inf_nan=False, description="Times through the examples.")
+    max_steps: int | None = Field(
+        default=None, ge=1, description="Stop after so many steps, if that is sooner."
+    )
+
+    def steps_of(self, examples: int) -> int:
+        """Steps of a training on so many examples."""
+        whole = max(1, math.ceil(self.epochs * examples / self.batch_size))
+        return min(whole, self.max_steps or whole)
+
+    def cut_to(self, steps: int) -> Self:
+        """The same for so many steps."""
+        return self.model_copy(update={"epochs": float(steps * self.batch_size), "max_steps": steps})
+
+
+class TrainAskerSettings(EpochSettings):
+    """An asker: a model that reads a passage, and writes an answer and its question (Q2)."""
+
+    base: str = Field(
+        description="Model to start from, a folder or Hub id: one with an encoder and a decoder; an encoder, "
+        "which gets a decoder of its weights; or a causal language model such as pairsmith:tiny, which "
+        "learns to follow the instruction of ask."
+    )
+    data: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Questions with answers: SQuAD files, or rows with the columns question, context and "
+        "answers.",
+    )
+    max_length: int | None = Field(
+        default=456,
+        ge=16,
+        description="Longest passage in tokens, special ones not counted; longer texts are cut into "
+        "passages. Never more than the model has room for.",
+    )
+    label_smoothing: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of each token's probability that is spread over all tokens in the loss.",
+    )
+
+
+class TrainTeacherSettings(EpochSettings):
+    """A teacher: a reader whose distributions over starts and ends of answers others learn (Q3)."""
+
+    data: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Questions with answers: SQuAD files, or rows with the columns question, context and "
+        "answers.",
+    )
+    max_length: int | None = Field(
+        default=512,
+        ge=16,
+        description="Longest input in tokens, question and text together; longer texts are cut into windows.",
+    )
+
+
+class InfuseSettings(EpochSettings):
+    """A bi-encoder whose token vectors answer questions, as a teacher would (Q4, Q5)."""
+
+    data: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Questions on passages with a teacher's distributions, as relabel writes them; for "
+        "--labels answers any questions with answers.",
+    )
+    labels: Literal["teacher", "hard", "answers"] = Field(
+        default="teacher",
+        description="What is learned. teacher: its distributions; hard: its likeliest start and end; "
+        "answers: where the written answer stands, or the first token where it stands nowhere.",
+    )
+    negatives: Literal["passage", "batch"] = Field(
+        default="passage",
+        description="Tokens among which the right one is found: those of the question's passage, or those of "
+        "all passages of a step.",
+    )
+    questions: int = Field(
+        default=10,
+        ge=1,
+        description="Questions of a passage in a step at most; the next ones have their turn when all "
+        "passages have been gone through, round and round.",
+    )
+    batch_size: int = Field(default=8, ge=1, description="Passages a step, with their questions.")
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens of passages, or of questions, that are computed at once; a step takes as many "
+        "such calls as it needs. Fewer take less memory. A passage, or all its questions, may have more. "
+        "Unset: what suits the device; with --negatives batch all of a step.",
+    )
+    learning_rate: Annotated[list[float], Several] = Field(
+        default=[1e-5],
+        min_length=1,
+        description="Highest learning rate, after the warm-up; of several the one that does best on the "
+        "validation questions is kept.",
+    )
+    max_length: int | None = Field(
+        default=458,
+        ge=16,
+        description="Longest passage in tokens, special ones included (of 458 BERT and RoBERTa have two: 456 "
+        "of the text); the rest is cut off. Unset: the base's own.",
+    )
