@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import pytest
+from tests.runs.on_nodes import OnNode, until_its_head_is_lost
 from tests.tiny_bart import make_asker
 from tests.training.few import PLAYS, passage, write
 
@@ -164,16 +165,6 @@ def write_teacher(base, out):
     return out
 
 
-class OnNode:
-    """Work that says on which node it was done."""
-
-    def __call__(self, worker):
-        import ray
-
-        name = ray.get_runtime_context().get_node_id()
-        return lambda item, advance: (item, name)
-
-
 @pytest.mark.parametrize("room", [True, False])
 def test_a_node_that_is_removed_loses_nothing(cluster, node, room):
     """With room for another worker elsewhere, and without."""
@@ -207,32 +198,6 @@ HEAD = textwrap.dedent(
 )
 
 
-def _work_on(address, pipe):
-    from pairsmith.errors import WorkerError
-
-    outcomes = execute(Forever(), [1, 2, 3], lambda _: None, Where("ray", 1, address))
-    try:
-        pipe.send(next(outcomes).item)
-        pipe.recv()  # the head has been killed
-        list(outcomes)
-    except WorkerError as error:
-        pipe.send(str(error))
-
-
-class Forever:
-    """Work whose second item takes for ever."""
-
-    def __call__(self, worker):
-        import threading
-
-        def work(item, advance):
-            if item > 1:
-                threading.Event().wait()
-            return item
-
-        return work
-
-
 def test_a_head_that_is_lost_ends_the_run_in_words():
     head = subprocess.Popen(
         [sys.executable, "-c", HEAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -240,7 +205,7 @@ def test_a_head_that_is_lost_ends_the_run_in_words():
     address, *lines = iter(head.stdout.readline, "ready\n")
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_work_on, args=(address.strip(), theirs))
+    process = context.Process(target=until_its_head_is_lost, args=(address.strip(), theirs))
     process.start()
     theirs.close()
     assert ours.recv() == 1
