@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,14 @@ def run(command: Command) -> None:
         Path(command.into).write_text(printed.getvalue())
 
 
+@cache
+def _whole() -> Any:
+    return typer.main.get_command(make_app())
+
+
 def name_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that ``evaluate sts --model m`` gives, and the words behind its name."""
-    command: Any = typer.main.get_command(make_app())
+    command: Any = _whole()
     rest = list(words)
     while rest and rest[0] in getattr(command, "commands", ()):
         command = command.commands[rest.pop(0)]

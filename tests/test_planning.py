@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from tests.trials import refuse, say_where
 
 from pairsmith import planning
 from pairsmith.errors import SettingsError
@@ -53,6 +54,8 @@ def here(work, *arguments):
 def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_apart", here)
     monkeypatch.setattr(generate_plan, "CALIBRATION_SECONDS", 2.0)
+    monkeypatch.setattr("pairsmith.training.plan.CALIBRATION_STEPS", 1)
+    monkeypatch.setattr("pairsmith.training.plan._LENGTHS", 2)
     found = plan_recipe(recipe, Silent())
     assert not (tmp_path / "run").exists()
     run_recipe(recipe, tmp_path / "run", Silent())
@@ -67,17 +70,9 @@ def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
 
 
 def test_a_trial_runs_in_a_process_of_its_own():
-    assert planning._apart(_process).memory != os.getpid()
+    assert planning._apart(say_where).memory != os.getpid()
     with pytest.raises(SettingsError, match="told across"):
-        planning._apart(_refuse)
-
-
-def _process():
-    return Estimate(seconds=1.0, memory=os.getpid(), disk=0, rows={})
-
-
-def _refuse():
-    raise SettingsError("told across")
+        planning._apart(refuse)
 
 
 def test_the_table_sums_up_and_shares_work_among_workers():
