@@ -12,9 +12,15 @@ from tests.training.few import pairs, reading, summaries
 from pairsmith.progress import Progress, Silent
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.training import settings
 from pairsmith.training.few_shot import at_splits
 from pairsmith.training.plan_few_shot import samples_of
+from pairsmith.training.question_settings import InfuseSettings, TrainAskerSettings, TrainTeacherSettings
+from pairsmith.training.settings import (
+    TrainBiencoderSettings,
+    TrainCrossencoderSettings,
+    TrainReaderSettings,
+    TrainSummarizerSettings,
+)
 
 MAKERS = {"pairs": pairs, "reading": reading, "summaries": summaries}
 SPLITS = {"train": range(4), "validation": range(4, 6), "test": range(6, 8)}
@@ -31,13 +37,13 @@ def folder(path, maker):
 
 
 TRAININGS = [
-    ("biencoder", "TrainBiencoderSettings", "pairs", ("seeds",)),
-    ("crossencoder", "TrainCrossencoderSettings", "pairs", ("seeds",)),
-    ("reader", "TrainReaderSettings", "reading", ("seeds", "added 1")),
-    ("summarizer", "TrainSummarizerSettings", "summaries", ("seeds", "added 1")),
-    ("asker", "TrainAskerSettings", "reading", ("data 1",)),
-    ("teacher", "TrainTeacherSettings", "reading", ("data 1",)),
-    ("student", "InfuseSettings", "reading", ("data 1",)),
+    ("biencoder", TrainBiencoderSettings, "pairs", ("seeds",)),
+    ("crossencoder", TrainCrossencoderSettings, "pairs", ("seeds",)),
+    ("reader", TrainReaderSettings, "reading", ("seeds", "added 1")),
+    ("summarizer", TrainSummarizerSettings, "summaries", ("seeds", "added 1")),
+    ("asker", TrainAskerSettings, "reading", ("data 1",)),
+    ("teacher", TrainTeacherSettings, "reading", ("data 1",)),
+    ("student", InfuseSettings, "reading", ("data 1",)),
 ]
 
 
@@ -48,7 +54,7 @@ def test_what_is_learned_from_is_train(name, model, form, learned, tmp_path, tin
     asked = {each.partition(" ")[0]: source for each in learned}
     if name == "student":
         asked["labels"] = "answers"
-    given = getattr(settings, model)(base=str(tiny_bert), validation=source, device="cpu", **asked)
+    given = model(base=str(tiny_bert), validation=source, device="cpu", **asked)
     read = {}
 
     def begin(*_, sources, **__):
@@ -65,7 +71,7 @@ def test_what_is_learned_from_is_train(name, model, form, learned, tmp_path, tin
 
 def test_a_training_on_a_folder_takes_its_training_rows(tmp_path, tiny_bert):
     source = folder(tmp_path / "in", reading)
-    given = settings.TrainReaderSettings(
+    given = TrainReaderSettings(
         base=str(tiny_bert), seeds=source, validation=source, steps=2, batch_size=2, device="cpu"
     )
     import_module("pairsmith.training.reader").train_reader(given, Run(tmp_path / "out", Silent()))
@@ -76,9 +82,9 @@ def test_a_training_on_a_folder_takes_its_training_rows(tmp_path, tiny_bert):
 
 def test_a_plan_leaves_alone_what_is_not_there_yet(tmp_path, tiny_bert):
     source = folder(tmp_path / "in", reading)
-    given = settings.TrainTeacherSettings(base=str(tiny_bert), data=["@asked", source], validation=source)
+    given = TrainTeacherSettings(base=str(tiny_bert), data=["@asked", source], validation=source)
     before = {"@asked": Estimate(0, 0, 0, {})}
     assert at_splits(given, later=before).data == ["@asked", f"{source}:train"]
-    seeded = settings.TrainReaderSettings(base=str(tiny_bert), seeds=source)
+    seeded = TrainReaderSettings(base=str(tiny_bert), seeds=source)
     with samples_of(seeded, before) as there:
         assert there.seeds == f"{source}:train"
