@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.encoders.margin import Pairs, candidates, choose, margin
-from pairsmith.encoders.search import Neighbours
+from pairsmith.encoders.neighbours import Neighbours
 
 # Three x and three y; k = 2.
 #        y0   y1   y2

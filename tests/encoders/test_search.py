@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsmith.encoders import search
-from pairsmith.encoders.search import merged, two_way_search
+from pairsmith.encoders.neighbours import merged
+from pairsmith.encoders.search import two_way_search
 
 
 def unit(rows, width, seed, copies=0):

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pairsmith.encoders.search import ROUNDING, Neighbours, merged
+from pairsmith.encoders.neighbours import Neighbours, merged
+from pairsmith.encoders.search import ROUNDING
 from pairsmith.errors import MissingExtra, SettingsError
 
 EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x4fs"

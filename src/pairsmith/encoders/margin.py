@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pairsmith.encoders.search import Neighbours
+from pairsmith.encoders.neighbours import Neighbours
 
 JUDGED = 32_768
 """Pairs that are judged at once at first; then twice as many each time, up to ``MOST_JUDGED``, since to look

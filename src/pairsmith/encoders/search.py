@@ -8,12 +8,13 @@ more groups are computed, and where those kept do not suffice, all. Where k grou
 nothing would be gained, and all products are computed in float32.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from pairsmith.encoders.neighbours import Neighbours
 from pairsmith.modelfiles import multiplies_fast, sums_in_float32
 
 GROUP = 128
@@ -48,19 +49,6 @@ SPARE = 4
 
 ROUNDING = 2e-6
 """How far two float32 products of the same vectors can lie apart; they depend on the threads that compute."""
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """The nearest vectors of each of n, nearest first, equally near ones in the order of their numbers.
-
-    Attributes:
-        ids: ``(n, k)`` int64.
-        similarities: ``(n, k)`` float32.
-    """
-
-    ids: Tensor
-    similarities: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +163,9 @@ def _shortlists(
         for left in range(0, len(y), TILE[0]):
             best_y.add(slice(left, left + TILE[0]), of_columns[:, left : left + TILE[0]].T, top // GROUP)
         advance(len(rows))
-    return best_x.shortlist(*_errors(x, y, short)), best_y.shortlist(*_errors(y, x, short))
+    lost_x, lost_y = _lost(x, short), _lost(y, short)
+    of_x, of_y = _error(lost_x, lost_y), _error(lost_y, lost_x)
+    return best_x.shortlist(of_x), best_y.shortlist(of_y)
 
 
 class _Best:
@@ -195,25 +185,26 @@ class _Best:
         self._values[vectors], places = joined.topk(self._values.shape[1], dim=1)
         self._groups[vectors] = known.gather(1, places)
 
-    def shortlist(self, error: Tensor, relative: float) -> _Shortlist:
-        """What is kept, given bounds on a product's error."""
-        return _Shortlist(self._groups[:, : self._kept], self._values, error, relative)
+    def shortlist(self, error: Tensor) -> _Shortlist:
+        """What is kept, given bounds on a product's error, ``(vectors,)``."""
+        return _Shortlist(
+            self._groups[:, : self._kept], self._values, error, torch.finfo(self._values.dtype).eps
+        )
 
 
-def _errors(vectors: Tensor, others: Tensor, short: torch.dtype) -> tuple[Tensor, float]:
-    """How far rounded factors can move a product of each vector, ``(n,)``, and its own relative rounding.
+def _error(lost: Tensor, lost_by_others: Tensor) -> Tensor:
+    """How far rounded factors can move a product of each vector with any of the others, ``(n,)``.
 
     By Cauchy and Schwarz: ``|x'y' - xy| <= |x' - x| |y'| + |x| |y' - y|``.
     """
-    of_others = max(float(_lost(part, short).max()) for part in torch.split(others, TILE[1]))
-    of_each = torch.cat([_lost(part, short) for part in torch.split(vectors, TILE[1])]).cpu()
-    return 1.001 * (of_each * (1 + of_others) + of_others) + 1e-6, torch.finfo(short).eps
+    most = float(lost_by_others.max())
+    return 1.001 * (lost * (1 + most) + most) + 1e-6
 
 
-def _lost(part: Tensor, short: torch.dtype) -> Tensor:
-    """Length of what each vector loses in the short format."""
-    lost: Tensor = part.to(short).float() - part
-    return lost.square().sum(dim=1).sqrt()
+def _lost(vectors: Tensor, short: torch.dtype) -> Tensor:
+    """Length of what each vector loses in the short format, ``(n,)``."""
+    parts = torch.split(vectors, TILE[1])
+    return torch.cat([torch.linalg.vector_norm(part.to(short).float() - part, dim=1) for part in parts])
 
 
 def _nearest(
@@ -280,19 +271,6 @@ def _products(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
     return torch.einsum("nd,ncd->nc", vectors.double(), near.double()).float()
 
 
-def merged(parts: Sequence[Neighbours], k: int) -> Neighbours:
-    """The k nearest of each of n, from what was found in several parts of the others.
-
-    Args:
-        parts: of the same n vectors, with ids that are distinct over all parts.
-        k: at least 1; fewer where the parts have fewer together.
-    """
-    ids, order = torch.cat([part.ids for part in parts], dim=1).sort(dim=1)
-    similarities = torch.cat([part.similarities for part in parts], dim=1).gather(1, order)
-    values, places = similarities.sort(dim=1, descending=True, stable=True)
-    return Neighbours(ids.gather(1, places)[:, :k], values[:, :k])
-
-
 def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, found: "_Found") -> None:
     """Multiply some vectors with all others."""
     width = max(TILE[1], CACHED // (4 * FULL_ROWS))
@@ -314,11 +292,12 @@ def _compute(
         width = int(counts[left])
         some = order[left : left + _height(width, len(others), memory)]
         wanted = groups[some].masked_fill(~pairs[some], none).sort(dim=1).values[:, :width]
-        block = torch.full((len(some) * width, GROUP), -torch.inf)
+        block, rows = torch.empty(len(some) * width, GROUP), some + top
         for group, places in _runs(*wanted.flatten().sort(stable=True)):
             part = others[group * GROUP : (group + 1) * GROUP]  # nothing where it is ``none``
-            block[places, : len(part)] = _multiplied(vectors[some[places // width] + top], part)
-        found.add(some + top, block.view(len(some), -1), wanted.long() * GROUP)
+            wanting = vectors.index_select(0, rows.index_select(0, places // width))
+            block.index_copy_(0, places, _widened(_multiplied(wanting, part), GROUP))
+        found.add(rows, block.view(len(some), -1), wanted.long() * GROUP)
         left += len(some)
 
 
@@ -403,6 +382,12 @@ def _padded(vectors: Tensor, count: int) -> Tensor:
     """With zeros behind them up to so many."""
     missing = count - len(vectors)
     return torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing > 0 else vectors
+
+
+def _widened(similarities: Tensor, width: int) -> Tensor:
+    """With as many columns, those that were missing infinitely far away."""
+    missing = width - similarities.shape[1]
+    return torch.nn.functional.pad(similarities, (0, missing), value=-torch.inf) if missing else similarities
 
 
 def _groups(count: int) -> int:

@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.encoders.margin import MarginName, Pairs, candidates, joined
-from pairsmith.encoders.search import Neighbours, merged, two_way_search
+from pairsmith.encoders.neighbours import Neighbours, merged
+from pairsmith.encoders.search import two_way_search
 from pairsmith.errors import InputError, SettingsError
 from pairsmith.mine.corpus import where_of
 from pairsmith.mine.encoded import Encoded
