@@ -91,8 +91,16 @@ def multiplies_fast(dtype: str, device: str) -> bool:
     if not hasattr(torch.cpu, "get_capabilities"):  # a torch that is older than ours
         return dtype == "bfloat16" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     instructions = {"bfloat16": _BFLOAT16, "float16": _FLOAT16}[dtype]
-    known = torch.cpu.get_capabilities()
-    return any(known.get(each, False) for each in instructions)
+    return any(processor_has(each) for each in instructions)
+
+
+def processor_has(instructions: str) -> bool:
+    """Whether this processor has some instructions, as torch calls them; an old torch knows of none."""
+    import torch
+
+    if not hasattr(torch.cpu, "get_capabilities"):
+        return False
+    return bool(torch.cpu.get_capabilities().get(instructions, False))
 
 
 @contextmanager

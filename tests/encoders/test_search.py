@@ -5,9 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairsmith.encoders import search
+from pairsmith.encoders import search, shortlist
 from pairsmith.encoders.neighbours import merged
 from pairsmith.encoders.search import two_way_search
+
+FORMATS = [torch.int8, torch.bfloat16, torch.float16, torch.float32]
 
 
 def unit(rows, width, seed, copies=0):
@@ -37,7 +39,7 @@ def check(found, x, y, k):
     return float((found.ids == ids[:, :k]).float().mean())
 
 
-@pytest.mark.parametrize("short", [torch.bfloat16, torch.float16, torch.float32, None])
+@pytest.mark.parametrize("short", [*FORMATS, None])
 @pytest.mark.parametrize(
     "shape", [(1, 1, 8, 4), (130, 5, 16, 3), (700, 2100, 64, 4), (1500, 300, 32, 20), (40, 4500, 384, 1)]
 )
@@ -53,26 +55,30 @@ def test_both_directions(shape, short):
     ("device", "fast", "short"),
     [
         ("cuda", ("bfloat16", "float16"), torch.bfloat16),
-        ("cuda", ("float16",), torch.float16),
+        ("cuda", ("float16", "avx512_vnni"), torch.float16),
+        ("cpu", ("bfloat16", "avx512_vnni"), torch.int8),
+        ("cpu", ("avx512_vnni",), torch.int8),
+        ("cpu", ("bfloat16", "avx512_vnni", "amx_bf16"), torch.bfloat16),
         ("cpu", ("bfloat16",), torch.bfloat16),
         ("cpu", (), torch.float32),
         ("mps", ("float16",), torch.float32),
     ],
 )
 def test_the_short_format_is_one_that_the_device_multiplies_fast(device, fast, short, monkeypatch):
-    monkeypatch.setattr(search, "multiplies_fast", lambda name, where: where == device and name in fast)
-    assert search.short_format(torch.device(device)) == short
+    monkeypatch.setattr(shortlist, "multiplies_fast", lambda name, where: where == device and name in fast)
+    monkeypatch.setattr(shortlist, "processor_has", lambda name: name in fast)
+    assert shortlist.short_format(torch.device(device)) == short
 
 
 def test_a_gpu_does_not_round_within_sums(monkeypatch):
     names = {"allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction"}
-    matmul, real, allowed = torch.backends.cuda.matmul, search._largest_of, []
+    matmul, real, allowed = torch.backends.cuda.matmul, shortlist._largest, []
 
-    def largest_of(*given, **named):
+    def largest(*given, **named):
         allowed.append({name for name in names if getattr(matmul, name)})
         return real(*given, **named)
 
-    monkeypatch.setattr(search, "_largest_of", largest_of)
+    monkeypatch.setattr(shortlist, "_largest", largest)
     before = {name for name in names if getattr(matmul, name)}
     two_way_search(unit(600, 8, 1), unit(600, 8, 2), 1)
     assert allowed == [set()] * len(allowed) != []
@@ -83,24 +89,24 @@ def test_a_gpu_does_not_round_within_sums(monkeypatch):
 @given(
     rows=st.integers(1, 400),
     columns=st.integers(1, 400),
-    width=st.sampled_from([2, 8, 48]),
+    width=st.sampled_from([1, 2, 8, 48]),
     k=st.integers(1, 30),
     seed=st.integers(0, 2**31),
     copies=st.sampled_from([0, 40]),
     group=st.sampled_from([4, 32]),
-    short=st.sampled_from([torch.bfloat16, torch.float16, torch.float32]),
+    short=st.sampled_from(FORMATS),
 )
 def test_any_shape_with_many_equal_vectors(rows, columns, width, k, seed, copies, group, short):
     x, y = unit(rows, width, seed, copies), unit(columns, width, seed + 1, copies)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "GROUP", group)
-        patch.setattr(search, "TILE", (4 * group, 8 * group))
+        patch.setattr(shortlist, "GROUP", group)
+        patch.setattr(shortlist, "TILE", (4 * group, 8 * group))
         of_x, of_y = two_way_search(x, y, k, memory=2**12, short=short)
     check(of_x, x, y, k)
     check(of_y, y, x, k)
 
 
-@pytest.mark.parametrize("short", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("short", FORMATS)
 def test_what_rounding_hides_is_found(short):
     """Similarities closer to each other than bfloat16 can tell, in more groups than are kept."""
     rows = 3000
@@ -110,8 +116,8 @@ def test_what_rounding_hides_is_found(short):
     ]
     x = torch.tensor([[1.0, 0.0]])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "GROUP", 32)
-        patch.setattr(search, "TILE", (32, 256))
+        patch.setattr(shortlist, "GROUP", 32)
+        patch.setattr(shortlist, "TILE", (32, 256))
         of_x, _ = two_way_search(x, y, 4, short=short)
     assert of_x.similarities[0].tolist() == pytest.approx([1.0] * 4, abs=1e-6)
     exact = (x.double() @ y.double().T)[0]

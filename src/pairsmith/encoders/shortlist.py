@@ -1,0 +1,220 @@
+"""Where the nearest of each vector may be: each product of two sets once, in a short number format.
+
+A block of similarities is looked at along its rows and along its columns: of every **group** of neighbouring
+vectors only the largest similarity is kept. How far rounding can move it is known for each vector.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pairsmith.modelfiles import multiplies_fast, processor_has
+
+GROUP = 128
+"""Vectors of a group."""
+
+KEPT = 16
+"""Groups that are kept for a vector; at least twice as many as neighbours are wanted. Of int8 twice that."""
+
+TILE = (1024, 1024)
+"""Rows and columns of a block of similarities; multiples of ``GROUP``. It stays in the processor's caches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlist:
+    """The groups that may hold the nearest vectors of each of n, most promising first.
+
+    Attributes:
+        groups: ``(n, kept)`` int32.
+        largest: ``(n, kept)``, or one more where other groups are left: the largest similarity to a vector of
+            each group, and of all other groups, in a short format.
+        lost: ``(n,)`` float32: length of what each vector lost by rounding.
+        most: ``(groups,)`` float32: of each group, the most that a vector lost.
+    """
+
+    groups: Tensor
+    largest: Tensor
+    lost: Tensor
+    most: Tensor
+
+    def bounds(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """What no similarity to a vector of a group exceeds, ``(rows, kept)``; of all others, ``(rows,)``.
+
+        By Cauchy and Schwarz: ``|x'y' - xy| <= |x' - x| |y'| + |x| |y' - y|``. Similarities were rounded too.
+        """
+        values, kept = self.largest[rows].float(), self.groups.shape[1]
+        most = self.most.max().expand(values.shape).clone()
+        most[:, :kept] = self.most[self.groups[rows].long()]
+        error = 1.001 * (self.lost[rows, None] * (1 + most) + most) + 1e-6
+        found = values + error + torch.finfo(self.largest.dtype).eps * (values.abs() + error)
+        rest = found[:, kept] if found.shape[1] > kept else torch.full((len(found),), -torch.inf)
+        return found[:, :kept], rest
+
+
+def short_format(device: torch.device) -> torch.dtype:
+    """What a device multiplies fastest, of what tells neighbours apart well enough.
+
+    A processor: int8 where it has VNNI alone, as bfloat16 takes twice as long there; bfloat16 with AMX, whose
+    products are not what takes the time; else float32. A GPU: bfloat16, or float16 where it has none.
+    """
+    if device.type == "cpu" and processor_has("avx512_vnni") and not processor_has("amx_bf16"):
+        return torch.int8
+    if multiplies_fast("bfloat16", device.type):
+        return torch.bfloat16
+    return torch.float16 if device.type == "cuda" else torch.float32
+
+
+def shortlists(
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    *,
+    memory: int,
+    short: torch.dtype,
+    device: torch.device,
+    advance: Callable[[int], None],
+) -> tuple[Shortlist, Shortlist]:
+    """Multiply all, and keep the most promising groups of y for each x, and of x for each y.
+
+    Args:
+        x: ``(n, d)`` float32 of length 1.
+        y: ``(m, d)``, likewise.
+        k: neighbours that are wanted.
+        memory: bytes of similarities that may be held at once; a guide.
+        short: format of the factors: bfloat16, float16, float32, or int8 on a processor where d is above 1.
+        device: where.
+        advance: hears of how many rows of x have been multiplied with all of y.
+    """
+    sums = torch.int32 if short == torch.int8 else short
+    side_x, side_y = _Side(x, short, device), _Side(y, short, device)
+    best_x, best_y = _Best(side_x, side_y, k), _Best(side_y, side_x, k)
+    # Of so many rows at once, the largest similarities of all groups fit an eighth of the memory.
+    height = max(TILE[0], memory // 16 // (groups_of(len(y)) * sums.itemsize) // TILE[0] * TILE[0])
+    tile = torch.empty(TILE[0] * TILE[1], dtype=sums, device=device)
+    for top in range(0, len(x), height):
+        bottom = min(top + height, len(x))
+        of_rows, of_columns = _largest_of_groups(side_x, slice(top, bottom), side_y, tile)
+        best_x.add(top, of_rows, 0)
+        best_y.add(0, of_columns.T, top // GROUP)
+        advance(bottom - top)
+    lost_x, lost_y = side_x.lost(), side_y.lost()
+    return best_x.shortlist(lost_x, lost_y), best_y.shortlist(lost_y, lost_x)
+
+
+class _Side:
+    """Vectors, and how they are rounded.
+
+    Attributes:
+        vectors: ``(n, d)`` float32.
+        short: the format.
+        scales: ``(groups,)`` float32: what 1 stands for in int8; None in other formats.
+    """
+
+    def __init__(self, vectors: Tensor, short: torch.dtype, device: torch.device) -> None:
+        self.vectors, self.short, self._device = vectors, short, device
+        self.scales: Tensor | None = None
+        if short == torch.int8:
+            largest = [part.abs().amax() for part in torch.split(vectors, GROUP)]
+            self.scales = torch.stack(largest).clamp_(min=1e-30) / 127
+
+    def rounded(self, rows: slice) -> Tensor:
+        """Some vectors from the first of a group on, and zeros up to a whole one: they only raise bounds."""
+        some = self.vectors[rows]
+        filled = GROUP * groups_of(len(some))
+        if self.scales is None:
+            return padded(some.to(self._device, self.short), filled)
+        return (padded(some, filled) / self.of_each(rows.start, filled)).round_().to(self.short)
+
+    def lost(self) -> Tensor:
+        """Length of what each vector loses, ``(n,)`` float32."""
+        lost = []
+        for low in range(0, len(self.vectors), TILE[1]):
+            rows = slice(low, min(low + TILE[1], len(self.vectors)))
+            there = self.rounded(rows)[: rows.stop - low].cpu().float()
+            there *= 1 if self.scales is None else self.of_each(low, len(there))
+            lost.append(torch.linalg.vector_norm(there - self.vectors[rows], dim=1))
+        return torch.cat(lost)
+
+    def of_each(self, first: int, count: int) -> Tensor:
+        """The scales of so many vectors from the first of a group on, zeros among them, ``(count, 1)``."""
+        assert self.scales is not None
+        groups = self.scales[first // GROUP : groups_of(first + count)]
+        return groups.repeat_interleave(GROUP)[:count, None]
+
+
+def _largest_of_groups(x: _Side, rows: slice, y: _Side, tile: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each of some x the largest products with the groups of y, and of their groups with each y.
+
+    Returns:
+        ``(rows, groups of y)``, ``(groups of rows, m)``; 0 where all are negative.
+    """
+    factors, count, m = x.rounded(rows), rows.stop - rows.start, len(y.vectors)
+    of_rows = tile.new_empty(len(factors), groups_of(m))
+    of_columns = tile.new_empty(len(factors) // GROUP, GROUP * groups_of(m))
+    for left in range(0, m, TILE[1]):
+        columns = y.rounded(slice(left, min(left + TILE[1], m)))
+        right = left + len(columns)
+        for low in range(0, len(factors), TILE[0]):
+            part = factors[low : low + TILE[0]]
+            block = tile[: len(part) * len(columns)].view(len(part), len(columns))
+            # torch's only product of int8 that does not round its sums
+            (torch._int_mm if part.dtype == torch.int8 else torch.mm)(part, columns.T, out=block)
+            high = low + len(part)
+            of_columns[low // GROUP : high // GROUP, left:right] = _largest(
+                block.view(-1, GROUP, len(columns)), 1
+            )
+            of_rows[low:high, left // GROUP : right // GROUP] = _largest(block.view(len(part), -1, GROUP), 2)
+    return of_rows[:count], of_columns[:, :m]
+
+
+def _largest(products: Tensor, dim: int) -> Tensor:
+    """The largest of a dimension, 0 where all are negative: numbers above 0 are ordered like their bits."""
+    bits = products.view(torch.int32 if products.itemsize == 4 else torch.int16)
+    return bits.amax(dim=dim).clamp_(min=0).view(products.dtype)
+
+
+class _Best:
+    """The most promising groups of each vector, of those seen so far, and the one after them."""
+
+    def __init__(self, side: _Side, others: _Side, k: int) -> None:
+        self._side, self._others = side, others
+        groups, integers = groups_of(len(others.vectors)), side.scales is not None
+        self._kept = min(groups, max(KEPT, 2 * k) * (2 if integers else 1))
+        shape = len(side.vectors), min(groups, self._kept + 1)
+        self._values = torch.full(shape, -torch.inf, dtype=torch.float16 if integers else side.short)
+        self._groups = torch.zeros(shape, dtype=torch.int32)
+
+    def add(self, top: int, largest: Tensor, first: int) -> None:
+        """Largest products, ``(rows, groups)``, of vectors from ``top`` on with groups from ``first`` on."""
+        numbers = torch.arange(first, first + largest.shape[1], dtype=torch.int32)
+        for low in range(0, len(largest), TILE[0]):
+            part = self._similarities(top + low, largest[low : low + TILE[0]].cpu(), first)
+            rows = slice(top + low, top + low + len(part))
+            joined = torch.cat([self._values[rows], part], dim=1)
+            known = torch.cat([self._groups[rows], numbers.expand(len(part), -1)], dim=1)
+            self._values[rows], places = joined.topk(self._values.shape[1], dim=1)
+            self._groups[rows] = known.gather(1, places)
+
+    def _similarities(self, top: int, products: Tensor, first: int) -> Tensor:
+        if self._others.scales is None:
+            return products
+        scales = self._others.scales[first : first + products.shape[1]]
+        return (products * self._side.of_each(top, len(products)) * scales).to(self._values.dtype)
+
+    def shortlist(self, lost: Tensor, lost_by_others: Tensor) -> Shortlist:
+        """What is kept, given the lengths of what rounding took from each vector, and from the others."""
+        most = torch.stack([part.max() for part in torch.split(lost_by_others, GROUP)])
+        return Shortlist(self._groups[:, : self._kept], self._values, lost, most)
+
+
+def padded(vectors: Tensor, count: int) -> Tensor:
+    """With zeros behind them up to so many."""
+    missing = count - len(vectors)
+    return torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing > 0 else vectors
+
+
+def groups_of(count: int) -> int:
+    """How many groups so many vectors make, the last one perhaps a smaller one."""
+    return -(-count // GROUP)
