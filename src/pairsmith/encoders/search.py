@@ -23,14 +23,17 @@ MANY = 2
 FULL_ROWS = 256
 """Vectors whose similarities to all others are computed at once in float32."""
 
-GROUP_ROWS = 128
-"""Vectors that shall be multiplied with a group at once, on average; fewer where memory is short."""
+TOGETHER = 4096
+"""Vectors that are multiplied with a group at once, at most."""
 
 LEAST = 16
 """Vectors that are multiplied with others at once, filled up where there are fewer."""
 
-LEAST_ROWS = 64
-"""Vectors whose similarities to their groups are held at once, however short memory is."""
+PAIR = 64
+"""Bytes that are held for each vector and each of its groups while they are multiplied."""
+
+HIT = 128
+"""Bytes that are held for each similarity while those found are put in order."""
 
 CACHED = 2**24
 """Bytes of similarities that stay in the processor's caches."""
@@ -60,7 +63,7 @@ def two_way_search(
         x: ``(n, d)`` float32 of length 1, finite; may be mapped from a file.
         y: ``(m, d)``, likewise.
         k: at least 1; where a side has fewer vectors, all of them are found.
-        memory: bytes of similarities that may be held at once; a guide. Beside x and y some 40 to 60 bytes
+        memory: bytes of similarities that may be held at once; a guide. Beside x and y some 40 to 80 bytes
             for each vector and each of k come on top.
         short: format in which all products are computed once; None is what ``short_format`` says. What is
             found is the same.
@@ -96,26 +99,21 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
     if promising is None:
         _compute_all(vectors, others, torch.arange(len(vectors)), found)
         return _settled(vectors, others, found, k)
-    height = _height(k, len(others), memory)
+    height = max(LEAST, memory // 16 // (PAIR * promising.groups.shape[1]))
     for top in range(0, len(vectors), height):
         rows = slice(top, top + height)
         groups, (bounds, rest) = promising.groups[rows], promising.bounds(rows)
+        hopeful = rest < bounds[:, 0]  # else, as of equal vectors, all have to be looked at
         pairs = torch.zeros_like(groups, dtype=torch.bool)
-        pairs[:, :k] = True
-        _compute(vectors, others, top, pairs, groups, found, memory)
-        pairs = ~pairs & (bounds >= found.least(rows)[:, None])
-        _compute(vectors, others, top, pairs, groups, found, memory)
+        pairs[hopeful, :k] = True
+        _compute(vectors, others, top, pairs, groups, promising.floor(rows, k), found, memory)
+        least = found.least(rows)
+        pairs = ~pairs & hopeful[:, None] & (bounds >= least[:, None])
+        _compute(vectors, others, top, pairs, groups, least, found, memory)
         doubtful = (rest >= found.least(rows)).nonzero().squeeze(1)
         if len(doubtful):
             _compute_all(vectors, others, doubtful + top, found)
     return _settled(vectors, others, found, k)
-
-
-def _height(width: int, others: int, memory: int) -> int:
-    """Vectors whose similarities to so many groups each, in float32, are held at once."""
-    each = 4 * shortlist.GROUP * width
-    enough = max(CACHED // each, GROUP_ROWS * groups_of(others) // width)
-    return max(LEAST_ROWS, min(enough, memory // 16 // each))
 
 
 def _settled(vectors: Tensor, others: Tensor, found: "_Found", k: int) -> Neighbours:
@@ -155,30 +153,42 @@ def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, found: "_Found"
     for rows in torch.split(which, FULL_ROWS):
         found.clear(rows)
         for left in range(0, len(others), width):
-            similarities = _multiplied(vectors[rows], others[left : left + width])
-            found.add(rows, similarities, torch.tensor([[left]]))
+            found.add_all(rows, _multiplied(vectors[rows], others[left : left + width]), left)
 
 
 def _compute(
-    vectors: Tensor, others: Tensor, top: int, pairs: Tensor, groups: Tensor, found: "_Found", memory: int
+    vectors: Tensor,
+    others: Tensor,
+    top: int,
+    pairs: Tensor,
+    groups: Tensor,
+    floor: Tensor,
+    found: "_Found",
+    memory: int,
 ) -> None:
-    """Multiply the vectors from ``top`` on with the groups that ``pairs``, ``(rows, kept)`` bool, says."""
-    counts, order = pairs.sum(dim=1).sort(descending=True, stable=True)
-    order, none = order[counts > 0], groups_of(len(others))
-    left = 0
-    while left < len(order):  # those that want about as many together
-        width = int(counts[left])
-        some = order[left : left + _height(width, len(others), memory)]
-        wanted = groups[some].masked_fill(~pairs[some], none).sort(dim=1).values[:, :width]
-        block, rows = torch.empty(len(some) * width, shortlist.GROUP), some + top
-        for group, places in _runs(*wanted.flatten().sort(stable=True)):
-            part = others[
-                group * shortlist.GROUP : (group + 1) * shortlist.GROUP
-            ]  # nothing where it is ``none``
-            wanting = vectors.index_select(0, rows.index_select(0, places // width))
-            block.index_copy_(0, places, _widened(_multiplied(wanting, part), shortlist.GROUP))
-        found.add(rows, block.view(len(some), -1), wanted.long() * shortlist.GROUP)
-        left += len(some)
+    """Multiply the vectors from ``top`` on with some groups, and keep what is not below their floor.
+
+    Args:
+        pairs: ``(rows, kept)`` bool: with which of ``groups``, ``(rows, kept)``.
+        floor: ``(rows,)`` float32.
+    """
+    rows, places = pairs.nonzero(as_tuple=True)
+    wanted, order = groups[rows, places].sort(stable=True)
+    enough, held = memory // 16 // HIT, 0
+    hits: list[tuple[Tensor, Tensor, Tensor]] = []
+    for group, wanting in _runs(wanted, rows[order]):
+        first = group * shortlist.GROUP
+        part = others[first : first + shortlist.GROUP]
+        for some in torch.split(wanting, TOGETHER):
+            products = _multiplied(vectors.index_select(0, some + top), part)
+            row, column = (products >= floor.index_select(0, some)[:, None]).nonzero(as_tuple=True)
+            hits.append((some[row] + top, column + first, products[row, column]))
+            held += len(row)
+            if held > enough:
+                found.add(*map(torch.cat, zip(*hits, strict=True)))
+                hits, held = [], 0
+    if hits:
+        found.add(*map(torch.cat, zip(*hits, strict=True)))
 
 
 def _multiplied(vectors: Tensor, others: Tensor) -> Tensor:
@@ -209,22 +219,30 @@ class _Found:
         """Forget what was found for some."""
         self.values[rows] = -torch.inf
 
-    def add(self, rows: Tensor, similarities: Tensor, firsts: Tensor) -> None:
-        """More of them for some.
+    def add(self, rows: Tensor, ids: Tensor, values: Tensor) -> None:
+        """More of them, ``(h,)`` each: of which vector, which other, and the similarity."""
+        whose, kept = torch.unique(rows), self.ids.shape[1]
+        known = self.values[whose] > -torch.inf
+        rows = torch.cat([rows, whose[:, None].expand(-1, kept)[known]])
+        ids = torch.cat([ids, self.ids[whose][known]])
+        values = torch.cat([values, self.values[whose][known]])
+        order = ids.argsort()  # then, each sort leaving equal ones as they are, by similarity and by vector
+        order = order[values[order].argsort(descending=True, stable=True)]
+        order = order[rows[order].argsort(stable=True)]
+        rows, ids, values = rows[order], ids[order], values[order]
+        counts = torch.unique_consecutive(rows, return_counts=True)[1]
+        rank = torch.arange(len(rows)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+        best = rank < kept
+        self.ids[rows[best], rank[best]], self.values[rows[best], rank[best]] = ids[best], values[best]
 
-        Args:
-            rows: whose.
-            similarities: ``(rows, blocks * width)``.
-            firsts: ``(rows or 1, blocks)`` int64: the number of the first vector of each block; they rise.
-        """
-        k, width = self.ids.shape[1], similarities.shape[1] // firsts.shape[1]
-        values, places = _largest(similarities, k)
-        ids = firsts.expand(len(rows), -1).gather(1, places // width) + places % width
-        if values.shape[1] < k or bool((self.values[rows, 0] > -torch.inf).any()):
-            ids = torch.cat([self.ids[rows], ids], dim=1)
-            values, places = _largest(torch.cat([self.values[rows], values], dim=1), k, ids)
-            ids = ids.gather(1, places)
-        self.values[rows], self.ids[rows] = values, ids
+    def add_all(self, rows: Tensor, similarities: Tensor, first: int) -> None:
+        """The similarities of some, ``(rows, width)``, to all others from ``first`` on; these rise."""
+        values, ids = _largest(similarities, self.ids.shape[1])
+        ids = torch.cat([self.ids[rows], ids + first], dim=1)
+        self.values[rows], places = _largest(
+            torch.cat([self.values[rows], values], dim=1), self.ids.shape[1], ids
+        )
+        self.ids[rows] = ids.gather(1, places)
 
 
 def _largest(values: Tensor, k: int, ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -245,9 +263,3 @@ def _largest(values: Tensor, k: int, ids: Tensor | None = None) -> tuple[Tensor,
         found[border] = ordered[:, :k]
         places[border] = (numbers if order is None else order.gather(1, numbers))[:, :k]
     return found, places
-
-
-def _widened(similarities: Tensor, width: int) -> Tensor:
-    """With as many columns, those that were missing infinitely far away."""
-    missing = width - similarities.shape[1]
-    return torch.nn.functional.pad(similarities, (0, missing), value=-torch.inf) if missing else similarities

@@ -40,17 +40,28 @@ class Shortlist:
     most: Tensor
 
     def bounds(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """What no similarity to a vector of a group exceeds, ``(rows, kept)``; of all others, ``(rows,)``.
+        """What no similarity to a vector of a group exceeds, ``(rows, kept)``; of all others, ``(rows,)``."""
+        values, error = self._largest(rows)
+        found, kept = values + error, self.groups.shape[1]
+        rest = found[:, kept] if found.shape[1] > kept else torch.full((len(found),), -torch.inf)
+        return found[:, :kept], rest
 
-        By Cauchy and Schwarz: ``|x'y' - xy| <= |x' - x| |y'| + |x| |y' - y|``. Similarities were rounded too.
+    def floor(self, rows: slice, k: int) -> Tensor:
+        """Each vector has k neighbours that are at least so near, ``(rows,)``: one in each of k groups."""
+        values, error = self._largest(rows)
+        lowest = (values - error).where(values > 0, -torch.inf)  # 0 may stand for less
+        return lowest[:, :k].amin(dim=1)
+
+    def _largest(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """The largest similarities in float32, and how far they may be from the exact ones.
+
+        By Cauchy and Schwarz: ``|x'y' - xy| <= |x' - x| |y'| + |x| |y' - y|``. They were rounded too.
         """
         values, kept = self.largest[rows].float(), self.groups.shape[1]
         most = self.most.max().expand(values.shape).clone()
         most[:, :kept] = self.most[self.groups[rows].long()]
         error = 1.001 * (self.lost[rows, None] * (1 + most) + most) + 1e-6
-        found = values + error + torch.finfo(self.largest.dtype).eps * (values.abs() + error)
-        rest = found[:, kept] if found.shape[1] > kept else torch.full((len(found),), -torch.inf)
-        return found[:, :kept], rest
+        return values, error + torch.finfo(self.largest.dtype).eps * (values.abs() + error)
 
 
 def short_format(device: torch.device) -> torch.dtype:
