@@ -186,7 +186,7 @@ def test_an_index_finds_the_same_in_corpora_this_small(world, retrieval, capsys)
     approximate = mine(given, Run(tmp / "b", Progress()))
     assert exact.table().to_pylist() == approximate.table().to_pylist()
     assert "index IVF4,Flat: finds 100.0% of the 3 nearest" in capsys.readouterr().err
-    several = given.model_copy(update={"index_rows": 2, "workers": 2 if retrieval == "max" else 1})
+    several = given.model_copy(update={"index_rows": 2})
     assert exact.table().equals(mine(several, Run(tmp / "several", Progress())).table())
     capsys.readouterr()
     again = several.model_copy(update={"best": 1})  # the search is kept, and what it finds said again
