@@ -67,7 +67,85 @@ def test_both_directions(shape, short):
 def test_the_short_format_is_one_that_the_device_multiplies_fast(device, fast, short, monkeypatch):
     monkeypatch.setattr(shortlist, "multiplies_fast", lambda name, where: where == device and name in fast)
     monkeypatch.setattr(shortlist, "processor_has", lambda name: name in fast)
-    assert shortlist.short_format(torch.device(device)) == short
+    assert shortlist.short_format(torch.device(device), unit(300, 384, 1), unit(9, 384, 2)) == short
+
+
+def test_vectors_that_lose_much_in_int8_are_not_searched_in_it(monkeypatch):
+    monkeypatch.setattr(shortlist, "processor_has", lambda name: name == "avx512_vnni")
+    plain, uneven = unit(300, 384, 1), unit(300, 384, 2)
+    uneven[:, 7] += 0.6
+    uneven = torch.nn.functional.normalize(uneven, dim=1)
+    for sides in ((plain, uneven), (uneven, plain)):
+        assert shortlist.short_format(torch.device("cpu"), *sides) != torch.int8
+
+
+@pytest.mark.parametrize(
+    ("device", "width", "right", "wanted"),
+    [("cpu", 8, True, True), ("cpu", 1, True, False), ("cpu", 8, False, False), ("cuda", 8, True, False)],
+)
+def test_int8_is_multiplied_where_it_is_summed_rightly(device, width, right, wanted, monkeypatch):
+    monkeypatch.setattr(shortlist, "_sums_are_right", lambda: right)
+    assert shortlist.multiplies_int8(torch.device(device), width) == wanted
+
+
+def exact(x, y, k):
+    """A stable sort of all similarities."""
+    values, ids = (x.double() @ y.double().T).float().sort(dim=1, descending=True, stable=True)
+    return ids[:, :k], values[:, :k]
+
+
+@pytest.mark.parametrize("short", FORMATS)
+@pytest.mark.parametrize("case", ["many groups", "few positive", "zeros"])
+def test_where_bounds_are_all_that_tells(case, short, monkeypatch):
+    """Similarities that float32 tells apart and shorter formats do not; negative ones; vectors of zeros."""
+    monkeypatch.setattr(shortlist, "GROUP", 32)
+    monkeypatch.setattr(shortlist, "TILE", (64, 128))
+    if case == "many groups":
+        angles = torch.linspace(0.5, 0.52, 3000, dtype=torch.float64)
+        angles = angles[torch.randperm(3000, generator=torch.Generator().manual_seed(1))]
+        x, y, k = torch.tensor([[1.0, 0.0]]), torch.stack([angles.cos(), angles.sin()], dim=1).float(), 4
+    elif case == "few positive":
+        x, k = unit(1, 16, 1), 4
+        y = torch.nn.functional.normalize(0.3 * unit(12 * 32 - 5, 16, 2) - x, dim=1)
+        y[[40, 90]] = torch.nn.functional.normalize(0.1 * unit(2, 16, 3) + x, dim=1)
+    else:
+        x, y, k = unit(50, 16, 1), unit(20 * 32 + 3, 16, 2), 3
+        x[:7], y[32:96], y[-3:] = 0, 0, 0
+    of_x, of_y = two_way_search(x, y, k, short=short)
+    for found, one, other in ((of_x, x, y), (of_y, y, x)):
+        ids, values = exact(one, other, k)
+        assert torch.equal(found.similarities, values)
+        assert torch.equal(found.ids, ids)
+
+
+def test_bounds_hold_where_all_that_is_lost_points_one_way():
+    """By hand: 0.49 / 127 becomes 0 in int8, and the product with a flat vector 0 for 0.03."""
+    group, width = shortlist.GROUP, 64
+    small = torch.full((1, width), 0.49 / 127)
+    small[0, 0] = 1
+    flat = torch.ones(1, width)
+    flat[0, 0] = 0
+    small, flat = (torch.nn.functional.normalize(each, dim=1) for each in (small, flat))
+    far = -torch.eye(width)[:1]
+    one_loses = far.repeat(6 * group, 1)
+    one_loses[3 * group + 5] = small
+    not_kept = far.repeat(60 * group, 1)
+    not_kept[: 32 * group], not_kept[50 * group + 5] = torch.eye(width)[1], small
+    for x, y in (
+        (small.repeat(3, 1), flat.repeat(6 * group, 1)),
+        (flat.repeat(3, 1), one_loses),
+        (flat.repeat(3, 1), not_kept),
+    ):
+        made = shortlist.shortlists(
+            x, y, 1, memory=2**20, short=torch.int8, device=torch.device("cpu"), advance=lambda _: None
+        )
+        for found, one, other in zip(made, (x, y), (y, x), strict=True):
+            products = torch.nn.functional.pad(one @ other.T, (0, -len(other) % group), value=-torch.inf)
+            largest = products.view(len(one), -1, group).amax(dim=2)
+            bounds, rest = found.bounds(slice(None))
+            kept = found.groups.long()
+            assert (bounds >= largest.gather(1, kept)).all()
+            assert (rest >= largest.scatter(1, kept, -torch.inf).amax(dim=1)).all()
 
 
 def test_a_gpu_does_not_round_within_sums(monkeypatch):
@@ -148,10 +226,11 @@ def adds(monkeypatch, name="add"):
 
 @pytest.mark.parametrize("k", [4, 16, 40])
 def test_what_a_vector_finds_is_put_together_few_times_however_many_are_wanted(k, monkeypatch):
+    monkeypatch.setattr(shortlist, "GROUP", 32)
     x, y = unit(6000, 16, 1), unit(6000, 16, 2)
     added = adds(monkeypatch)
     two_way_search(x, y, k)
-    assert sum(rows for rows, _ in added) <= 2 * (len(x) + len(y))  # promising groups, then others
+    assert 0 < sum(rows for rows, _ in added) <= 2 * (len(x) + len(y))  # promising groups, then others
 
 
 def test_what_is_held_at_once_fits_the_memory(monkeypatch):

@@ -14,7 +14,14 @@ from torch import Tensor
 
 from pairsmith.encoders import shortlist
 from pairsmith.encoders.neighbours import Neighbours
-from pairsmith.encoders.shortlist import Shortlist, groups_of, padded, short_format, shortlists
+from pairsmith.encoders.shortlist import (
+    Shortlist,
+    groups_of,
+    multiplies_int8,
+    padded,
+    short_format,
+    shortlists,
+)
 from pairsmith.modelfiles import sums_in_float32
 
 MANY = 2
@@ -57,14 +64,15 @@ def two_way_search(
 ) -> tuple[Neighbours, Neighbours]:
     """The k nearest of each x among y, and of each y among x, by inner product; exact in float32.
 
-    The result does not depend on the number of threads or on which x are searched together.
+    The result does not depend on the number of threads or on which x are searched together, but where more
+    than ``SPARE`` others are about as near as the k-th, and not equal: any of them may stand in its place.
 
     Args:
         x: ``(n, d)`` float32 of length 1, finite; may be mapped from a file.
         y: ``(m, d)``, likewise.
         k: at least 1; where a side has fewer vectors, all of them are found.
-        memory: bytes of similarities that may be held at once; a guide. Beside x and y some 40 to 80 bytes
-            for each vector and each of k come on top.
+        memory: bytes of similarities that may be held at once; a guide. Beside x and y some 200 bytes for
+            each vector and 30 for each of its k come on top.
         short: format in which all products are computed once; None is what ``short_format`` says. What is
             found is the same.
         device: where; None is the processor. The few products in float32 are computed by the processor.
@@ -76,9 +84,9 @@ def two_way_search(
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
         raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
     device = device or torch.device("cpu")
-    short = short or short_format(device)
-    if short == torch.int8 and x.shape[1] == 1:
-        short = torch.float32  # torch multiplies such columns wrongly
+    short = short or short_format(device, x, y)
+    if short == torch.int8 and not multiplies_int8(device, x.shape[1]):
+        short = torch.float32
     all_of_y, all_of_x = (MANY * k >= groups_of(len(side)) for side in (y, x))
     of_x = of_y = None
     if not (all_of_x and all_of_y):
@@ -103,14 +111,14 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
     for top in range(0, len(vectors), height):
         rows = slice(top, top + height)
         groups, (bounds, rest) = promising.groups[rows], promising.bounds(rows)
-        hopeful = rest < bounds[:, 0]  # else, as of equal vectors, all have to be looked at
         pairs = torch.zeros_like(groups, dtype=torch.bool)
-        pairs[hopeful, :k] = True
+        pairs[rest < bounds[:, 0], :k] = True  # else, as of equal vectors, all have to be looked at
         _compute(vectors, others, top, pairs, groups, promising.floor(rows, k), found, memory)
         least = found.least(rows)
+        hopeful = least > -torch.inf
         pairs = ~pairs & hopeful[:, None] & (bounds >= least[:, None])
         _compute(vectors, others, top, pairs, groups, least, found, memory)
-        doubtful = (rest >= found.least(rows)).nonzero().squeeze(1)
+        doubtful = (~hopeful | (rest >= found.least(rows))).nonzero().squeeze(1)
         if len(doubtful):
             _compute_all(vectors, others, doubtful + top, found)
     return _settled(vectors, others, found, k)

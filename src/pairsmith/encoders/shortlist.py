@@ -6,6 +6,7 @@ vectors only the largest similarity is kept. How far rounding can move it is kno
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -20,6 +21,13 @@ KEPT = 16
 
 TILE = (1024, 1024)
 """Rows and columns of a block of similarities; multiples of ``GROUP``. It stays in the processor's caches."""
+
+LOSS = 0.012
+"""Length that vectors may lose in int8, on average. MiniLM's lose 0.010; where it is 0.013, a search takes
+longer than in bfloat16, as too many groups may hold a neighbour."""
+
+SAMPLE = 16
+"""Groups by which it is known how much vectors lose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +72,37 @@ class Shortlist:
         return values, error + torch.finfo(self.largest.dtype).eps * (values.abs() + error)
 
 
-def short_format(device: torch.device) -> torch.dtype:
-    """What a device multiplies fastest, of what tells neighbours apart well enough.
+def short_format(device: torch.device, *sides: Tensor) -> torch.dtype:
+    """What a device multiplies fastest, of what tells the neighbours of some vectors apart.
 
-    A processor: int8 where it has VNNI alone, as bfloat16 takes twice as long there; bfloat16 with AMX, whose
-    products are not what takes the time; else float32. A GPU: bfloat16, or float16 where it has none.
+    A processor: int8 where it has VNNI, as bfloat16 takes twice as long there, unless the vectors have a few
+    large numbers among small ones; bfloat16 with AMX, whose products are not what takes time; else float32.
+    A GPU: bfloat16, or float16 where it has none.
     """
-    if device.type == "cpu" and processor_has("avx512_vnni") and not processor_has("amx_bf16"):
+    integers = device.type == "cpu" and processor_has("avx512_vnni") and not processor_has("amx_bf16")
+    if integers and all(_keeps_enough(side) for side in sides):
         return torch.int8
     if multiplies_fast("bfloat16", device.type):
         return torch.bfloat16
     return torch.float16 if device.type == "cuda" else torch.float32
+
+
+def _keeps_enough(vectors: Tensor) -> bool:
+    """Whether a sample loses little by rounding to int8."""
+    step = max(1, groups_of(len(vectors)) // SAMPLE)
+    sample = torch.cat(torch.split(vectors, GROUP)[::step][:SAMPLE])
+    return float(_Side(sample, torch.int8, torch.device("cpu")).lost().mean()) <= LOSS
+
+
+def multiplies_int8(device: torch.device, width: int) -> bool:
+    """Whether torch's products of int8 are right there, by their width: without VNNI sums may saturate."""
+    return device.type == "cpu" and width > 1 and _sums_are_right()  # one column it misreads
+
+
+@cache
+def _sums_are_right() -> bool:
+    factors = torch.tensor([[127], [-127]], dtype=torch.int8).repeat(8, 64)
+    return torch.equal(torch._int_mm(factors, factors.T).long(), factors.long() @ factors.long().T)
 
 
 def shortlists(
@@ -94,7 +122,7 @@ def shortlists(
         y: ``(m, d)``, likewise.
         k: neighbours that are wanted.
         memory: bytes of similarities that may be held at once; a guide.
-        short: format of the factors: bfloat16, float16, float32, or int8 on a processor where d is above 1.
+        short: format of the factors: bfloat16, float16, float32, or int8 where ``multiplies_int8``.
         device: where.
         advance: hears of how many rows of x have been multiplied with all of y.
     """
@@ -102,7 +130,8 @@ def shortlists(
     side_x, side_y = _Side(x, short, device), _Side(y, short, device)
     best_x, best_y = _Best(side_x, side_y, k), _Best(side_y, side_x, k)
     # Of so many rows at once, the largest similarities of all groups fit an eighth of the memory.
-    height = max(TILE[0], memory // 16 // (groups_of(len(y)) * sums.itemsize) // TILE[0] * TILE[0])
+    each = max(groups_of(len(y)) * sums.itemsize, x.shape[1] * short.itemsize)
+    height = max(TILE[0], memory // 16 // each // TILE[0] * TILE[0])
     tile = torch.empty(TILE[0] * TILE[1], dtype=sums, device=device)
     for top in range(0, len(x), height):
         bottom = min(top + height, len(x))
@@ -133,10 +162,15 @@ class _Side:
     def rounded(self, rows: slice) -> Tensor:
         """Some vectors from the first of a group on, and zeros up to a whole one: they only raise bounds."""
         some = self.vectors[rows]
-        filled = GROUP * groups_of(len(some))
-        if self.scales is None:
-            return padded(some.to(self._device, self.short), filled)
-        return (padded(some, filled) / self.of_each(rows.start, filled)).round_().to(self.short)
+        numbers = torch.zeros(
+            GROUP * groups_of(len(some)), some.shape[1], dtype=self.short, device=self._device
+        )
+        for low in range(0, len(some), TILE[0]):
+            part = some[low : low + TILE[0]]
+            if self.scales is not None:
+                part = (part / self.of_each(rows.start + low, len(part))).round_()
+            numbers[low : low + len(part)] = part
+        return numbers
 
     def lost(self) -> Tensor:
         """Length of what each vector loses, ``(n,)`` float32."""

@@ -98,7 +98,7 @@ class MineSettings(Settings):
         gt=0,
         allow_inf_nan=False,
         description="Gigabytes of similarities that the search may hold at once. The vectors come on top, "
-        "and of each text some 40 to 80 bytes for each of --k.",
+        "and of each text some 200 bytes, and 30 for each of --k.",
     )
     executor: Executor = "local"
     workers: Workers = 1
