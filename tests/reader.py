@@ -24,7 +24,6 @@ from pairsmith.bundled import TINY, model_path
 from pairsmith.runs.executors import Advance, Done, Load, R, W, run_here
 
 CUT = {
-    "generate --inputs sentences.txt --workers": "--workers 2",
     "generate --task emails.yaml": "--per-input 2",
     "train-biencoder": "--steps 2 --batch-size 4",
     "train-crossencoder": "--steps 2 --batch-size 2",
