@@ -210,9 +210,15 @@ def right_answers(rows: Sequence[Mapping[str, Any]], gold: Mapping[str, tuple[st
 
 
 def right_summaries(rows: Sequence[Mapping[str, Any]], documents: Sequence[Document]) -> Figures:
-    """Shares, ×100, of the first rows whose summary is that of their document, and M11's abstractiveness."""
+    """Shares, ×100, of the first rows whose summary is that of their document, and M11's abstractiveness.
+
+    ``unrelated``: document and sentence are both of BBC and Reuters; whether they fit is not known.
+    """
     gold = {document.document: document.summary for document in documents}
+    summaries = set(gold.values())
     found = shares("summary", [gold.get(row["input"]) == row["output"] for row in rows])
+    unrelated = [row["input"] not in gold and row["output"] not in summaries for row in rows]
+    found |= shares("unrelated", unrelated)
     for best in BEST:
         some = rows[:best]
         rouge = abstractiveness([row["output"] for row in some], [row["input"] for row in some])
