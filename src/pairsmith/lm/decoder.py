@@ -131,6 +131,7 @@ class MultiPromptDecoder:
         self._active: list[_Active] = []
         self._used: Counter[Prompt] = Counter()  # computed prompts, and how many groups want them
         self._stop_tokens = model.tokens_with(sampling.stop[-1])
+        self._forbidden = [] if sampling.may_end else sorted(model.end_tokens)
         self._watch = watch
 
     @property
@@ -241,6 +242,8 @@ class MultiPromptDecoder:
             [row - first for row in active.rows] + [-1] * (most - len(active.rows)) for active in groups
         ]
         rows = torch.tensor(listed, device=logits.device)
+        if self._forbidden:
+            logits[:, self._forbidden] = -torch.inf
         choices = choose(logits, rows, self._rule, self._sampling)
         # What is left is small, and not every device has float64.
         kept, tokens = choices.kept.cpu(), choices.tokens.cpu()

@@ -15,12 +15,15 @@ class Sampling:
         top_p: of those, keep the fewest that hold this share of their mass; 0 < top_p <= 1.
         max_tokens: a continuation without the stop string after so many tokens is given up; at least 1.
         stop: the text ends before its first occurrence.
+        may_end: whether the model may end the text itself; by D4 it may not, and a text ends by ``stop`` or
+            by its length alone.
     """
 
     top_k: int = 5
     top_p: float = 0.9
     max_tokens: int = 40
     stop: str = '"'
+    may_end: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""

@@ -1,7 +1,7 @@
 """Texts and graded pairs from whatever people keep them in (formats: see ``sources``)."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -33,7 +33,7 @@ def text_id(text: str) -> str:
 
 
 def read_texts(
-    source: str | Place, *, column: str | None = None, limit: int | None = None
+    source: str | Place, *, columns: Sequence[str] = (), limit: int | None = None
 ) -> Iterator[TextRecord]:
     """Read texts one at a time, without holding the file in memory.
 
@@ -41,7 +41,8 @@ def read_texts(
         source: a file (``.txt`` with one text a line, ``.jsonl``, ``.tsv``, ``.csv``, each also ``.gz``;
             ``.parquet``), a dataset folder (``FOLDER:SPLIT`` for a split of it), or a Hub data set
             ``org/name``, ``org/name:split`` (also ``:train[:1000]``) or ``org/name/config:split``.
-        column: the column with the texts; without it the first of ``TEXT_COLUMNS`` that is there.
+        columns: those with the texts, each row's taken in this order; without any the first of
+            ``TEXT_COLUMNS`` that is there.
         limit: stop after this many texts (1 or more).
 
     Yields:
@@ -52,21 +53,22 @@ def read_texts(
             column, has a row that is not text, or holds no texts.
     """
     opened = open_source(source)
-    return _texts(opened, column, limit)
+    return _texts(opened, columns, limit)
 
 
-def _texts(source: Source, column: str | None, limit: int | None) -> Iterator[TextRecord]:
+def _texts(source: Source, columns: Sequence[str], limit: int | None) -> Iterator[TextRecord]:
     count = 0
-    name: str | None = None
+    names: list[str] = []
     for where, row in source.rows():
-        if name is None:
-            name = pick_column(row, [column] if column else TEXT_COLUMNS, source.name)
-        text = column_text(row, name, where)
-        if text:
-            count += 1
-            yield TextRecord(text, where)
-            if count == limit:
-                return  # whatever stands behind the last text asked for is not looked at
+        if not names:
+            wanted = [[column] for column in columns] or [TEXT_COLUMNS]
+            names = [pick_column(row, known, source.name) for known in wanted]
+        for name in names:
+            if text := column_text(row, name, where):
+                count += 1
+                yield TextRecord(text, where)
+                if count == limit:
+                    return  # whatever stands behind the last text asked for is not looked at
     if not count:
         raise InputError(f"{source.name} holds no texts")
 

