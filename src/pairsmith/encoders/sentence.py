@@ -25,6 +25,8 @@ def load_sentence_encoder(
     device: str = "auto",
     dtype: DtypeName = "float32",
     max_length: int | None = None,
+    layers: int | None = None,
+    bidirectional: bool = False,
 ) -> SentenceTransformer:
     """Load ``model`` as a ``SentenceTransformer`` whose ``encode`` gives vectors of shape (n, d).
 
@@ -38,9 +40,12 @@ def load_sentence_encoder(
         dtype: of the weights, as for ``pick_dtype``.
         max_length: longest input in tokens, special tokens included; the rest of a text is cut off.
             Never more than the model's context.
+        layers: keep the first so many of the transformer's layers only; its last norm stays.
+        bidirectional: let the tokens of a causal language model see those behind them too.
 
     Raises:
-        ModelError: the model is missing, has no tokenizer, is incomplete, or cannot be pooled so.
+        ModelError: the model is missing, has no tokenizer, is incomplete, cannot be pooled so, or has
+            fewer layers, or no attention that could be changed.
         MissingExtra: an embedded model whose package is not installed.
         SettingsError: there is no such device.
     """
@@ -56,6 +61,10 @@ def load_sentence_encoder(
         check_model_folder(Path(where), model)
     with _loading(model, local=local):
         encoder = _load(where, pooling, device, dtype, local=local)
+        if layers is not None:
+            _keep_layers(encoder, layers, model)
+        if bidirectional:
+            _see_both_ways(encoder, model)
     if max_length is not None:
         encoder.max_seq_length = min(max_length, _context(encoder) or max_length)
     return encoder
@@ -88,6 +97,42 @@ def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: b
         )
     pooled = Pooling(transformer.get_embedding_dimension(), mode)
     return SentenceTransformer(modules=[transformer, pooled], device=device, model_card_data=card)
+
+
+def _keep_layers(encoder: SentenceTransformer, count: int, model: str) -> None:
+    """Cut the transformer's layers behind the first ``count``, in its configuration too."""
+    network, config = _network(encoder, model)
+    total = int(config.num_hidden_layers)
+    if count > total:
+        raise ModelError(f"model {model}: it has {total} layers, so {count} of them cannot be kept")
+    stack = next((m for m in network.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == total), None)
+    if stack is None:
+        raise ModelError(f"model {model}: its layers are not in one list, so they cannot be cut")
+    del stack[count:]
+    config.num_hidden_layers = count
+    if isinstance(getattr(config, "layer_types", None), list):
+        config.layer_types = config.layer_types[:count]
+
+
+def _see_both_ways(encoder: SentenceTransformer, model: str) -> None:
+    """Take the mask off that hides from each token those behind it; the saved configuration says so too."""
+    network, config = _network(encoder, model)
+    config.is_causal = False
+    two = torch.tensor([[0, 1], [0, 2]], device=encoder.device)
+    with torch.inference_mode():
+        first = network.eval()(input_ids=two, attention_mask=torch.ones_like(two)).last_hidden_state[:, 0]
+    if torch.equal(first[0], first[1]):
+        raise ModelError(
+            f"model {model}: models of the kind {config.model_type} stay causal; leave bidirectional attention out"
+        )
+
+
+def _network(encoder: SentenceTransformer, model: str) -> tuple[Any, Any]:
+    """The transformer inside, and its configuration."""
+    first = encoder[0]
+    if not isinstance(first, Transformer):
+        raise ModelError(f"model {model}: this has no transformer whose layers or attention could be changed")
+    return first.model, first.model.config
 
 
 def _make_paddable(transformer: Transformer, where: str) -> None:

@@ -1,4 +1,4 @@
-"""Training a sentence encoder on scored pairs (D10)."""
+"""Training a sentence encoder on scored pairs (D10), and for other objectives on the same pairs."""
 
 import math
 from functools import partial
@@ -12,7 +12,7 @@ from sentence_transformers import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
+from sentence_transformers.base.sampler import BatchSamplers
 from transformers import PrinterCallback
 
 from pairsmith.encoders.correlation import spearman
@@ -27,8 +27,11 @@ from pairsmith.progress import Progress, Silent
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled, sources_of
 from pairsmith.training.card import encoder_card
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.dropout import set_attention_dropout
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard, steps_between
+from pairsmith.training.objectives import UNLABELLED, loss_of, training_rows
+from pairsmith.training.processor import quick_training
 from pairsmith.training.settings import TrainEncoderSettings
 from pairsmith.training.watch import Measure, Training, Watch, watched
 
@@ -74,9 +77,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     if folder.finished:
         run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
         return run.out
-    encoder = load_sentence_encoder(
-        settings.base, pooling=settings.pooling, device=settings.device, max_length=settings.max_length
-    )
+    encoder = base_encoder(settings)
     training = train_encoder_on(
         encoder, train, validation, settings, progress=run.progress, checkpoints=folder.checkpoints
     )
@@ -84,6 +85,18 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out
+
+
+def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
+    """The base as the training begins with it. Errors as for ``load_sentence_encoder``."""
+    return load_sentence_encoder(
+        settings.base,
+        pooling=settings.pooling,
+        device=settings.device,
+        max_length=settings.max_length,
+        layers=settings.layers,
+        bidirectional=settings.attention == "bidirectional",
+    )
 
 
 def train_encoder_on(
@@ -97,10 +110,11 @@ def train_encoder_on(
 ) -> Training:
     """Train ``encoder`` in place on scored pairs, and leave it with the weights of its best step (D10).
 
-    The mean squared difference of cosine similarity and score is minimised. The learning rate rises
-    linearly over the warm-up and falls linearly to 0. Spearman's correlation on the validation pairs is
-    taken every ``eval_steps`` steps and after the last one, and the best of these is kept, the earliest
-    among equals; the untrained start is measured too, but it is no candidate.
+    By default the mean squared difference of cosine similarity and score is minimised; ``objectives`` has
+    the others. The learning rate rises linearly over the warm-up and falls linearly to 0. Spearman's
+    correlation on the validation pairs is taken every ``eval_steps`` steps and after the last one, and the
+    best of these is kept, the earliest among equals; the untrained start is measured too, but it is no
+    candidate.
 
     Args:
         encoder: what to train.
@@ -119,12 +133,17 @@ def train_encoder_on(
     shown = progress or Silent()
     _check_pairs(train, "the training pairs")
     choosable = _check_selectable(validation, shown)
-    total = total_steps(train.num_rows, settings)
-    measure: Measure | None = None
-    if choosable:
-        measure = partial(validation_spearman, encoder, validation, settings.eval_batch_size)
-    with watched(encoder, "spearman", measure, total, settings, shown, checkpoints) as watch:
-        watch.run(lambda folder: _trainer(encoder, train, settings, total, folder, watch))
+    rows = training_rows(train, settings.objective)
+    total = total_steps(rows.num_rows, settings)
+    if settings.attention_dropout is not None:
+        set_attention_dropout(encoder, settings.attention_dropout)
+    with quick_training(encoder, encoder.device.type) as as_usual:
+        measure: Measure | None = None
+        if choosable:
+            look = partial(validation_spearman, encoder, validation, settings.eval_batch_size)
+            measure = partial(as_usual, look)
+        with watched(encoder, "spearman", measure, total, settings, shown, checkpoints) as watch:
+            watch.run(lambda folder: _trainer(encoder, rows, settings, total, folder, watch))
     encoder.eval()
     return watch.training
 
@@ -205,6 +224,10 @@ def _trainer(
         seed=settings.seed,
         use_cpu=encoder.device.type == "cpu",
         bf16=pick_dtype(settings.dtype, encoder.device.type) == "bfloat16",
+        # A text that stands twice in a batch would be its own negative.
+        batch_sampler=(
+            BatchSamplers.NO_DUPLICATES if settings.objective in UNLABELLED else BatchSamplers.BATCH_SAMPLER
+        ),
         # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
         dataloader_pin_memory=encoder.device.type == "cuda",
         save_strategy="steps",
@@ -222,7 +245,7 @@ def _trainer(
         model=encoder,
         args=arguments,
         train_dataset=Dataset(train),
-        loss=CosineSimilarityLoss(encoder),
+        loss=loss_of(encoder, settings.objective, settings.scale),
         callbacks=[watch],
     )
     trainer.remove_callback(PrinterCallback)

@@ -6,10 +6,15 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
-from pairsmith.training.encoder import scored_pairs, total_steps, train_encoder_on, validation_spearman
+from pairsmith.training.encoder import (
+    base_encoder,
+    scored_pairs,
+    total_steps,
+    train_encoder_on,
+    validation_spearman,
+)
 from pairsmith.training.settings import TrainEncoderSettings
 
 CALIBRATION_STEPS = 12
@@ -29,9 +34,7 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
         UserError: as for ``train_encoder``.
     """
     started = time.monotonic()
-    encoder = load_sentence_encoder(
-        settings.base, pooling=settings.pooling, device=settings.device, max_length=settings.max_length
-    )
+    encoder = base_encoder(settings)
     loading = time.monotonic() - started
     pairs, rows = _pairs(settings, before)
     steps = total_steps(rows["train"], settings)

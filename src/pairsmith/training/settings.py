@@ -15,13 +15,43 @@ TrainingDevice = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda)$")]
 
 
 class TrainEncoderSettings(Settings):
-    """A sentence encoder whose cosine similarity is regressed on the pairs' scores (D10)."""
+    """A sentence encoder, from pairs that are scored by how similar they are (D10)."""
 
     base: str = Field(
         description="Model to start from: a folder or Hub id of a sentence-transformers model, of any "
-        "transformers encoder or causal language model; pairsmith:tiny; embedded:all-minilm-l6-v2."
+        "transformers encoder or causal language model; a GGUF file; embedded:smollm2-135m-instruct; "
+        "embedded:all-minilm-l6-v2; pairsmith:tiny."
     )
     data: str = Field(description="Dataset folder of scored pairs, as postprocess writes it.")
+    objective: Literal["cosine", "cosent", "angle", "contrastive", "simcse"] = Field(
+        default="cosine",
+        description="cosine: the cosine is regressed on the score, as in the paper. cosent, angle: pairs are "
+        "ranked by score. contrastive: a text of the highest score is told from those of lower scores and from "
+        "the texts of other rows. simcse: a text from other texts, by dropout alone; scores are not used.",
+    )
+    scale: float = Field(
+        default=20.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Factor of the cosines in all objectives but cosine.",
+    )
+    layers: int | None = Field(
+        default=None,
+        ge=1,
+        description="Keep the base's first so many layers only. Of a language model the middle ones say most "
+        "about a text, and an encoder of a third of the layers takes a third of the time.",
+    )
+    attention: Literal["base", "bidirectional"] = Field(
+        default="base",
+        description="bidirectional: the tokens of a causal language model see those behind them too.",
+    )
+    attention_dropout: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of the attention weights that is dropped in training; unset: the base's own. simcse "
+        "learns from nothing else where the base has no dropout.",
+    )
     batch_size: int = Field(default=32, ge=1, description="Pairs a step.")
     learning_rate: float = Field(
         default=2e-5, gt=0, allow_inf_nan=False, description="Highest learning rate, after the warm-up."
@@ -66,7 +96,7 @@ class TrainEncoderSettings(Settings):
     device: TrainingDevice = Field(
         default="auto", description="auto, cpu, cuda, mps. One device; CUDA_VISIBLE_DEVICES says which."
     )
-    dtype: TrainingDtype = "float32"
+    dtype: TrainingDtype = "auto"
 
 
 class FitSettings(Settings):

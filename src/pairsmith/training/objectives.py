@@ -1,0 +1,140 @@
+"""What a sentence encoder can be trained for: the rows each objective learns from, and its loss.
+
+``cosine`` is the paper's (D10). The others make more of the same pairs, by losses of sentence-transformers.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import losses
+from torch import Tensor, nn
+
+from pairsmith.errors import InputError
+from pairsmith.training.chunks import grouped
+
+Objective = Literal["cosine", "cosent", "angle", "contrastive", "simcse"]
+
+UNLABELLED: tuple[Objective, ...] = ("contrastive", "simcse")
+"""Objectives whose rows are texts alone, without a score."""
+
+
+def training_rows(pairs: pa.Table, objective: Objective) -> pa.Table:
+    """The rows that an objective is trained on, a column for each text, the score last where it is used.
+
+    Args:
+        pairs: scored pairs, with the columns sentence1, sentence2 and score.
+        objective: what the encoder is trained for.
+
+    Raises:
+        InputError: ``contrastive``, and no first text has texts of two scores.
+    """
+    if objective == "simcse":
+        texts = pa.array(dict.fromkeys(pairs["sentence1"].to_pylist()), pa.string())
+        return pa.table({"anchor": texts, "positive": texts})
+    if objective == "contrastive":
+        return contrastive_rows(pairs)
+    return pairs
+
+
+def contrastive_rows(pairs: pa.Table) -> pa.Table:
+    """For each text that means the same as its first text, one text of every lower score as hard negative.
+
+    The texts of the highest score are the positives. The i-th positive of a first text is put beside the i-th
+    of its texts of each lower score, counted round where there are fewer. A first text that lacks texts of
+    one of the scores is left out, so that all rows have equally many texts.
+
+    Args:
+        pairs: scored pairs, with the columns sentence1, sentence2 and score.
+
+    Returns:
+        columns ``anchor``, ``positive`` and ``negative_1`` …, those of the higher scores first.
+
+    Raises:
+        InputError: no row comes of it.
+    """
+    found: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for pair in pairs.select(["sentence1", "sentence2", "score"]).to_pylist():
+        found[pair["sentence1"]][pair["score"]].append(pair["sentence2"])
+    scores = sorted({score for texts in found.values() for score in texts}, reverse=True)
+    names = ["anchor", "positive", *(f"negative_{i}" for i in range(1, len(scores)))]
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    for first, texts in found.items():
+        if len(scores) < 2 or any(score not in texts for score in scores):
+            continue
+        for i in range(len(texts[scores[0]])):
+            row = [first, *(texts[score][i % len(texts[score])] for score in scores)]
+            for name, text in zip(names, row, strict=True):
+                columns[name].append(text)
+    if not columns["anchor"]:
+        raise InputError(
+            "contrastive training needs first texts that have a text of every score; of "
+            f"{len(found):,} first texts none has one each of {', '.join(f'{s:g}' for s in scores)}"
+        )
+    return pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
+
+
+def loss_of(encoder: SentenceTransformer, objective: Objective, scale: float) -> nn.Module:
+    """The loss of an objective; ``scale`` multiplies the cosines of all but ``cosine``."""
+    made: dict[Objective, Any] = {
+        "cosine": lambda: losses.CosineSimilarityLoss(encoder),
+        "cosent": lambda: losses.CoSENTLoss(encoder, scale=scale),
+        "angle": lambda: losses.AnglELoss(encoder, scale=scale),
+        "contrastive": lambda: losses.MultipleNegativesRankingLoss(encoder, scale=scale),
+        "simcse": lambda: losses.MultipleNegativesRankingLoss(encoder, scale=scale),
+    }
+    return EncodedByLength(encoder, made[objective]())
+
+
+class EncodedByLength(nn.Module):
+    """A loss of sentence-transformers whose texts are encoded in groups of nearly one length.
+
+    The library pads all texts of a column to its longest: of a batch of sentences most of the arithmetic went
+    into padding. Loss and gradients stay the same but for rounding.
+    """
+
+    def __init__(self, encoder: SentenceTransformer, loss: nn.Module) -> None:
+        super().__init__()
+        self.model = encoder
+        self.loss = loss
+
+    def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor | None) -> Tensor:
+        """The loss of a batch: a column's features each, and the scores ``(rows,)`` of those that have any."""
+        vectors = encode_by_length(self.model, list(sentence_features))
+        found: Tensor = self.loss.compute_loss_from_embeddings(vectors, labels)
+        return found
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What the library writes into a model card of its own."""
+        return {}
+
+
+def encode_by_length(encoder: SentenceTransformer, columns: Sequence[Mapping[str, Any]]) -> list[Tensor]:
+    """The sentence vectors of each column, ``(rows, d)``, computed together in groups of nearly one length.
+
+    Args:
+        encoder: whose ``forward`` gives the vectors.
+        columns: what its tokenizer made of each column's texts: ``(rows, tokens)`` tensors, padded behind.
+    """
+    texts = [
+        {key: value[row] for key, value in column.items() if torch.is_tensor(value) and value.ndim == 2}
+        for column in columns
+        for row in range(len(column["attention_mask"]))
+    ]
+    lengths = [int(text["attention_mask"].sum()) for text in texts]
+
+    def features(numbers: list[int]) -> dict[str, Tensor]:
+        width = max(lengths[number] for number in numbers)
+        return {key: torch.stack([_cut(texts[number][key], width) for number in numbers]) for key in texts[0]}
+
+    chunks = grouped(lengths, features, encoder.device)
+    vectors = torch.cat([encoder(dict(chunk))["sentence_embedding"] for chunk in chunks.chunks])
+    return list(vectors[chunks.order.argsort()].split([len(column["attention_mask"]) for column in columns]))
+
+
+def _cut(values: Tensor, width: int) -> Tensor:
+    """The first ``width`` values of a text; behind its end come zeros, which the mask hides."""
+    return nn.functional.pad(values[:width], (0, max(0, width - len(values))))
