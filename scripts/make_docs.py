@@ -57,7 +57,7 @@ _OTHERS = {
         "run RECIPE",
         "Run a recipe: steps in order.",
         """\
-The recipe is a YAML file, or one that ships with pairsmith (`quickstart`, `dino`, …;
+The recipe is a YAML file, or one that ships with pairsmith (`quickstart`, `dino-x2`, …;
 `pairsmith run --help` names all).
 
 | option | |
@@ -134,6 +134,7 @@ _GUIDES = {
     "relabel": "questions.md#answering",
     "infuse": "questions.md#the-student",
     "evaluate-sts": "methods.md#training-and-measuring",
+    "evaluate-labels": "measuring.md#are-the-labels-apart",
     "evaluate-qa": "mining.md#the-models-that-come-of-it",
     "evaluate-summaries": "mining.md#the-models-that-come-of-it",
     "evaluate-paraphrase": "questions.md#what-the-vectors-are-good-for",

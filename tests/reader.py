@@ -28,7 +28,7 @@ CUT = {
     "train-biencoder": "--steps 2 --batch-size 4",
     "train-crossencoder": "--steps 2 --batch-size 2",
     "train-reader": "--steps 2 --batch-size 4",
-    "run quickstart": "--set sentences.per_input=2 --set pairs.limit=3",
+    "run quickstart": "--set pairs.limit=3 --set without-debiasing.limit=2 --set encoder.max_steps=2",
 }
 """By how a command begins, the options that are added to it."""
 
@@ -52,7 +52,8 @@ EARLIER = {
 
 READ = {
     "docs/audit.md": ("pairs", "asked"),
-    "docs/measuring.md": ("encoder",),
+    "docs/measuring.md": ("pairs", "encoder"),
+    "docs/models.md": ("clean",),
     "docs/mixing.md": ("mined", "asked"),
     "docs/report.md": ("pairs",),
     "docs/running.md": ("clean",),

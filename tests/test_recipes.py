@@ -9,7 +9,7 @@ from pairsmith.bundled import recipe_path
 from pairsmith.errors import FolderError, InputError, SettingsError
 from pairsmith.progress import Progress, Silent
 from pairsmith.recipes import find_recipe, load_recipe, texts_in
-from pairsmith.running import results_table, run_recipe
+from pairsmith.running import figure_of, results_table, run_recipe
 from pairsmith.settings import Settings
 from pairsmith.steps import STEPS, Step
 
@@ -568,47 +568,98 @@ def test_the_table_is_plain():
 
 def test_the_quickstart_recipe_is_sound_and_finds_its_files(tmp_path):
     plan = load_recipe(recipe_path("quickstart"))
-    assert [planned.kind for planned in plan.steps] == [
-        "generate",
-        "generate",
-        "postprocess",
-        "report",
-        "evaluate-sts",
-        "train-encoder",
-        "evaluate-sts",
-    ]
-    _, pairs, clean, page, before, encoder, after = (planned.settings(tmp_path) for planned in plan.steps)
-    assert Path(pairs.inputs[0]).is_file()
-    assert pairs.inputs[1] == str(tmp_path / "sentences")
-    assert Path(before.data).is_file()
-    assert before.data == after.data
-    assert clean.data == str(tmp_path / "pairs")
-    assert page.data == str(tmp_path / "clean")
-    assert encoder.data == str(tmp_path / "clean")
-    assert after.model == str(tmp_path / "encoder")
-    assert set(plan.results) == {"spearman_before", "spearman_after", "pairs"}
+    kinds = {planned.name: planned.kind for planned in plan.steps}
+    assert kinds == {
+        "pairs": "generate",
+        "without-debiasing": "generate",
+        "labels": "evaluate-labels",
+        "labels-without": "evaluate-labels",
+        "clean": "postprocess",
+        "page": "report",
+        "before": "evaluate-sts",
+        "before-six-layers": "evaluate-sts",
+        "encoder": "train-encoder",
+        "after": "evaluate-sts",
+    }
+    of = {planned.name: planned.settings(tmp_path) for planned in plan.steps}
+    assert Path(of["pairs"].inputs[0]).is_file()
+    assert of["pairs"].inputs == of["without-debiasing"].inputs
+    assert (of["pairs"].decay, of["without-debiasing"].decay) == (None, 0)
+    assert Path(of["before"].data).is_file()
+    assert of["before"].data == of["before-six-layers"].data == of["after"].data
+    assert of["before-six-layers"].layers == of["encoder"].layers
+    assert of["page"].data == of["encoder"].data == str(tmp_path / "clean")
+    assert of["after"].model == str(tmp_path / "encoder")
 
 
-def test_the_dino_recipe_is_the_papers(tmp_path):
-    data = [f"untrained.data={tmp_path}", f"trained.data={tmp_path}"]
-    plan = load_recipe(recipe_path("dino"), overrides=data)
-    pairs, clean, _, encoder, _ = (planned.settings(tmp_path) for planned in plan.steps)
-    assert (pairs.decay, pairs.top_k, pairs.top_p, pairs.max_tokens, pairs.per_input, pairs.tries) == (
-        100,
-        5,
-        0.9,
-        40,
-        2,
-        5,
-    )
-    assert (clean.smoothing, clean.augment, clean.validation) == (0.2, 2, 0.1)
-    assert (encoder.batch_size, encoder.learning_rate, encoder.epochs, encoder.warmup) == (32, 2e-5, 1, 0.1)
-    assert encoder.eval_steps == 100
+def test_a_figure_may_have_a_dot_in_a_key(tmp_path):
+    (tmp_path / "labels").mkdir()
+    figures = {"labels": {"0.5": {"mean": 0.4}, "0": {"mean": 0.1}}}
+    (tmp_path / "labels" / "results.json").write_text(json.dumps(figures))
+    assert figure_of("labels/labels.0.5.mean", tmp_path, "x") == 0.4
+    assert figure_of("labels/labels.0.mean", tmp_path, "x") == 0.1
+    with pytest.raises(SettingsError, match=r"has no labels\.0\.7\.mean: no '0'; "):
+        figure_of("labels/labels.0.7.mean", tmp_path, "x")
 
 
-def test_the_dino_recipe_says_how_to_give_its_data():
-    with pytest.raises(SettingsError, match="give its place with --set untrained.data=PATH\n"):
-        load_recipe(recipe_path("dino"))
+DINO = ("dino-x2", "dino-x1x2", "dino-tables")
+
+
+def of_dino(name, tmp_path):
+    """The settings of a recipe's steps by name, read from a folder that has its files."""
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(recipe_path(name).read_text(encoding="utf-8"))
+    (tmp_path / "sts").mkdir(exist_ok=True)
+    (tmp_path / "glove.42B.300d.txt").touch()
+    return {planned.name: planned.settings(tmp_path / "run") for planned in load_recipe(path).steps}
+
+
+@pytest.mark.parametrize("name", [each + size for each in DINO for size in ("", "-small")])
+def test_the_recipes_of_dino_are_the_papers(name, tmp_path):
+    small = name.endswith("-small")
+    steps = of_dino(name, tmp_path)
+    for key, step in steps.items():
+        if key.startswith("pairs"):
+            drawn = (step.top_k, step.top_p, step.max_tokens, step.per_input, step.tries)
+            assert drawn == (5, 0.9, 40, 2, 5)
+            assert step.model == ("embedded:smollm2-135m-instruct" if small else "openai-community/gpt2-xl")
+        if key.startswith("clean"):
+            assert (step.validation, step.near_copies) == (0.1, "keep")
+        if key.startswith("encoder"):
+            assert (step.batch_size, step.epochs, step.warmup, step.eval_steps) == (32, 1, 0.1, 100)
+            assert step.objective == "cosine"
+            if not small:
+                assert (step.base, step.pooling, step.learning_rate) == (
+                    "FacebookAI/roberta-base",
+                    "mean",
+                    2e-5,
+                )
+    if "x1x2" in name:
+        assert (steps["sentences"].top_k, steps["sentences"].top_p) == (0, 0.9)
+        assert small or 3 * steps["sentences"].per_input == 15_000
+    else:
+        assert all(step.column == ["sentence1", "sentence2"] for key, step in steps.items() if "pairs" in key)
+
+
+def test_the_recipe_of_dinos_tables_has_every_row_of_table_2(tmp_path):
+    steps = of_dino("dino-tables", tmp_path)
+    assert [steps[f"pairs-{decay}"].decay for decay in (100, 0, 200)] == [100, 0, 200]
+    cleaned = {
+        key: (step.data[-9:], step.smoothing, step.augment) for key, step in steps.items() if "clean" in key
+    }
+    assert cleaned == {
+        "clean-paper": ("pairs-100", 0.2, 2),
+        "clean-decay-0": ("n/pairs-0", 0.2, 2),
+        "clean-decay-200": ("pairs-200", 0.2, 2),
+        "clean-no-smoothing": ("pairs-100", 0.0, 2),
+        "clean-no-augmentation": ("pairs-100", 0.2, 0),
+    }
+
+
+def test_the_dino_recipe_says_how_to_give_its_data_also_by_its_old_name():
+    for name in ("dino-x2", "dino"):
+        with pytest.raises(SettingsError, match="give its place with --set untrained.data=PATH\n"):
+            load_recipe(recipe_path(name))
 
 
 MINING = {"mining-squad": "mining-squad", "mining-squad-small": "mining-squad",
@@ -731,7 +782,7 @@ def test_the_small_recipe_of_questions_compares_students_that_learn_alike(beside
 
 def test_every_recipe_that_ships_is_tested_here():
     shipped = {path.stem for path in recipe_path("quickstart").parent.glob("*.yaml")}
-    assert shipped == {"quickstart", "dino", *MINING, *QUIP}
+    assert shipped == {"quickstart", *DINO, *(f"{name}-small" for name in DINO), *MINING, *QUIP}
 
 
 def test_the_example_on_the_page_is_sound(tmp_path):
@@ -760,6 +811,7 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("relabel", "pairsmith.infuse.relabel.relabel"),
         ("infuse", "pairsmith.training.student.infuse"),
         ("evaluate-sts", "pairsmith.evaluate.sts.evaluate_sts"),
+        ("evaluate-labels", "pairsmith.evaluate.labels.evaluate_labels"),
         ("evaluate-mteb", "pairsmith.evaluate.mteb.evaluate_mteb"),
         ("evaluate-qa", "pairsmith.evaluate.qa.evaluate_qa"),
         ("evaluate-summaries", "pairsmith.evaluate.summaries.evaluate_summaries"),
@@ -779,6 +831,6 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
         "generate", "postprocess", "train-encoder",
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
         "train-asker", "ask", "train-teacher", "relabel", "infuse",
-        "evaluate-sts", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
+        "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
         "evaluate-ner", "evaluate-sentiment", "mix", "export", "push", "report", "audit",
     }  # fmt: skip

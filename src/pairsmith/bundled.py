@@ -10,6 +10,9 @@ from pairsmith.errors import ModelError, SettingsError, choices
 
 TINY = "pairsmith:tiny"
 
+_RENAMED = {"dino": "dino-x2"}
+"""Recipes by the names that they had before."""
+
 _PACKAGE = Path(__file__).parent
 _CHECKOUT = _PACKAGE.parent.parent
 
@@ -42,7 +45,7 @@ def recipe_path(name: str) -> Path:
     Raises:
         SettingsError: there is no shipped recipe of that name.
     """
-    return _shipped(name, "", "recipe")
+    return _shipped(_RENAMED.get(name, name), "", "recipe")
 
 
 def comparison_path(name: str) -> Path:

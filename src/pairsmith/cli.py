@@ -165,7 +165,7 @@ def _run(
     recipe: Annotated[
         str,
         typer.Argument(
-            help="A YAML file, or the name of one that ships: quickstart, dino, mining-squad, "
+            help="A YAML file, or the name of one that ships: quickstart, dino-x2, mining-squad, "
             "mining-squad-small, mining-ablation-small, mining-xsum, mining-news-small, quip, quip-small.",
             show_default=False,
         ),

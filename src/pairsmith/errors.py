@@ -23,17 +23,35 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+# Keys are known by their whole form: by its beginning alone, a name such as hf_sentences_mix would be one.
+# No name has a run of letters and digits as long as those asked for here. The bounds of what can be long keep
+# the time in proportion to the text, whatever it holds.
 _SECRETS = re.compile(
     r"""(?x)
-    (?<=://)(?:[^\s/"'@]*:[^\s"']*|[^\s/"'@]+)(?=@)             # user:password in a URL
-    | (?<=[?&])((?i:[\w-]*(?:token|key|secret|sig|signature|password|credential))=)[^&\s"']+
-    | \b(?:hf_|sk-|ghp_|AKIA)[\w-]{8,}                         # keys by their beginnings
+    # user:password in a URL; HOST:PORT/ is none, whatever comes behind it
+    (?<=://)(?!(?:\[[^\]\s]*\]|[^\s/"'@:]*):\d{1,5}/)(?:[^\s/"'@]{0,999}:[^\s"']{0,999}|[^\s/"'@]{1,999})(?=@)
+    # what the query of a URL, or the part behind its #, calls a secret
+    | (?:(?<=[?&\#])|(?<=&amp;))
+      ((?i:[\w-]*(?:token|key|secret|sig|signature|passw(?:or)?d|pwd|credential|auth))=)[^&\s"']+
+    | (?:hf|api_org)_[A-Za-z0-9]{30,}                              # Hugging Face
+    | (?<![\w-])sk-(?:[\w-]{0,30}[_-])?[A-Za-z0-9]{32,}[\w-]*      # OpenAI, and servers like it
+    | (?<![\w-])sk-(?:ant|proj|svcacct|admin)-                     # Anthropic, and newer ones of OpenAI
+      (?=[\w-]*(?:[A-Z]|[A-Za-z0-9]{20}))[\w-]{40,}
+    | gh[oprsu]_[A-Za-z0-9]{36,} | github_pat_\w{50,}              # GitHub
+    | glpat-[\w-]{20,}                                             # GitLab
+    | (?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])     # Amazon
+    | (?<![A-Za-z0-9])AIza[\w-]{35}(?![\w-])                       # Google
+    | (?<![A-Za-z0-9])xox[a-z]-\d[A-Za-z0-9-]{20,}                 # Slack
     """
 )
 
 
 def redacted(text: str) -> str:
-    """``text`` with passwords, tokens and keys replaced by ``***``, for files, logs and messages."""
+    """``text`` with passwords, tokens and keys replaced by ``***``, for files, logs and messages.
+
+    A key is known by its beginning, its length and its letters, so that names which only begin like one stay
+    as they are.
+    """
     return _SECRETS.sub(lambda found: (found[1] or "") + "***", text)
 
 

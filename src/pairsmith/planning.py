@@ -97,6 +97,7 @@ def _estimate(
 
 _MODELS = {
     "evaluate-sts": "model",
+    "evaluate-labels": "model",
     "evaluate-mteb": "model",
     "evaluate-qa": "model",
     "evaluate-summaries": "model",
@@ -173,6 +174,7 @@ def _planner(kind: str) -> Callable[..., Estimate]:
 
         found = {
             "evaluate-sts": plan.plan_evaluate_sts,
+            "evaluate-labels": plan.plan_evaluate_labels,
             "evaluate-mteb": plan.plan_evaluate_mteb,
             "evaluate-qa": plan.plan_evaluate_qa,
             "evaluate-summaries": plan.plan_evaluate_summaries,

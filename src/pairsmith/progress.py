@@ -73,10 +73,17 @@ class Progress:
         self._last = float("-inf")
 
     def say(self, text: str) -> None:
-        """Write one line that stays."""
-        erase = "\r\x1b[2K" if self._live else ""
-        self._stream.write(f"{erase}{redacted(text)}\n")
-        self._stream.flush()
+        """Write one line that stays, without secrets."""
+        self._stay(redacted(text))
+
+    def link(self, text: str) -> None:
+        """Write one line as it is, secrets too, also under ``--quiet``: the way into what was just started.
+
+        It is for an address with a token that this program made, and that ends with it: whoever started the
+        program cannot do without. That holds as well where its output goes into a file, which is theirs.
+        What others gave us, such as passwords in a path, has no place in ``text``.
+        """
+        self._stay(text)
 
     def result(self, text: str) -> None:
         """Write what was asked for: to standard output, also under ``--quiet``."""
@@ -92,6 +99,11 @@ class Progress:
             self.say(bar.line(time.monotonic()))
             self._last = float("-inf")
 
+    def _stay(self, line: str) -> None:
+        erase = "\r\x1b[2K" if self._live else ""
+        self._stream.write(f"{erase}{line}\n")
+        self._stream.flush()
+
     def draw(self, bar: Task) -> None:
         """Show ``bar`` now, unless one was shown a moment ago."""
         now = time.monotonic()
@@ -106,7 +118,7 @@ class Progress:
 
 
 class Quiet(Progress):
-    """Writes results and nothing else: ``--quiet``."""
+    """Writes results, links and nothing else: ``--quiet``."""
 
     def say(self, text: str) -> None:
         """Drop the line."""
@@ -117,6 +129,9 @@ class Quiet(Progress):
 
 class Silent(Quiet):
     """Writes nothing at all: for library use and tests."""
+
+    def link(self, text: str) -> None:
+        """Drop the link."""
 
     def result(self, text: str) -> None:
         """Drop the result."""

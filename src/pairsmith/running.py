@@ -85,7 +85,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
                 memory.spend(planned.name, time.monotonic() - started)
         gc.collect()  # a trainer's parts refer to each other and would outlive the step
         trim()
-    figures = {name: _figure(source, out, name) for name, source in recipe.results.items()}
+    figures = {name: figure_of(source, out, name) for name, source in recipe.results.items()}
     figures["seconds"] = round(sum(memory.spent.values()), 1)
     write_json(out / RESULTS, figures)
     return figures
@@ -233,7 +233,7 @@ def _content(path: str | Place) -> str | None:
         return None
 
 
-def _figure(source: str, out: Place, name: str) -> Any:
+def figure_of(source: str, out: Place, name: str) -> Any:
     """The figure that ``source`` (``step/key.key`` or ``step:rows``) names in the run ``out``."""
     found = RESULT.fullmatch(source)
     assert found is not None  # checked when the recipe was read
@@ -245,11 +245,15 @@ def _figure(source: str, out: Place, name: str) -> Any:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(f"results.{name}: the step {found['step']} wrote no {file}") from None
-    for key in keys:
-        if not isinstance(value, dict) or key not in value:
-            known = choices(key, value) if isinstance(value, dict) else f"only the value {shown(value)}"
-            raise SettingsError(f"results.{name}: {path} has no {'.'.join(keys)}: no {key!r}; {known}")
-        value = value[key]
+    rest = keys
+    while rest:
+        # A key may hold a dot itself, such as the label 0.5: the longest one that is there is meant.
+        joined = [".".join(rest[:count]) for count in range(len(rest), 0, -1)]
+        key = next((key for key in joined if isinstance(value, dict) and key in value), None)
+        if key is None:
+            known = choices(rest[0], value) if isinstance(value, dict) else f"only the value {shown(value)}"
+            raise SettingsError(f"results.{name}: {path} has no {'.'.join(keys)}: no {rest[0]!r}; {known}")
+        value, rest = value[key], rest[key.count(".") + 1 :]
     return value
 
 

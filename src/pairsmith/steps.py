@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pairsmith.audit.settings import AuditSettings
 from pairsmith.evaluate.lead import check_summarizer_name
 from pairsmith.evaluate.settings import (
+    EvaluateLabelsSettings,
     EvaluateMtebSettings,
     EvaluateNerSettings,
     EvaluateParaphraseSettings,
@@ -176,6 +177,12 @@ def _evaluate_sts(settings: EvaluateStsSettings, run: "Run") -> object:
     return evaluate_sts(settings, run)
 
 
+def _evaluate_labels(settings: EvaluateLabelsSettings, run: "Run") -> object:
+    from pairsmith.evaluate.labels import evaluate_labels
+
+    return evaluate_labels(settings, run)
+
+
 def _evaluate_mteb(settings: EvaluateMtebSettings, run: "Run") -> object:
     from pairsmith.evaluate.mteb import evaluate_mteb
 
@@ -338,6 +345,13 @@ STEPS: Steps = {
         _evaluate_sts,
         "Measure a sentence encoder on semantic textual similarity.",
         command="evaluate sts",
+        checks={"model": check_name},
+    ),
+    "evaluate-labels": Step(
+        EvaluateLabelsSettings,
+        _evaluate_labels,
+        "Measure how far apart the labels of written pairs are.",
+        command="evaluate labels",
         checks={"model": check_name},
     ),
     "evaluate-mteb": Step(

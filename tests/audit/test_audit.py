@@ -362,7 +362,7 @@ class Person(Silent):
         self.rows = rows
         self.thread = None
 
-    def say(self, text):
+    def link(self, text):
         if text.startswith("open http"):
             self.thread = threading.Thread(target=self.label, args=[text.removeprefix("open ")])
             self.thread.start()

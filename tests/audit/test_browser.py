@@ -50,7 +50,7 @@ class Address(Silent):
     def __init__(self):
         self.found = queue.Queue()
 
-    def say(self, text):
+    def link(self, text):
         if text.startswith("open http"):
             self.found.put(text.removeprefix("open "))
 

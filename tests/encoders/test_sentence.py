@@ -211,3 +211,55 @@ def test_the_embedded_encoder_orders_sentences_by_meaning():
         encoder, ["A man plays a guitar.", "Someone makes music.", "Shares fell in Tokyo."]
     )
     assert one @ near > one @ far + 0.2
+
+
+def test_the_first_layers_alone_are_kept_and_saved(tiny_gpt2, tmp_path):
+    whole = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    one = load_sentence_encoder(str(tiny_gpt2), device="cpu", layers=1)
+    assert sum(p.numel() for p in one.parameters()) < sum(p.numel() for p in whole.parameters())
+    one.save(str(tmp_path / "one"), create_model_card=False)
+    again = load_sentence_encoder(str(tmp_path / "one"), device="cpu")
+    np.testing.assert_array_equal(again.encode(["A man."]), one.encode(["A man."]))
+    with pytest.raises(ModelError, match="it has 2 layers, so 3 of them cannot be kept"):
+        load_sentence_encoder(str(tiny_gpt2), device="cpu", layers=3)
+
+
+def tiny_llama(folder, tokenizer_folder):
+    from transformers import AutoTokenizer, LlamaConfig, LlamaModel
+
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    tokenizer.chat_template = "{% for m in messages %}user says: {{ m.content }}{% endfor %}"
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, initializer_range=0.4, eos_token_id=0, bos_token_id=0,
+    )  # fmt: skip
+    LlamaModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_text_is_not_put_into_the_chat_template_of_an_instruct_model(tiny_gpt2, tmp_path):
+    encoder = load_sentence_encoder(str(tiny_llama(tmp_path / "llama", tiny_gpt2)), device="cpu")
+    tokens = encoder.preprocess(["A man."])["input_ids"][0].tolist()
+    assert encoder.tokenizer.decode(tokens) == "A man."
+    encoder.save(str(tmp_path / "saved"), create_model_card=False)
+    again = load_sentence_encoder(str(tmp_path / "saved"), device="cpu")
+    assert again.preprocess(["A man."])["input_ids"][0].tolist() == tokens
+
+
+def test_attention_both_ways_lets_the_first_token_see_the_last_and_is_saved(tiny_gpt2, tmp_path):
+    folder = str(tiny_llama(tmp_path / "llama", tiny_gpt2))
+
+    def first_states(encoder, ends):
+        found = [encoder.encode(f"A man {end}", output_value="token_embeddings")[0] for end in ends]
+        return [state.numpy() for state in found]
+
+    causal = first_states(load_sentence_encoder(folder, device="cpu"), ("plays", "sings"))
+    np.testing.assert_array_equal(*causal)
+    encoder = load_sentence_encoder(folder, device="cpu", bidirectional=True)
+    both = first_states(encoder, ("plays", "sings"))
+    assert np.abs(both[0] - both[1]).max() > 1e-3
+    encoder.save(str(tmp_path / "both"), create_model_card=False)
+    again = first_states(load_sentence_encoder(str(tmp_path / "both"), device="cpu"), ("plays", "sings"))
+    np.testing.assert_allclose(again, both, atol=1e-6)

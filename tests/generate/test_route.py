@@ -10,10 +10,12 @@ from datasets import load_dataset
 from torch import OutOfMemoryError
 
 from pairsmith.errors import FolderError, InputError, ModelError, SettingsError, StorageError, TaskError
+from pairsmith.generate.pieces import pieces_of
 from pairsmith.generate.route import generate
 from pairsmith.generate.settings import GenerateSettings
 from pairsmith.progress import Progress, Silent
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.tasks.loading import read_task
 
 TASK = """
 name: toy
@@ -145,6 +147,22 @@ def test_several_sources_are_read_one_after_the_other(world):
     assert set(out.table()["sentence1"].to_pylist()) <= {f"text number {i}" for i in range(12)} | {
         "another text"
     }
+
+
+def test_two_columns_are_first_texts_in_turn(world):
+    tmp, settings = world
+    (tmp / "in.tsv").write_text("first\tsecond\nyou\tthey\n\twe\nthey\tit\nI\t\n")
+    given = settings(inputs=str(tmp / "in.tsv"), column=["first", "second"], limit=5)
+    pieces = pieces_of(given, read_task(tmp / "task.yaml").decoding)
+    assert [list(piece.items) for piece in pieces] == [["you", "they", "we", "it"]]
+    assert [json.loads(each.row) for each in pieces[0].duplicates] == [
+        {"sentence1": "they", "where": "in.tsv:4"}
+    ]
+    out = generate(given, Run(tmp / "out", Silent()))
+    (tmp / "in.txt").write_text("you\nthey\nwe\nthey\nit\n")
+    plain = generate(settings(), Run(tmp / "plain", Silent()))
+    assert out.table() == plain.table()
+    assert settings(column="first").column == ["first"]
 
 
 def test_an_input_longer_than_the_context_is_a_counted_reject(world):

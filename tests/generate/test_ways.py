@@ -1,5 +1,7 @@
 """Chats, other rules, and how much is begun at once."""
 
+import json
+
 import pytest
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
@@ -91,14 +93,14 @@ def test_chats_with_faults(tmp_path, old, new, text):
 
 def scripted():
     def following(prompt, text):
-        if len(text) == 3:
+        if len(text) == 16:
             return {'"': 1.0}
-        return {"a": 0.6, "b": 0.4} if "same" in prompt else {"a": 0.5, "b": 0.5}
+        return {"a": 0.6, "b": 0.2, "c": 0.2} if "same" in prompt else {"a": 0.5, "b": 0.25, "c": 0.25}
 
     alphabet = "".join(
         sorted({c for label in ("1", "0.5", "0") for c in load_task("sts").instruction(label)})
     )
-    return ScriptedModel(following, "".join(sorted({*alphabet, *"ab", '"'})))
+    return ScriptedModel(following, "".join(sorted({*alphabet, *"abc", '"'})))
 
 
 @pytest.mark.parametrize("rule", ["guidance", "contrast", "self-debiasing"])
@@ -108,6 +110,7 @@ def test_each_rule_writes(rule):
         task, scripted(), ["a b"], decoding=task.decoding.model_copy(update={"rule": rule})
     )
     assert len(written.rows) == 6
+    assert written.rejects == []
 
 
 def test_a_rule_of_ones_own(monkeypatch):
@@ -121,7 +124,12 @@ def test_a_rule_of_ones_own(monkeypatch):
     monkeypatch.setattr("pairsmith.lm.combine.only_b", only_b, raising=False)
     for rule in (only_b, "pairsmith.lm.combine.only_b"):
         written = generate_pairs(load_task("sts"), scripted(), ["a b"], rule=rule)
-        assert {row.sentence2 for row in written.rows if row.score < 1} == {"bbb"}
+        steered = [row for row in written.rows if row.score < 1]
+        assert [(row.score, row.sentence2) for row in steered] == [(0.5, "b" * 16), (0.0, "b" * 16)]
+        assert {(each.filter, json.loads(each.row)["sentence2"]) for each in written.rejects} == {
+            ("repeat", "b" * 16)
+        }
+        assert len(written.rejects) == 8
 
 
 def test_no_more_is_begun_than_there_is_room_for():

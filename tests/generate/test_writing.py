@@ -1,14 +1,23 @@
 import json
 from collections import defaultdict
+from functools import partial
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pairsmith.generate.pieces import Piece
+from pairsmith.generate.shard import Todo, _earlier
 from pairsmith.generate.wanted import pairs_wanted
-from pairsmith.generate.writing import generate_pairs, generate_texts, rows_needed, write
+from pairsmith.generate.writing import generate_pairs, generate_texts, judge, make_decoder, rows_needed, write
+from pairsmith.lm.combine import self_debias
+from pairsmith.lm.decoder import Continuation, Group
 from pairsmith.lm.scripted import END, ScriptedModel
+from pairsmith.records import REJECT, SCORED_PAIR, Reject, text_id, to_table
+from pairsmith.runs.seeds import stream_key
 from pairsmith.tasks import Decoding, TaskSpec
 
-CHARACTERS = "".join(chr(c) for c in range(32, 127)) + "\n" + "\x07\ufffd"
+CHARACTERS = "".join(chr(c) for c in range(32, 127)) + "\n" + "\x07\ufffd\u2003"
 
 
 def spec(kind="pair", labels=(("1", ()), ("0", ("1",)))):
@@ -33,11 +42,39 @@ def always(text):
     return ScriptedModel(lambda prompt, done: {text[len(done)]: 1.0}, CHARACTERS)
 
 
+def varied(**options):
+    """A model that writes sixteen letters, hardly ever the same twice."""
+    return ScriptedModel(
+        lambda prompt, done: {"o": 0.5, "k": 0.5} if len(done) < 16 else {'"': 1.0}, CHARACTERS, **options
+    )
+
+
+def by_try(*texts):
+    """A model that writes ``texts`` one a try, and the tries that were begun.
+
+    The first character must tell how a text goes on.
+    """
+    begun = []
+
+    def following(prompt, done):
+        if not done:
+            begun.append(prompt)
+            return {texts[len(begun) - 1][0]: 1.0}
+        (character,) = {text[len(done)] for text in texts if text.startswith(done)}
+        return {character: 1.0}
+
+    return ScriptedModel(following, CHARACTERS), begun
+
+
 def test_rows_come_in_the_order_of_inputs_labels_and_tries():
-    written = generate_pairs(spec(), always('ok"'), ["b", "a"], rows=3)
-    got = [(row.sentence1, row.score, row.sentence2) for row in written.rows]
-    assert got == [(x, y, "ok") for x in "ba" for y in (1.0, 1.0, 0.0, 0.0)]
-    assert len({row.id for row in written.rows}) == 8
+    written = generate_pairs(spec(), varied(), ["b", "a"], rows=3)
+    got = [(row.id, row.sentence1, row.score) for row in written.rows]
+    assert got == [
+        (f"{text_id(x)}-{y}-{number}", x, float(y)) for x in "ba" for y in "10" for number in (0, 1)
+    ]
+    assert len({row.sentence2 for row in written.rows}) == 8
+    firsts = generate_pairs(spec(), varied(), ["b", "a"], decoding=Decoding(per_input=1))
+    assert firsts.rows == written.rows[::2]
     assert (written.asked, written.complete, written.rejects) == (4, 4, [])
 
 
@@ -45,11 +82,12 @@ def test_rows_come_in_the_order_of_inputs_labels_and_tries():
     ("text", "name", "reason"),
     [
         ("long" * 20, "no end", "no quotation mark within the token limit"),
-        ("done" + END, "no end", "the model ended the text without a quotation mark"),
         ('  "', "empty", "nothing before the quotation mark"),
         ('two\nlines"', "line break", "the text holds a line break"),
         ('a\x07bell"', "bad character", "the text holds the character U+0007"),
         ('half a \ufffd"', "bad character", "the text holds the character U+FFFD"),
+        ('x"', "copy", "the text is the first text again"),
+        (' x "', "copy", "the text is the first text again"),
     ],
 )
 def test_a_text_that_is_none_is_tried_again_and_then_given_up(text, name, reason):
@@ -63,6 +101,17 @@ def test_a_text_that_is_none_is_tried_again_and_then_given_up(text, name, reason
     assert row["score"] == 1.0
 
 
+def test_a_text_that_the_model_ended_itself_is_none():
+    """A server's model can, though the draws of the route leave the end out."""
+    (want,) = pairs_wanted(spec(labels=(("1", ()),)), ["x"], 1)
+    group = Group((1,), (), 0)
+    judged = judge(spec(), want, 3, Continuation(group, "done", (2, 3), "end"))
+    assert isinstance(judged, Reject)
+    assert (judged.id, judged.filter) == (f"{want.id}-try-3", "no end")
+    assert judged.reason == "the model ended the text without a quotation mark"
+    assert json.loads(judged.row)["sentence2"] == "done"
+
+
 def test_tries_are_taken_as_needed():
     """Fails until ``fails`` tries have been begun; counts the tries of each input."""
     tries = defaultdict(int)
@@ -72,8 +121,8 @@ def test_tries_are_taken_as_needed():
         name = prompt.split('"')[1]
         if not done:
             tries[name] += 1
-            return {"y" if tries[name] > fails[name] else "n": 1.0}
-        return {'"' if done[0] == "y" else END: 1.0}
+            return {"abcdef"[tries[name]] if tries[name] > fails[name] else "n": 1.0}
+        return {"n" if done[0] == "n" else '"': 1.0}
 
     model = ScriptedModel(following, CHARACTERS)
     written = generate_pairs(spec(labels=(("1", ()),)), model, list(fails), rows=1)
@@ -86,12 +135,12 @@ def test_tries_are_taken_as_needed():
 
 
 def test_a_prompt_that_exceeds_the_context_is_rejected_and_the_rest_goes_on():
-    model = ScriptedModel(lambda prompt, done: {'ok"'[len(done)]: 1.0}, CHARACTERS, context=100)
+    model = varied(context=100)
     done = []
     task, decoding = spec(), Decoding(max_tokens=20)
     wanted = list(pairs_wanted(task, ["short", "long " * 50], 2))
     written = write(task, model, wanted, decoding, 1, 64, done.append)
-    assert {row.sentence1 for row in written.rows} == {"short"}
+    assert [row.sentence1 for row in written.rows] == ["short"] * 4
     assert {(r.filter, r.reason) for r in written.rejects} == {
         ("too long", "a prompt and 20 new tokens exceed the model's 100")
     }
@@ -155,6 +204,255 @@ def test_rows_needed_counts_a_label_and_its_counter_labels():
 
 
 def test_equal_inputs_give_equal_rows():
-    written = generate_pairs(spec(), always('ok"'), ["a", "a", "b"])
+    written = generate_pairs(spec(), varied(), ["a", "a", "b"])
     assert [row.sentence1 for row in written.rows] == ["a"] * 8 + ["b"] * 4
     assert written.rows[:4] == written.rows[4:8]
+
+
+def test_a_copy_of_the_first_text_takes_no_place():
+    model, begun = by_try('x"', ' x "', 'y"', 'z"')
+    written = generate_pairs(spec(labels=(("1", ()),)), model, ["x"])
+    assert [(row.id, row.sentence2) for row in written.rows] == [
+        (f"{text_id('x')}-1-0", "y"),
+        (f"{text_id('x')}-1-1", "z"),
+    ]
+    assert [(r.id, r.filter, json.loads(r.row)["sentence2"]) for r in written.rejects] == [
+        (f"{text_id('x')}-1-try-0", "copy", "x"),
+        (f"{text_id('x')}-1-try-1", "copy", "x"),
+    ]
+    assert len(begun) == 4
+    assert written.complete == 1
+
+
+@pytest.mark.parametrize("first", [' Say "it"\tall ', "Say 'it' all"])
+def test_a_copy_is_one_of_what_the_model_was_shown_too(first):
+    (want,) = pairs_wanted(spec(labels=(("1", ()),)), [first], 1)
+    group = Group((1,), (), 0)
+    assert judge(spec(), want, 0, Continuation(group, "Say 'it' all", (), "stop")).filter == "copy"
+    assert judge(spec(), want, 0, Continuation(group, "Say it all", (), "stop")) == "Say it all"
+    assert judge(spec(), want, 0, Continuation(group, "say 'it' all", (), "stop")) == "say 'it' all"
+
+
+def test_a_repeat_takes_no_place():
+    model, begun = by_try('a"', 'a"', ' a "', 'b"', 'c"')
+    written = generate_pairs(spec(labels=(("1", ()),)), model, ["x"], rows=1)
+    assert [(row.id, row.sentence2) for row in written.rows] == [
+        (f"{text_id('x')}-1-0", "a"),
+        (f"{text_id('x')}-1-1", "b"),
+    ]
+    assert [(r.id, r.filter, r.reason, json.loads(r.row)["sentence2"]) for r in written.rejects] == [
+        (f"{text_id('x')}-1-try-{number}", "repeat", "the text of an earlier try again", "a")
+        for number in (1, 2)
+    ]
+    assert len(begun) == 4
+    assert written.complete == 1
+
+
+def test_where_all_tries_repeat_one_text_is_kept():
+    written = generate_pairs(spec(), always('ok"'), ["b", "a"])
+    got = [(row.id, row.sentence1, row.score, row.sentence2) for row in written.rows]
+    assert got == [(f"{text_id(x)}-{y}-0", x, float(y), "ok") for x in "ba" for y in "10"]
+    assert [(r.id, r.filter) for r in written.rejects] == [
+        (f"{text_id(x)}-{y}-try-{number}", "repeat") for x in "ba" for y in "10" for number in range(1, 5)
+    ]
+    assert (written.asked, written.complete) == (4, 0)
+
+
+def test_of_equal_texts_that_of_the_earliest_try_stays_though_it_ends_last():
+    # Spaces around a text are no part of it, but take steps to write: the first try ends last.
+    model, begun = by_try('\u2003 a"', 'a"', ' a"', 'b"', 'c"')
+    name = text_id("x")
+    decoding = Decoding(per_input=3)
+    written = generate_pairs(spec(labels=(("1", ()),)), model, ["x"], decoding=decoding)
+    assert len(begun) == 5
+    assert [(row.id, row.sentence2) for row in written.rows] == [
+        (f"{name}-1-0", "a"),
+        (f"{name}-1-1", "b"),
+        (f"{name}-1-2", "c"),
+    ]
+    assert [(r.id, r.filter) for r in written.rejects] == [
+        (f"{name}-1-try-1", "repeat"),
+        (f"{name}-1-try-2", "repeat"),
+    ]
+
+
+def one_after_the_other(task, model, inputs, decoding, seed):
+    """The route in its plainest form: try, look, and try again while texts are missing."""
+    rows, rejects = [], []
+    for want in pairs_wanted(task, inputs, decoding.per_input):
+        prompts = [tuple(model.encode(prompt)) for prompt in (want.main, *want.counters)]
+        texts = []
+        for number in range(decoding.tries):
+            if len(texts) == decoding.per_input:
+                break
+            decoder = make_decoder(model, decoding, seed, prompts, None)
+            decoder.add(Group(prompts[0], tuple(prompts[1:]), stream_key(want.id, number)))
+            (drawn,) = decoder.finished()
+            text = drawn.text.strip()
+            fault = None
+            if drawn.ending != "stop":
+                fault = "no end"
+            elif not text:
+                fault = "empty"
+            elif text == want.input.strip():
+                fault = "copy"
+            elif text in texts:
+                fault = "repeat"
+            if fault is None:
+                rows.append((f"{want.id}-{len(texts)}", want.input, text, float(want.label)))
+                texts.append(text)
+            else:
+                rejects.append((f"{want.id}-try-{number}", fault, text))
+    return rows, rejects
+
+
+def outcome(written):
+    rows = [(row.id, row.sentence1, row.sentence2, row.score) for row in written.rows]
+    rejects = [(each.id, each.filter, json.loads(each.row)["sentence2"]) for each in written.rejects]
+    return rows, rejects
+
+
+@st.composite
+def scripts(draw):
+    """A model with few different texts, some of which are a first text, and more and fewer spaces."""
+    shares = st.floats(0.02, 1.0)
+    tables = [{c: draw(shares) for c in 'ab "'} for _ in range(4)]
+    for table in tables:
+        table[END] = draw(st.sampled_from([0.0, 0.1, 9.0]))
+
+    def following(prompt, done):
+        table = dict(tables[2 * ("Label 1" in prompt) + (len(done) % 2)])
+        if len(done.strip()) == 2:
+            table = {" ": table[" "], '"': table['"'], END: table[END]}
+        return {character: share for character, share in table.items() if share}
+
+    return ScriptedModel(following, CHARACTERS)
+
+
+@given(
+    model=scripts(),
+    inputs=st.lists(st.sampled_from(["a", "b", " ab", "ba", "aa", "other", "a"]), min_size=1, max_size=3),
+    per_input=st.integers(1, 4),
+    more=st.integers(0, 5),
+    decay=st.sampled_from([0.0, 1.0, 100.0]),
+    rows=st.integers(2, 30),
+    seed=st.integers(0, 1000),
+    data=st.data(),
+)
+@settings(max_examples=60)
+def test_rows_and_rejects_are_those_of_one_try_after_the_other(
+    model, inputs, per_input, more, decay, rows, seed, data
+):
+    task = spec()
+    decoding = Decoding(per_input=per_input, tries=per_input + more, decay=decay, max_tokens=6, top_p=1.0)
+    expected = one_after_the_other(task, model, inputs, decoding, seed)
+    written = generate_pairs(task, model, inputs, decoding=decoding, seed=seed, rows=rows)
+    assert outcome(written) == expected
+    few = generate_pairs(task, model, inputs, decoding=decoding, seed=seed, rows=2)
+    assert few == written, "the reasons too are the same"
+
+    # And when a run of less is continued, from the tables that it left.
+    less = data.draw(st.integers(1, per_input))
+    fewer = decoding.model_copy(
+        update={"per_input": less, "tries": data.draw(st.integers(less, decoding.tries))}
+    )
+    before = generate_pairs(task, model, dict.fromkeys(inputs), decoding=fewer, seed=seed)
+    tables = to_table(before.rows, SCORED_PAIR), to_table(before.rejects, REJECT)
+    earlier = _earlier(Todo(Piece(0, inputs, (), (), ""), *tables))
+    wanted = pairs_wanted(task, inputs, per_input)
+    assert write(task, model, wanted, decoding, seed, rows, earlier=earlier) == written
+
+
+def test_a_label_and_an_input_have_their_own_repeats():
+    """The same text for another label or another first text is none."""
+    written = generate_pairs(spec(), always('ok"'), ["a", "b"], decoding=Decoding(per_input=1))
+    assert [row.sentence2 for row in written.rows] == ["ok"] * 4
+    assert written.rejects == []
+
+
+def test_the_end_is_never_drawn_however_likely_the_model_has_it():
+    ends = 0.999
+
+    def following(prompt, done):
+        rest = {"a": 0.4, "b": 0.4, '"': 0.2} if len(done) < 8 else {'"': 1.0}
+        return {END: ends, **{character: share * (1 - ends) for character, share in rest.items()}}
+
+    inputs = [f"text {number}" for number in range(50)]
+    model = ScriptedModel(following, CHARACTERS)
+    for decay in (0.0, 100.0):
+        written = generate_pairs(spec(), model, inputs, decoding=Decoding(decay=decay, top_p=1.0))
+        assert {each.filter for each in written.rejects} <= {"empty", "repeat"}
+        assert written.complete >= 90
+        texts = "".join(row.sentence2 for row in written.rows)
+        assert 0.4 < texts.count("a") / len(texts) < 0.6
+        # What is drawn is what the same model without an end would draw.
+        ends = 0.0
+        assert generate_pairs(spec(), model, inputs, decoding=Decoding(decay=decay, top_p=1.0)) == written
+        ends = 0.999
+    singles = generate_texts(spec("text"), model, decoding=Decoding(per_input=50))
+    assert {each.filter for each in singles.rejects} <= {"empty"}
+    assert singles.complete >= 95
+
+
+@pytest.fixture
+def sessions(monkeypatch):
+    """The sessions that scripted models opened."""
+    opened = []
+    real = ScriptedModel.session
+
+    def noting(self, *arguments):
+        opened.append(real(self, *arguments))
+        return opened[-1]
+
+    monkeypatch.setattr(ScriptedModel, "session", noting)
+    return opened
+
+
+def three_labels():
+    return spec(labels=(("1", ()), ("0.5", ("1",)), ("0", ("1", "0.5"))))
+
+
+@given(tables=st.lists(st.lists(st.floats(0.01, 1.0), min_size=4, max_size=4), min_size=3, max_size=3))
+@settings(max_examples=20)
+def test_at_decay_0_counter_prompts_change_nothing(tables):
+    def following(prompt, done):
+        table = tables[("Label 1." in prompt) + 2 * ("Label 0.5." in prompt)]
+        return dict(zip('abc"', table, strict=True))
+
+    model = ScriptedModel(following, CHARACTERS)
+    inputs = [f"text {number}" for number in range(4)]
+    decoding = Decoding(decay=0.0, max_tokens=12)
+    without = generate_pairs(three_labels(), model, inputs, decoding=decoding)
+    # A rule of one's own is always given the counter-prompts: here the same rule.
+    computed = generate_pairs(
+        three_labels(), model, inputs, decoding=decoding, rule=partial(self_debias, decay=0.0, floor=0.01)
+    )
+    assert without == computed
+    assert without.rows or without.rejects
+
+
+def test_at_decay_0_the_model_sees_main_prompts_only(sessions):
+    task = three_labels()
+    some = [want for want in pairs_wanted(task, ["one"], 2) if want.label == "0"]
+    write(task, varied(), some, Decoding(decay=0.0), 1, None)
+    assert sessions[-1].prefilled == [some[0].main]
+    write(task, varied(), some, Decoding(decay=1e-9), 1, None)
+    assert sorted(sessions[-1].prefilled) == sorted([some[0].main, *some[0].counters])
+    write(task, varied(), some, Decoding(decay=0.0), 1, None, rule=self_debias)
+    assert sorted(sessions[-1].prefilled) == sorted([some[0].main, *some[0].counters])
+
+
+@pytest.mark.parametrize("rule", ["guidance", "contrast"])
+def test_other_rules_need_the_counter_prompts_at_decay_0_too(sessions, rule):
+    (want,) = [want for want in pairs_wanted(three_labels(), ["one"], 1) if want.label == "0"]
+    write(three_labels(), varied(), [want], Decoding(decay=0.0, rule=rule), 1, None)
+    assert sorted(sessions[-1].prefilled) == sorted([want.main, *want.counters])
+
+
+def test_at_decay_0_a_row_is_enough_for_a_group():
+    task = spec()
+    (want,) = [want for want in pairs_wanted(task, ["one"], 2) if want.label == "0"]
+    written = write(task, varied(), [want], Decoding(decay=0.0), 1, 1)
+    assert (written.complete, len(written.rows)) == (1, 2)
+    with pytest.raises(ValueError, match="needs more than 1 rows"):
+        write(task, varied(), [want], Decoding(), 1, 1)

@@ -101,7 +101,7 @@ def test_a_group_ends_at_the_stop_string_the_limit_or_the_models_end():
         return {wanted[len(text)]: 1.0}
 
     model = ScriptedModel(script, ALPHABET + "slen")
-    done = run(model, [group(model, p, p) for p in "slen"], sampling=Sampling(5, 0.9, 4))
+    done = run(model, [group(model, p, p) for p in "slen"], sampling=Sampling(5, 0.9, 4, may_end=True))
     got = {model.decode(c.group.main): (c.text, c.ending, len(c.tokens)) for c in done.values()}
     assert got == {
         "s": ("ab", "stop", 3),
@@ -109,6 +109,35 @@ def test_a_group_ends_at_the_stop_string_the_limit_or_the_models_end():
         "e": ("b", "end", 2),
         "n": ("", "stop", 1),
     }
+
+
+def test_a_model_that_may_not_end_goes_on_with_its_next_likeliest_token():
+    def script(prompt, text):
+        return {END: 0.98, "a": 0.015, "b": 0.005} if len(text) < 3 else {END: 0.9, '"': 0.1}
+
+    model = ScriptedModel(script, ALPHABET + "mu")
+    groups = [group(model, i, "m", ["u"] * (i % 3)) for i in range(2000)]
+    for top_k, top_p in ((1, 0.9), (5, 0.9), (0, 1.0)):
+        done = run(model, groups, rows=512, sampling=Sampling(top_k, top_p, 4))
+        assert {(each.ending, len(each.tokens)) for each in done.values()} == {("stop", 4)}
+        shares = Counter("".join(each.text for each in done.values()))
+        # Of what is left without the end: three quarters and a quarter, and top-p keeps both.
+        expected = {"a": 1.0} if top_k == 1 else {"a": 0.75, "b": 0.25}
+        assert {c: count / 6000 for c, count in shares.items()} == pytest.approx(expected, abs=0.02)
+    # As a decoder whose model knows no end at all draws.
+    bare = ScriptedModel(
+        lambda *asked: {c: p for c, p in script(*asked).items() if c != END}, ALPHABET + "mu"
+    )
+    assert run(bare, groups, sampling=Sampling(0, 1.0, 4, may_end=True)) == done
+    done = run(model, groups[:50], sampling=Sampling(1, 0.9, 4, may_end=True))
+    assert {(each.text, each.ending) for each in done.values()} == {("", "end")}
+
+
+def test_a_model_whose_tokenizer_has_special_tokens_that_it_gives_no_logits_for(model):
+    groups = [group(model, str(i), "m", ["v"]) for i in range(20)]
+    expected = run(model, groups)
+    model.end_tokens |= {model.vocab_size, model.vocab_size + 7}
+    assert run(model, groups) == expected
 
 
 def test_a_longer_stop_string_ends_a_text_only_when_it_is_whole():

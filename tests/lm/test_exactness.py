@@ -25,7 +25,7 @@ from pairsmith.lm.sampling import Sampling, draw, truncate
 from pairsmith.lm.transformers_backend import FOLDED, TransformersModel
 from pairsmith.runs.seeds import stream_key, uniforms
 
-SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=36, stop="e")
+SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=36, stop="n")
 RULE = partial(self_debias, decay=100.0, floor=0.01)
 SEED = 11
 GROUPS = int(os.environ.get("PAIRSMITH_GROUPS", "16"))
@@ -140,7 +140,10 @@ def plainly(model, group, rule=RULE, sampling=SAMPLING):
         for prompt in group.prompts:
             with torch.inference_mode():
                 ids = torch.tensor([[*prompt, *tokens]])
-                rows.append(torch.softmax(model._model(input_ids=ids, use_cache=False).logits[0, -1], 0))
+                logits = model._model(input_ids=ids, use_cache=False).logits[0, -1]
+                for end in () if sampling.may_end else model.end_tokens:
+                    logits[end] = -torch.inf
+                rows.append(torch.softmax(logits, 0))
         p = rows[0][None]
         if len(rows) > 1:
             p = rule(p, torch.stack(rows[1:]).max(dim=0).values[None])
@@ -235,6 +238,7 @@ def ragged(draw):
         top_p=draw(st.sampled_from([0.5, 0.9, 1.0])),
         max_tokens=draw(st.integers(1, 20)),
         stop=draw(st.sampled_from(["e", "in", '"', "\n", "qqq"])),
+        may_end=draw(st.booleans()),
     )
     return draw(st.sampled_from(RAGGED)), groups, sampling, draw(st.integers(4, 30))
 

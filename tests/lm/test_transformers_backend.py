@@ -45,6 +45,29 @@ def test_names_revision_context_and_ends(tiny_gpt2):
     assert not any('"' in model.decode([token]) for token in others)
 
 
+def test_special_tokens_are_never_drawn_unless_the_model_may_end(tiny_gpt2):
+    network = AutoModelForCausalLM.from_pretrained(tiny_gpt2)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2)
+    # A mark of chats and a padding token; the latter has no row in the model's embeddings.
+    tokenizer.add_special_tokens({"additional_special_tokens": [tokenizer.convert_ids_to_tokens(99)]})
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    # The end and the mark are the likeliest by far, whatever was written; the rest is nearly uniform.
+    network.lm_head = torch.nn.Linear(16, 300)
+    with torch.no_grad():
+        network.lm_head.weight.mul_(0.01)
+        network.lm_head.bias.zero_()[[0, 99]] = 50.0
+    model = TransformersModel(network, tokenizer, name="made", revision="test")
+    assert model.end_tokens == {0, 99, 300}
+    groups = some_groups(model, 20)
+    wide = Sampling(top_k=0, top_p=1.0, max_tokens=12)
+    drawn = {token for tokens in decoded(model, groups, 8, wide).values() for token in tokens}
+    assert len(drawn) > 100
+    assert not drawn & model.end_tokens
+    ended = decoded(model, groups, 8, Sampling(top_k=5, top_p=0.9, max_tokens=12, may_end=True))
+    assert {len(tokens) for tokens in ended.values()} == {1}
+    assert {token for tokens in ended.values() for token in tokens} == {0, 99}
+
+
 def test_text_survives_encode_and_decode(tiny_gpt2):
     model = load_model(str(tiny_gpt2), device="cpu")
     text = 'Sentence 1: "Zoë  said 你好 "\n\ttwice.'

@@ -133,7 +133,7 @@ class TestJson:
 
     def test_gzip_and_the_column(self, put):
         data = gzip.compress(b'{"text": "a", "headline": "b"}\n')
-        assert texts(put("in.jsonl.gz", data), column="headline") == ["b"]
+        assert texts(put("in.jsonl.gz", data), columns=["headline"]) == ["b"]
 
     @pytest.mark.parametrize(
         ("line", "expected"),
@@ -166,8 +166,41 @@ class TestTables:
         assert message.endswith("it has: id, body")
 
     def test_an_unknown_column_names_the_nearest(self, put):
-        message = fault(put("in.csv", "id,headline\n1,a\n"), column="headlines")
+        message = fault(put("in.csv", "id,headline\n1,a\n"), columns=["headlines"])
         assert message.endswith("no column 'headlines'; did you mean 'headline'? known: headline, id")
+
+    def test_of_two_columns_each_rows_texts_are_taken_in_turn(self, put):
+        path = put("in.csv", "id,first,second\n1,a,b\n2,  ,c\n3,d,\n4,,\n5, e ,a\n")
+        both = [
+            TextRecord("a", "in.csv:2"),
+            TextRecord("b", "in.csv:2"),
+            TextRecord("c", "in.csv:3"),
+            TextRecord("d", "in.csv:4"),
+            TextRecord("e", "in.csv:6"),
+            TextRecord("a", "in.csv:6"),
+        ]
+        assert list(read_texts(path, columns=["first", "second"])) == both
+        assert texts(path, columns=["second", "FIRST"]) == ["b", "a", "c", "d", "a", "e"]
+        assert texts(path, columns=("second",)) == ["b", "c", "a"]
+
+    @pytest.mark.parametrize("limit", range(1, 8))
+    def test_a_limit_counts_texts_and_not_rows(self, put, limit):
+        path = put("in.tsv", "first\tsecond\na\tb\n\tc\nd\te\n\t\nf\t\n")
+        assert texts(path, columns=["first", "second"], limit=limit) == list("abcdef")[:limit]
+
+    def test_nothing_is_looked_at_behind_a_limit_within_a_row(self, put):
+        path = put("in.jsonl", '{"first": "a", "second": 5}\n[')
+        assert texts(path, columns=["first", "second"], limit=1) == ["a"]
+        assert "in.jsonl:1: column 'second' holds a number" in fault(path, columns=["first", "second"])
+
+    @pytest.mark.parametrize("columns", [["first", "secnd"], ["secnd", "first"]])
+    def test_of_several_columns_each_must_be_there(self, put, columns):
+        message = fault(put("in.csv", "first,second\na,b\n"), columns=columns)
+        assert "no column 'secnd'; did you mean 'second'?" in message
+
+    def test_several_columns_without_a_text(self, put):
+        message = fault(put("in.csv", "first,second\n,\n ,\n"), columns=["first", "second"])
+        assert message.endswith("in.csv holds no texts")
 
     def test_csv_quoting_commas_newlines_and_windows_line_ends(self, put):
         data = b'\xef\xbb\xbfid,text\r\n1,"a ""b"", c\r\nd"\r\n\r\n2,e\r\n'
@@ -231,6 +264,11 @@ class TestParquet:
     def test_texts_and_row_numbers(self, tmp_path):
         path = self.put(tmp_path / "in.parquet", text=["a", None, " b "], id=[1, 2, 3])
         assert list(read_texts(path)) == [TextRecord("a", "in.parquet:1"), TextRecord("b", "in.parquet:3")]
+
+    def test_two_columns_in_turn(self, tmp_path):
+        path = self.put(tmp_path / "in.parquet", sentence1=["a", None, "d"], sentence2=["b", "c", " "])
+        assert texts(path) == ["a", "d"]
+        assert texts(path, columns=["sentence1", "sentence2"]) == ["a", "b", "c", "d"]
 
     def test_other_string_types(self, tmp_path):
         self.put(tmp_path / "in.parquet", text=pa.array(["a", "b"]).dictionary_encode())

@@ -20,6 +20,7 @@ from pairsmith.records import (
     ScoredPair,
     to_table,
 )
+from pairsmith.report.parts import shown
 from pairsmith.report.plan import plan_report
 from pairsmith.report.route import report
 from pairsmith.report.settings import ReportSettings
@@ -54,9 +55,49 @@ def test_a_data_set(tmp_path):
     assert "1 of 4 (25.0 %)" in text
     assert "one two three four" in text
     assert warnings_in(tmp_path / "out") == [
-        f"texts of {against} stand among the rows; figures measured on it may be too good"
+        "1 of 4 rows hold a text of eval.txt, or 8 words running of one; figures measured on it may be too good"
     ]
     assert "No row was rejected." in text
+
+
+LONG = "the quick brown fox jumps over the lazy dog today and tomorrow"
+
+
+def test_rows_that_share_text_with_evaluation_data_count_once_and_the_sentence_says_so(tmp_path):
+    rows = [
+        ScoredPair("both", LONG, LONG.upper(), 0.0),  # two of its texts, each whole and in many runs of words
+        ScoredPair("run", "nothing", f"It is said: {LONG[10:]}!", 0.0),
+        ScoredPair("whole", "one two three four", "nothing", 0.0),
+        ScoredPair("short", "one two", "too short to tell", 0.0),
+        *(ScoredPair(str(i), f"text {i}", "nothing like it", 0.0) for i in range(1_200)),
+    ]
+    folder(tmp_path / "in", [{"train": rows[:2]}, {"train": rows[3:], "validation": [rows[2]]}])
+    graded, other = tmp_path / "graded-pairs.tsv", tmp_path / "other.txt"
+    graded.write_text(f"sentence1\tsentence2\tscore\n{LONG}\tOne, two three FOUR!\t0.5\none two\t{LONG}\t1\n")
+    other.write_text("a sentence that stands nowhere else in the world\n")
+    against = [str(graded), str(other)]
+    page = page_of(tmp_path / "in", tmp_path / "out", against=against, sample=1, examples=2)
+    text = text_of(page)
+    found = "3 of 1,204 rows hold a text of graded-pairs.tsv, or 8 words running of one"
+    assert f"{found}." in text
+    assert "0 of 1,204 rows hold a text of other.txt, or 8 words running of one." in text
+    assert "graded-pairs.tsv2 of 1,204 (0.2 %)2 of 1,204 (0.2 %)" in text
+    assert "other.txt0 of 1,204 (0.0 %)0 of 1,204 (0.0 %)" in text
+    shown_rows = text[text.index("The first rows that share text with graded-pairs.tsv:") :]
+    assert "It is said: " in shown_rows
+    assert "share text with other.txt" not in text
+    assert warnings_in(tmp_path / "out") == [f"{found}; figures measured on it may be too good"]
+
+
+def test_evaluation_data_of_one_name_are_told_apart(tmp_path):
+    folder(tmp_path / "in", SHARDS)
+    against = [tmp_path / name / "eval.txt" for name in ("a", "b")]
+    for path in against:
+        path.parent.mkdir()
+        path.write_text("one two three four\n")
+    page = page_of(tmp_path / "in", tmp_path / "out", against=[str(path) for path in against])
+    for path in against:
+        assert f"1 of 4 rows hold a text of {shown(str(path), 100)}, or" in text_of(page)
 
 
 def test_near_copies_and_alike_labels_are_warned_of(tmp_path):
@@ -260,6 +301,8 @@ def test_its_cost_goes_by_the_rows(tmp_path):
     later = {"@pairs": Estimate(1.0, 1, 1, {"train": 2_000_000})}
     assert plan_report(here, {}).seconds == pytest.approx(1.0, abs=0.01)
     assert plan_report(ReportSettings(data="@pairs"), later).seconds == pytest.approx(101)
+    compared = ReportSettings(data="@pairs", against=["eval.txt"])
+    assert plan_report(compared, later).seconds == pytest.approx(301)
     with_encoder = ReportSettings(data="@pairs", encoder="embedded:all-minilm-l6-v2")
     assert plan_report(with_encoder, later).seconds == pytest.approx(151)
     assert plan_report(ReportSettings(data=str(tmp_path)), {}).seconds == 1.0

@@ -9,8 +9,8 @@ from pairsmith.errors import InputError
 from pairsmith.progress import Silent
 from pairsmith.records import LABELLED_TEXT, REJECT, SCORED_PAIR, LabelledText, ScoredPair, to_table
 from pairsmith.report.likeness import confused, cosines, shared_words, told_apart
-from pairsmith.report.overlap import known_texts, sharing
-from pairsmith.report.rows import OTHERS, digest, label_name, tally, with_sample, words
+from pairsmith.report.overlap import known_texts
+from pairsmith.report.rows import OTHERS, Shared, digest, label_name, tally, with_sample, words
 from pairsmith.runs import Card, FolderWriter, Run
 
 
@@ -40,7 +40,8 @@ SHARDS = [
 
 
 def test_all_rows_are_counted(tmp_path):
-    known = {"eval": frozenset({digest(words("One, two three FOUR!"))}), "other": frozenset()}
+    whole = frozenset({digest(words("One, two three FOUR!"))})
+    known = {"eval": (whole, frozenset()), "other": (frozenset(), frozenset())}
     found = tally(folder(tmp_path / "in", SHARDS), known, sample=10, seed=0)
     assert found.columns == ["sentence1", "sentence2"]
     assert found.label == "score"
@@ -51,7 +52,7 @@ def test_all_rows_are_counted(tmp_path):
         "sentence2": [2, 3, 2, 1],
     }
     assert found.distinct == {"sentence1": 3, "sentence2": 4}
-    assert found.held == {"eval": 1, "other": 0}
+    assert found.shared == {"eval": Shared(whole=1, rows=1), "other": Shared()}
     assert [row["id"] for row in found.rows] == ["1", "2", "3", "4"]
 
 
@@ -161,12 +162,42 @@ def test_texts_of_evaluation_data_are_found_whole_and_in_part(tmp_path):
     whole, grams = known_texts(str(source))
     assert whole == {digest(text)}
     assert len(grams) == 3  # ten words
-    rows = [
-        {"text": "It is said that QUICK brown fox jumps, over the lazy dog!"},
-        {"text": "the quick brown fox jumps over a lazy dog"},
-        {"text": None},
+    texts = [
+        "It is said that QUICK brown fox jumps, over the lazy dog!",
+        "the quick brown fox jumps over a lazy dog",
+        None,
+        text.upper(),
     ]
-    assert sharing(rows, ["text"], {"eval": grams}) == {"eval": [rows[0]]}
+    rows = [LabelledText(str(i), each, "x") for i, each in enumerate(texts)]
+    made = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
+    found = tally(made, {"eval": (whole, grams)}, sample=1, seed=0, examples=1).shared["eval"]
+    assert (found.whole, found.runs, found.rows) == (1, 2, 2)
+    assert [row["id"] for row in found.first] == ["0"]
+
+
+def test_a_row_that_shares_text_counts_once_whatever_its_texts_and_the_shards(tmp_path):
+    source = tmp_path / "eval.txt"
+    source.write_text("one two three four\na b c d e f g h i j k l\n")
+    known = {"eval": known_texts(str(source))}
+    rows = [
+        ScoredPair("both", "one two three four", "a b c d e f g h i j k l", 0.0),
+        ScoredPair("twice", "x a b c d e f g h", "a b c d e f g h i j y", 0.0),
+        ScoredPair("none", "one two three", "four", 0.0),
+    ]
+    shards = [{"train": rows}, {"validation": rows}]
+    found = tally(folder(tmp_path / "in", shards), known, sample=1, seed=0, examples=3).shared["eval"]
+    assert (found.whole, found.runs, found.rows) == (2, 4, 4)
+    assert [row["id"] for row in found.first] == ["both", "twice", "both"]
+
+
+def test_text_that_is_shared_behind_the_first_characters_is_found_too(tmp_path):
+    source = tmp_path / "eval.txt"
+    source.write_text("a b c d e f g h i j k l\n")
+    rows = [LabelledText("1", "word " * 4_000 + "b c d e f g h i", "x")]
+    made = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
+    found = tally(made, {"eval": known_texts(str(source))}, sample=1, seed=0, examples=1).shared["eval"]
+    assert (found.whole, found.runs, found.rows) == (0, 1, 1)
+    assert len(found.first[0]["text"]) == 4_000
 
 
 PASSAGE = "the quick brown fox jumps over the lazy dog today"

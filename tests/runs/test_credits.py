@@ -48,6 +48,9 @@ def data_of(folder):
         ("openai-community/gpt2-xl", "openai-community/gpt2-xl"),
         ("pairsmith:tiny", "pairsmith:tiny"),
         ("org/data:test", "org/data:test"),
+        ("org/name:tiny.Q4_1.gguf", "org/name:tiny.Q4_1.gguf"),
+        ("/home/anna/models/tiny.Q4_1.gguf", "tiny.Q4_1.gguf"),
+        ("models/tiny.Q4_1.gguf", "tiny.Q4_1.gguf"),
     ],
 )
 def test_what_a_card_calls_a_source(name, short):
@@ -101,6 +104,42 @@ def test_a_hub_id_with_a_card_in_the_cache_and_one_without(tmp_path, monkeypatch
         (),
         "https://huggingface.co/org/model",
     )
+
+
+def test_the_embedded_language_model_is_credited_with_its_own_paper():
+    found = sources_of(models=["embedded:smollm2-135m-instruct"])
+    assert [(each.name, each.licences) for each in found.credits] == [
+        ("embedded:smollm2-135m-instruct", ("apache-2.0",))
+    ]
+    (paper,) = found.citations
+    assert "SmolLM2: When Smol Goes Big" in paper
+    assert "arXiv:2502.02737" in paper
+    (other,) = sources_of(models=["embedded:all-minilm-l6-v2"]).citations
+    assert "Sentence-BERT" in other
+
+
+def test_a_gguf_file_on_the_hub_is_credited_as_its_repository(tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    (found,) = sources_of(models=["org/name:tiny.Q4_1.gguf"]).credits
+    assert (found.name, found.hub, found.licences) == ("org/name", "org/name", ())
+    assert found.look == "https://huggingface.co/org/name"
+    repo = tmp_path / "models--org--name"
+    (repo / "refs").mkdir(parents=True)
+    (repo / "refs" / "main").write_text("abc")
+    (repo / "snapshots").mkdir()
+    card(repo / "snapshots" / "abc", "license: mit\n")
+    (found,) = sources_of(models=["org/name:tiny.Q4_1.gguf"]).credits
+    assert (found.hub, found.licences, found.look) == ("org/name", ("mit",), "")
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_gguf_file_is_credited_by_its_name_also_when_it_is_gone(tmp_path, monkeypatch, here):
+    monkeypatch.chdir(tmp_path)
+    if here:
+        (tmp_path / "tiny.gguf").touch()
+    (found,) = sources_of(models=["tiny.gguf"]).credits
+    assert (found.name, found.hub, found.licences) == ("tiny.gguf", "", ())
+    assert found.look.startswith("the place where you had it from")
 
 
 def test_what_the_hub_is_told_of_several():

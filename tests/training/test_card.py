@@ -70,3 +70,19 @@ def test_a_base_from_the_hub(tmp_path):
     embedded = ModelCard(made(tmp_path, "train-reader", "embedded:all-minilm-l6-v2"))
     assert embedded.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
     assert "Sentence-BERT" in embedded.text
+
+
+def test_a_base_in_a_gguf_file(tmp_path):
+    embedded = ModelCard(made(tmp_path, "train-reader", "embedded:smollm2-135m-instruct"))
+    assert embedded.data.base_model == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert embedded.data.license == "apache-2.0"
+    assert "arXiv:2502.02737" in embedded.text
+    assert "Sentence-BERT" not in embedded.text
+    hub = ModelCard(made(tmp_path, "train-reader", "org/first:first.Q8_0.gguf"))
+    assert hub.data.base_model == "org/first"
+    assert "| org/first | model | unknown: look at https://huggingface.co/org/first |" in hub.text
+    (tmp_path / "mine.gguf").touch()
+    file = ModelCard(made(tmp_path, "train-reader", str(tmp_path / "mine.gguf")))
+    assert file.data.base_model is None
+    assert "| mine.gguf | model | unknown: look at the place where you had it from" in file.text
+    assert str(tmp_path) not in file.text

@@ -1,6 +1,5 @@
 import json
 import math
-import re
 
 import numpy as np
 import pyarrow as pa
@@ -112,11 +111,45 @@ def test_the_card_says_what_it_was_trained_on(trained, tiny_gpt2):
 def test_the_last_line_says_what_was_written(tiny_gpt2, data, tmp_path, capsys):
     train_encoder(settings(tiny_gpt2, data, max_steps=2), Run(tmp_path / "out", Progress()))
     last = capsys.readouterr().err.splitlines()[-1]
-    assert re.fullmatch(rf"wrote {tmp_path}/out: best step 2 of 2, validation spearman -?\d+\.\d", last)
+    record = json.loads((tmp_path / "out" / "training.json").read_text())
+    before, kept = (round(point["spearman"], 1) for point in record["validation"])
+    better = f"; the base was better before training: {before}" if before > kept else ""
+    assert last == f"wrote {tmp_path}/out: best step 2 of 2, validation spearman {kept}{better}"
 
 
 def test_without_a_validation_figure_the_last_step_was_kept():
     assert str(Training(1200, 1200, "spearman", {}, 1.0)) == "the last of 1,200 steps"
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        (73.24, "; the base was better before training: 73.2"),
+        (71.81, ""),  # no difference at the digits shown
+        (71.8, ""),
+        (60.0, ""),
+        (None, ""),
+    ],
+)
+def test_a_base_that_was_better_than_every_step_is_told(before, told):
+    training = Training(200, 100, "spearman", {0: before, 100: 71.8, 200: 70.0}, 1.0)
+    assert str(training) == f"best step 100 of 200, validation spearman 71.8{told}"
+    start = None if before is None else pytest.approx(before)
+    assert training.to_json()["validation"][0] == {"step": 0, "spearman": start}
+
+
+def test_a_training_that_makes_the_base_worse_says_so(tiny_gpt2, tmp_path, capsys, monkeypatch):
+    figures = iter([73.2, 71.8])
+    monkeypatch.setattr(module, "validation_spearman", lambda *_: next(figures))
+    made = write_folder(tmp_path / "in", {"train": pairs(8), "validation": pairs(8, 1)})
+    train_encoder(settings(tiny_gpt2, made, max_steps=1), Run(tmp_path / "out", Progress()))
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith(
+        "best step 1 of 1, validation spearman 71.8; the base was better before training: 73.2"
+    )
+    record = json.loads((tmp_path / "out" / "training.json").read_text())
+    assert record["best_step"] == 1  # the start is no candidate
+    assert record["validation"] == [{"step": 0, "spearman": 73.2}, {"step": 1, "spearman": 71.8}]
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path, monkeypatch):

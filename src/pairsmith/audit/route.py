@@ -116,6 +116,7 @@ def _serve(there: Audit, answers: Answers, settings: AuditSettings, run: Run) ->
         annotator=settings.annotator,
         seed=settings.seed,
         port=settings.port,
+        link=run.progress.link,
         say=run.progress.say,
     )
 

@@ -16,7 +16,14 @@ _HOST = "127.0.0.1"
 
 
 def serve(
-    audit: Audit, answers: Answers, *, annotator: str, seed: int, port: int, say: Callable[[str], None]
+    audit: Audit,
+    answers: Answers,
+    *,
+    annotator: str,
+    seed: int,
+    port: int,
+    link: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> None:
     """Answer one annotator's browser until they say that they are done.
 
@@ -26,7 +33,8 @@ def serve(
         annotator: who labels.
         seed: of the order of rows.
         port: to listen at, on the loopback alone; 0 takes any that is free.
-        say: hears of the address.
+        link: shows the address with its token to the person who started the program, and to nobody else.
+        say: hears how the audit ends.
 
     Raises:
         KeyboardInterrupt: the program is stopped; all labels are on the disk.
@@ -51,6 +59,7 @@ def serve(
         server = uvicorn.Server(
             uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
         )
-        say(f"open http://{_HOST}:{listening.getsockname()[1]}/?token={token}")
+        # Not by ``say``, which takes tokens out: the page can only be opened with this one.
+        link(f"open http://{_HOST}:{listening.getsockname()[1]}/?token={token}")
         say("Ctrl-C ends the audit; labels are saved one by one")
         server.run(sockets=[listening])

@@ -88,7 +88,15 @@ def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: b
                 f"model {where}: pooling {pooling!r} needs a transformer, this has none; use default"
             )
     else:
-        transformer = Transformer(where, model_kwargs={"dtype": _DTYPES[dtype]})
+        transformer = Transformer(
+            where,
+            model_kwargs={"dtype": _DTYPES[dtype]},
+            transformer_task="feature-extraction",
+            # By itself the library would put each text into the chat template of an instruct model: three
+            # times as many tokens, most of which all texts share.
+            modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+            module_output_name="token_embeddings",
+        )
         _make_paddable(transformer, where)
     mode = "cls" if pooling == "cls" else "mean"
     if mode == "cls" and transformer.tokenizer.cls_token is None:
@@ -105,7 +113,9 @@ def _keep_layers(encoder: SentenceTransformer, count: int, model: str) -> None:
     total = int(config.num_hidden_layers)
     if count > total:
         raise ModelError(f"model {model}: it has {total} layers, so {count} of them cannot be kept")
-    stack = next((m for m in network.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == total), None)
+    stack = next(
+        (m for m in network.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == total), None
+    )
     if stack is None:
         raise ModelError(f"model {model}: its layers are not in one list, so they cannot be cut")
     del stack[count:]
@@ -123,7 +133,8 @@ def _see_both_ways(encoder: SentenceTransformer, model: str) -> None:
         first = network.eval()(input_ids=two, attention_mask=torch.ones_like(two)).last_hidden_state[:, 0]
     if torch.equal(first[0], first[1]):
         raise ModelError(
-            f"model {model}: models of the kind {config.model_type} stay causal; leave bidirectional attention out"
+            f"model {model}: models of the kind {config.model_type} stay causal; "
+            "leave bidirectional attention out"
         )
 
 

@@ -7,12 +7,15 @@ from functools import partial
 import numpy as np
 import torch
 
+from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.reader import answer, load_reader
+from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.span_encoder import load_span_encoder
 from pairsmith.encoders.span_reader import text_vectors
 from pairsmith.encoders.token_vectors import load_token_encoder
 from pairsmith.evaluate.bootstrap import spearman_draws
 from pairsmith.evaluate.few_shot_paraphrase import EPOCHS, drawn, last_layers, scored, tune
+from pairsmith.evaluate.labels import labelled_pairs as pairs_by_label
 from pairsmith.evaluate.mteb import load_encoder, tasks_of, with_mteb
 from pairsmith.evaluate.ner import few_and_test
 from pairsmith.evaluate.paraphrase import labelled_pairs
@@ -20,6 +23,7 @@ from pairsmith.evaluate.qa import answerer
 from pairsmith.evaluate.results import at_splits
 from pairsmith.evaluate.sentiment import judge, labelled_opinions
 from pairsmith.evaluate.settings import (
+    EvaluateLabelsSettings,
     EvaluateMtebSettings,
     EvaluateNerSettings,
     EvaluateParaphraseSettings,
@@ -71,6 +75,31 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
     draw = (time.monotonic() - begun) / CALIBRATION_DRAWS / len(values)
     seconds += draw * drawn * settings.bootstrap
     return Estimate(seconds=seconds, memory=peak_memory(), disk=4096, rows={})
+
+
+def plan_evaluate_labels(settings: EvaluateLabelsSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Encode some of the texts; pairs that an earlier step will make are stood for by its sample.
+
+    Raises:
+        UserError: as for ``evaluate_labels``.
+    """
+    known = base if settings.model in before else settings.model
+    earlier = before.get(settings.data)
+    if earlier is not None and earlier.sample is not None:
+        pairs = [(row["sentence1"], row["sentence2"]) for row in earlier.sample.to_pylist()]
+        count = sum(earlier.rows.values())
+    else:
+        pairs = [(first, second) for first, second, _ in pairs_by_label(settings.data)]
+        count = len(pairs)
+    sample = [text for pair in pairs[:CALIBRATION_PAIRS] for text in pair]
+    started = time.monotonic()
+    encoder = load_sentence_encoder(known, device=settings.device, dtype=settings.dtype)
+    encode_texts(encoder, sample[: settings.batch_size], batch_size=settings.batch_size)
+    loading = time.monotonic() - started
+    begun = time.monotonic()
+    encode_texts(encoder, sample, batch_size=settings.batch_size)
+    seconds = loading + (time.monotonic() - begun) * 2 * count / max(1, len(sample))
+    return Estimate(seconds=seconds, memory=peak_memory(), disk=4096 + 200 * count, rows={})
 
 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str = MINILM) -> Estimate:

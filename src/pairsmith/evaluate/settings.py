@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pairsmith.fields import BatchTokens, Device, Dtype, TrainingDtype
-from pairsmith.modelnames import PoolingName
+from pairsmith.modelnames import MINILM, PoolingName
 from pairsmith.settings import Listed, Settings, refuse
 
 
@@ -28,12 +28,35 @@ class EvaluateStsSettings(Settings):
         description="default: as the model was saved, the mean of its token vectors where nothing was saved; "
         "mean or cls: the bare transformer's last layer.",
     )
+    layers: int | None = Field(
+        default=None, ge=1, description="Keep the model's first so many layers only. Unset: all."
+    )
     batch_size: int = Field(default=64, ge=1, description="Sentences encoded at once.")
     max_length: int | None = Field(
         default=None,
         ge=3,
         description="Longest sentence in tokens; the rest is cut off. Unset: the model's own.",
     )
+    bootstrap: int = Field(
+        default=1000, ge=0, le=1_000_000, description="Resamples behind the 95 % interval; 0 for no interval."
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+
+class EvaluateLabelsSettings(Settings):
+    """The mean cosine of the pairs of each label: whether what was written differs from label to label."""
+
+    model: str = Field(
+        default=MINILM,
+        description="Encoder that compares the texts, best one that had no part in writing them: a folder or "
+        "Hub id of a sentence-transformers or transformers model, or embedded:all-minilm-l6-v2.",
+    )
+    data: str = Field(
+        description="Scored or labelled pairs: a folder that generate or postprocess wrote, or a file."
+    )
+    batch_size: int = Field(default=64, ge=1, description="Sentences encoded at once.")
     bootstrap: int = Field(
         default=1000, ge=0, le=1_000_000, description="Resamples behind the 95 % interval; 0 for no interval."
     )

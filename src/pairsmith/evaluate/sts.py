@@ -199,6 +199,7 @@ def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
         device=settings.device,
         dtype=settings.dtype,
         max_length=settings.max_length,
+        layers=settings.layers,
     )
 
     def encode(texts: Sequence[str]) -> NDArray[np.floating]:

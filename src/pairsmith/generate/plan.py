@@ -155,5 +155,5 @@ def _spread(texts: Sequence[str], count: int) -> Sequence[str]:
 
 def _text_column(sample: pa.Table, settings: GenerateSettings) -> str:
     """The column that inputs are read from."""
-    names = [settings.column] if settings.column else ["sentence1", "text"]
+    names = settings.column or ["sentence1", "text"]
     return next((name for name in names if name in sample.column_names), sample.column_names[0])

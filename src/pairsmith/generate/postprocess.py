@@ -112,7 +112,8 @@ def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec
     negatives: list[ScoredPair] = []
     if scored:
         scores = _scores(task, scored)
-        negatives = sampled_negatives(scored, settings.augment, settings.seed)
+        alike = settings.near_copies == "keep"
+        negatives = sampled_negatives(scored, settings.augment, settings.seed, alike=alike)
         kept = [replace(row, score=smooth(row.score, scores, settings.smoothing)) for row in scored]
     train, validation = split([*kept, *negatives], settings.validation, settings.seed)
     return Processed(train, validation, rejects, len(negatives))
@@ -167,30 +168,36 @@ def smooth(score: float, scores: Sequence[float], epsilon: float) -> float:
     return round((1 - epsilon) * score + epsilon * fmean(scores), 12)
 
 
-def sampled_negatives(rows: Sequence[ScoredPair], count: int, seed: int) -> list[ScoredPair]:
+def sampled_negatives(
+    rows: Sequence[ScoredPair], count: int, seed: int, *, alike: bool = False
+) -> list[ScoredPair]:
     """For each distinct first text, ``count`` second texts of other first texts, with score 0 (D8).
 
-    A text that was also written for this first text, or that is a near-copy of it, is not drawn:
-    it would contradict another row.
+    A text that was also written for this first text, or that is a near-copy of it, is not drawn: it would
+    contradict another row. The paper's program draws from all other entries, whatever they say.
 
     Args:
         rows: the cleaned rows.
         count: negatives a first text, at least 0; fewer where the other entries have too few texts.
         seed: of the draws, 0 to 2**63 - 1; the order of the rows does not matter to them.
+        alike: draw as the paper's program does.
 
     Returns:
         New rows, in the order in which the first texts appear.
     """
-    pool = sorted({row.sentence2 for row in rows})
+    entries = sorted({(row.sentence2, row.sentence1) for row in rows})
+    if not alike:  # each text once, however many entries have it
+        entries = list({text: (text, first) for text, first in reversed(entries)}.values())[::-1]
     own: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         own[row.sentence1] |= {folded(row.sentence1), folded(row.sentence2)}
     negatives = []
     for first, taken in own.items():
         stream = np.array([stream_key("negative", first)] * TRIES, dtype=np.uint64)
-        places = (uniforms(seed, stream, np.arange(TRIES)) * len(pool)).astype(int)
-        others = (pool[place] for place in dict.fromkeys(places.tolist()))
-        chosen = islice((text for text in others if folded(text) not in taken), count)
+        places = (uniforms(seed, stream, np.arange(TRIES)) * len(entries)).astype(int)
+        drawn = (entries[place] for place in dict.fromkeys(places.tolist()))
+        others = (text for text, of in drawn if (of != first if alike else folded(text) not in taken))
+        chosen = islice(others, count)
         name = text_id(first)
         negatives += [ScoredPair(f"{name}-negative-{i}", first, text, 0.0) for i, text in enumerate(chosen)]
     return negatives

@@ -128,6 +128,6 @@ class PostprocessSettings(Settings):
     near_copies: Literal["task", "drop", "keep"] = Field(
         default="task",
         description="Pairs whose texts differ in case, spaces and punctuation only: drop, keep, or as each "
-        "label of the task says.",
+        "label of the task says. With keep, as in the paper, the texts of --augment too may be any others.",
     )
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampled negatives and the split.")

@@ -255,7 +255,8 @@ class _Writer:
         first: dict[str, int] = {}
         for number, text in sorted(job.texts.items()):
             if first.setdefault(text, number) != number:
-                reason = f"the text of try {first[text]} again"
+                # Not which one: when there are three, that would hang on which of them ended first.
+                reason = "the text of an earlier try again"
                 job.rejects[number] = _reject(self._task, job.wanted, number, "repeat", reason, text)
                 del job.texts[number]
 

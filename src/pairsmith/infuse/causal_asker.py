@@ -96,7 +96,8 @@ class CausalAsker:
         self, prompts: Sequence[Prompt], streams: Sequence[int], max_tokens: int
     ) -> list[Continuation]:
         """What is drawn behind each prompt, up to a quotation mark."""
-        sampling = Sampling(top_k=0, top_p=self._settings.top_p, max_tokens=max_tokens, stop=END, may_end=True)
+        top_p = self._settings.top_p
+        sampling = Sampling(top_k=0, top_p=top_p, max_tokens=max_tokens, stop=END, may_end=True)
         decoder = MultiPromptDecoder(self.model, self_debias, sampling, self._settings.seed, prompts)
         for prompt, stream in zip(prompts, streams, strict=True):
             decoder.add(Group(prompt, (), stream))

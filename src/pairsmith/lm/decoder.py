@@ -131,7 +131,9 @@ class MultiPromptDecoder:
         self._active: list[_Active] = []
         self._used: Counter[Prompt] = Counter()  # computed prompts, and how many groups want them
         self._stop_tokens = model.tokens_with(sampling.stop[-1])
-        self._forbidden = [] if sampling.may_end else sorted(model.end_tokens)
+        # Some tokenizers have special tokens that were added without a row in the model's embeddings.
+        ends = sorted(end for end in model.end_tokens if end < model.vocab_size)
+        self._forbidden = [] if sampling.may_end else ends
         self._watch = watch
 
     @property

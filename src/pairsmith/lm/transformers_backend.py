@@ -55,7 +55,7 @@ class TransformersModel:
         self.context: int = context_of(model.config, folded=_folds(model))
         ends = model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
-        special = getattr(tokenizer, "all_special_ids", ())  # a chat's marks, padding: no part of a text either
+        special = getattr(tokenizer, "all_special_ids", ())  # a chat's marks, padding: no text either
         self.end_tokens = frozenset(int(end) for end in (*listed, *special) if end is not None)
 
     def encode(self, text: str) -> list[int]:

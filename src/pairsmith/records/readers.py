@@ -61,7 +61,7 @@ def _texts(source: Source, columns: Sequence[str], limit: int | None) -> Iterato
     names: list[str] = []
     for where, row in source.rows():
         if not names:
-            wanted = [[column] for column in columns] or [TEXT_COLUMNS]
+            wanted: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
             names = [pick_column(row, known, source.name) for known in wanted]
         for name in names:
             if text := column_text(row, name, where):

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,24 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.encoders.correlation import dense_groups, group_ranks
+from pairsmith.errors import redacted
 from pairsmith.progress import clock
 from pairsmith.report.charts import bars, histogram, lines
 from pairsmith.report.likeness import Likeness, confused, cosines, shared_words, told_apart
-from pairsmith.report.overlap import GRAM, sharing
+from pairsmith.report.overlap import FEWEST
 from pairsmith.report.parts import Block, Chart, Examples, Facts, Note, Section, Table, number, percent, shown
 from pairsmith.report.rejects import rejects_section
-from pairsmith.report.rows import OTHERS, Row, Tally, label_name, tally, texts_of, words
+from pairsmith.report.rows import GRAM, OTHERS, Known, Row, Tally, label_name, tally, texts_of, words
 from pairsmith.report.settings import ReportSettings
 from pairsmith.report.traces import traces_section
-from pairsmith.runs import DatasetFolder
+from pairsmith.runs import DatasetFolder, called
 from pairsmith.runs.log import recent
 from pairsmith.texts.folding import folded
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
-"""By evaluation set the digests of its texts and of their runs of words."""
 
 PAIRS = (("sentence1", "sentence2"), ("input", "output"))
 _MANY = 0.05
@@ -49,8 +47,7 @@ def dataset_sections(
     Raises:
         FolderError: a file of it is missing or damaged.
     """
-    whole = {name: texts for name, (texts, _) in known.items()}
-    found = tally(folder, whole, sample=settings.sample, seed=settings.seed)
+    found = tally(folder, known, sample=settings.sample, seed=settings.seed, examples=settings.examples)
     yield Section("What it is", [made(folder), *sources(found)])
     if not folder.rows:
         warn.append("it has no rows")
@@ -60,7 +57,7 @@ def dataset_sections(
         yield Section("Variety", list(variety(found, warn)))
         yield Section("Texts and labels", list(likeness(found, settings, encoder, warn)))
         if known:
-            yield Section("Evaluation data among the rows", list(overlap(found, known, settings, warn)))
+            yield Section("Evaluation data among the rows", list(overlap(found, warn)))
         yield Section("Rows", list(examples(found, settings)))
         if settings.traces:
             yield traces_section(folder, settings)
@@ -322,35 +319,47 @@ def single_texts(
         warn.append("the texts of different labels look alike: a classifier on words cannot tell them apart")
 
 
-def overlap(found: Tally, known: Known, settings: ReportSettings, warn: list[str]) -> Iterator[Block]:
+def overlap(found: Tally, warn: list[str]) -> Iterator[Block]:
     """What of the evaluation data stands in the rows."""
-    parts = sharing(found.rows, found.columns, {name: grams for name, (_, grams) in known.items()})
     total = sum(found.splits.values())
+    names = _short_names(found.shared)
+    for evaluation, shared in found.shared.items():
+        said = (
+            f"{shared.rows:,} of {total:,} rows hold a text of {names[evaluation]}, or {GRAM} words running "
+            "of one"
+        )
+        yield Note(f"{said}.")
+        if shared.rows:
+            warn.append(f"{said}; figures measured on it may be too good")
     yield Table(
-        [
-            "evaluation data",
-            "rows that hold one of its texts",
-            f"rows that share {GRAM} words in a row with it",
-        ],
+        ["evaluation data", "rows that hold one of its texts", f"rows that hold {GRAM} words running of one"],
         [
             (
-                shown(name, 100),
-                f"{found.held[name]:,} of {total:,} ({percent(found.held[name], total)})",
-                f"{len(parts[name]):,} of {len(found.rows):,} ({percent(len(parts[name]), len(found.rows))})",
+                names[evaluation],
+                f"{shared.whole:,} of {total:,} ({percent(shared.whole, total)})",
+                f"{shared.runs:,} of {total:,} ({percent(shared.runs, total)})",
             )
-            for name in known
+            for evaluation, shared in found.shared.items()
         ],
-        note="Case and punctuation aside.",
+        note="All rows are looked at, and a row counts once in a column. It holds a text if one of its own "
+        "texts is the same. Case and punctuation are left aside, and so are texts of the evaluation data "
+        f"of fewer than {FEWEST} words.",
     )
-    for name, rows in parts.items():
-        if found.held[name] or rows:
-            warn.append(
-                f"texts of {shown(name, 100)} stand among the rows; figures measured on it may be too good"
-            )
+    for evaluation, shared in found.shared.items():
+        if shared.first:
             yield Examples(
-                f"Rows that share words with {shown(name, 100)}:",
-                [("", shown_texts(row, found)) for row in rows[: settings.examples]],
+                f"The first rows that share text with {names[evaluation]}:",
+                [("", shown_texts(row, found)) for row in shared.first],
             )
+
+
+def _short_names(sources: Iterable[str]) -> dict[str, str]:
+    """What each source is called, without its folders where no other is called the same."""
+    each = {source: called(source) for source in sources}
+    often = Counter(each.values())
+    return {
+        source: shown(name if often[name] == 1 else redacted(source), 100) for source, name in each.items()
+    }
 
 
 def examples(found: Tally, settings: ReportSettings) -> Iterator[Block]:

@@ -1,6 +1,6 @@
-"""Whether rows hold texts of evaluation data, by which a model trained on them would be measured."""
+"""The texts of evaluation data, which should not stand in the rows that train what is measured on them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pairsmith.errors import InputError
@@ -8,10 +8,8 @@ from pairsmith.places import place
 from pairsmith.records.sources import open_source
 from pairsmith.records.squad import official
 from pairsmith.records.sts import is_released, read_sts
-from pairsmith.report.rows import Row, digest, words
+from pairsmith.report.rows import digest, grams, words
 
-GRAM = 8
-"""So many words in a row that are the same are hardly chance."""
 FEWEST = 4
 """Texts of fewer words say nothing."""
 _NO_TEXT = ("id", "qid", "label", "split", "source")
@@ -57,31 +55,12 @@ def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
         InputError: the data cannot be read, or hold no text of some length.
     """
     whole: set[bytes] = set()
-    grams: set[bytes] = set()
+    runs: set[bytes] = set()
     for text in evaluation_texts(source):
         folded = words(text)
         if folded.count(" ") + 1 >= FEWEST:
             whole.add(digest(folded))
-            grams.update(_grams(folded))
+            runs.update(grams(folded))
     if not whole:
         raise InputError(f"--against {source}: holds no text of {FEWEST} words or more")
-    return frozenset(whole), frozenset(grams)
-
-
-def sharing(
-    rows: Sequence[Row], columns: Sequence[str], grams: Mapping[str, frozenset[bytes]]
-) -> dict[str, list[Row]]:
-    """By evaluation set the rows of which a text shares a run of ``GRAM`` words with it."""
-    found: dict[str, list[Row]] = {name: [] for name in grams}
-    for row in rows:
-        own = {gram for column in columns for gram in _grams(words(str(row.get(column) or "")))}
-        for name, known in grams.items():
-            if not own.isdisjoint(known):
-                found[name].append(row)
-    return found
-
-
-def _grams(folded: str) -> Iterator[bytes]:
-    each = folded.split(" ")
-    for first in range(len(each) - GRAM + 1):
-        yield digest(" ".join(each[first : first + GRAM]))
+    return frozenset(whole), frozenset(runs)

@@ -9,6 +9,8 @@ from pairsmith.runs.estimate import Estimate, peak_memory
 
 ROW_SECONDS = 5e-5
 """For a row, by benchmarks/report.py."""
+COMPARED_SECONDS = 1e-4
+"""For a pair of sentences of 20 words whose runs of words are looked up in evaluation data."""
 ENCODED_SECONDS = 5e-3
 """Of a small encoder, for a pair."""
 PAGE_BYTES = 100_000
@@ -18,9 +20,8 @@ def plan_report(settings: ReportSettings, before: Mapping[str, Estimate]) -> Est
     """By the number of rows alone; a page about anything else takes no time to speak of."""
     rows = _rows(settings.data, before)
     encoded = min(rows, settings.sample) * ENCODED_SECONDS if settings.encoder else 0.0
-    return Estimate(
-        seconds=1.0 + rows * ROW_SECONDS + encoded, memory=peak_memory(), disk=PAGE_BYTES, rows={}
-    )
+    each = ROW_SECONDS + (COMPARED_SECONDS if settings.against else 0.0)
+    return Estimate(seconds=1.0 + rows * each + encoded, memory=peak_memory(), disk=PAGE_BYTES, rows={})
 
 
 def _rows(data: str, before: Mapping[str, Estimate]) -> int:

@@ -11,11 +11,12 @@ from pairsmith.errors import FolderError, SettingsError
 from pairsmith.modelnames import model_revision
 from pairsmith.places import Place, is_folder, place, reaching, size_of
 from pairsmith.progress import clock
-from pairsmith.report.dataset import Known, dataset_sections
+from pairsmith.report.dataset import dataset_sections
 from pairsmith.report.models import evaluation_section, model_section
 from pairsmith.report.overlap import known_texts
 from pairsmith.report.page import render
 from pairsmith.report.parts import Block, Page, Section, Table, number, shown
+from pairsmith.report.rows import Known
 from pairsmith.report.settings import ReportSettings
 from pairsmith.report.traces import check_traces
 from pairsmith.runs import DatasetFolder, Manifest, Run, hash_source, lock, refuse_source, settled, write_json

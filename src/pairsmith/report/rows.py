@@ -25,11 +25,33 @@ MOST_LABELS = 20
 _MOST_COUNTED = 10_000
 """Labels beyond so many are others at once, so that texts in their place cannot fill the memory."""
 OTHERS = "(others)"
+GRAM = 8
+"""So many words that follow each other and are the same are hardly chance."""
 LOOKED_AT = 4_000
 """Characters of a text of the sample that are looked at closely."""
 _ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Scripts without blanks between words: each of their characters counts as one."""
 _WORD = re.compile(rf"[{_ALONE}]|[^\W{_ALONE}]+")
+
+Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
+"""By evaluation set the digests (``digest(words(text))``) of its texts, and those of their ``grams``."""
+
+
+@dataclass
+class Shared:
+    """How many rows share text with an evaluation set, case and punctuation aside; a row counts once in each.
+
+    Attributes:
+        whole: rows that have one of its texts for a text.
+        runs: rows of which a text has ``GRAM`` words running with one of its texts.
+        rows: rows of either sort.
+        first: the first of these, as many as were asked for.
+    """
+
+    whole: int = 0
+    runs: int = 0
+    rows: int = 0
+    first: list[Row] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -46,7 +68,7 @@ class Tally:
         sources: how many rows each source of a mixture has.
         lengths: of each text column the number of words of each row.
         distinct: of each text column how many different texts it has.
-        held: rows of which a text, case and punctuation aside, stands in each evaluation set.
+        shared: by evaluation set, how many of all rows share text with it.
         rows: the sample, in the order of the data set.
     """
 
@@ -58,7 +80,7 @@ class Tally:
     sources: Mapping[str, int]
     lengths: Mapping[str, NDArray[np.int64]]
     distinct: Mapping[str, int]
-    held: Mapping[str, int]
+    shared: Mapping[str, Shared]
     rows: Sequence[Row]
 
     def label_of(self, row: Row) -> str:
@@ -77,32 +99,29 @@ class _Counts:
     numbers: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
     lengths: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
     seen: dict[str, set[bytes]] = field(default_factory=dict)
-    held: Counter[str] = field(default_factory=Counter)
+    shared: dict[str, Shared] = field(default_factory=dict)
 
 
-def tally(
-    folder: DatasetFolder,
-    known: Mapping[str, frozenset[bytes]],
-    *,
-    sample: int,
-    seed: int,
-) -> Tally:
+def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, examples: int = 0) -> Tally:
     """Read the rows of all splits.
 
     Args:
         folder: a finished dataset folder.
-        known: digests (``digest(words(text))``) of the texts of evaluation sets, by their names.
+        known: the texts of evaluation sets.
         sample: rows that are kept, drawn evenly from all.
         seed: of the sample.
+        examples: rows that are kept of those that share text with an evaluation set.
 
     Raises:
         FolderError: a file is missing or damaged.
     """
     columns, numbers = _columns(folder)
-    counts, rows = _Counts(held=Counter(dict.fromkeys(known, 0))), list[Row]()
+    counts, rows = _Counts(shared={name: Shared() for name in known}), list[Row]()
     counts.labels = {split: Counter() for split in folder.splits}
     for split, table, drawn in with_sample(folder, sample, generator(seed, "report")):
-        _count(counts, table, split, columns, numbers, known)
+        _count(counts, table, split, columns, numbers)
+        if known:
+            _compare(counts.shared, table, columns, known, examples)
         rows += [_cut(row) for row in drawn]
     values = {value for split in counts.labels.values() for value in split}
     graded = counts.label in numbers
@@ -116,7 +135,7 @@ def tally(
         dict(counts.sources.most_common()),
         {name: np.concatenate(parts) for name, parts in counts.lengths.items()},
         {name: len(found) for name, found in counts.seen.items()},
-        dict(counts.held),
+        counts.shared,
         rows,
     )
 
@@ -160,7 +179,6 @@ def _count(
     split: str,
     columns: Sequence[str],
     numbers: Sequence[str],
-    known: Mapping[str, frozenset[bytes]],
 ) -> None:
     for name in _LABELS:
         if name in table.column_names:
@@ -175,18 +193,35 @@ def _count(
     for name in numbers:
         found = np.asarray(table.column(name).to_numpy(), np.float64)
         counts.numbers.setdefault(name, []).append(found[np.isfinite(found)])
-    held: dict[str, set[int]] = {name: set() for name in known}
     for name in columns:
         texts = table.column(name).to_pylist()
         lengths = np.array([len((text or "").split()) for text in texts], np.int64)
         counts.lengths.setdefault(name, []).append(lengths)
         counts.seen.setdefault(name, set()).update(digest(text or "") for text in texts)
-        if known:
-            folded = [digest(words(text or "")) for text in texts]
-            for evaluation, digests in known.items():
-                held[evaluation].update(row for row, each in enumerate(folded) if each in digests)
-    for evaluation, found_rows in held.items():
-        counts.held[evaluation] += len(found_rows)
+
+
+def _compare(
+    shared: Mapping[str, Shared], table: pa.Table, columns: Sequence[str], known: Known, examples: int
+) -> None:
+    """Count the rows that share text with each evaluation set, however many of their texts do."""
+    whole: dict[str, set[int]] = {name: set() for name in known}
+    runs: dict[str, set[int]] = {name: set() for name in known}
+    for column in columns:
+        for row, text in enumerate(table.column(column).to_pylist()):
+            folded = words(text or "")
+            itself, own = digest(folded), set(grams(folded))
+            for name, (texts, known_runs) in known.items():
+                if itself in texts:
+                    whole[name].add(row)
+                if not own.isdisjoint(known_runs):
+                    runs[name].add(row)
+    for name, found in shared.items():
+        either = sorted(whole[name] | runs[name])
+        found.whole += len(whole[name])
+        found.runs += len(runs[name])
+        found.rows += len(either)
+        kept = either[: max(examples - len(found.first), 0)]
+        found.first += [_cut(row) for row in table.take(pa.array(kept, pa.int64())).to_pylist()]
 
 
 def _times(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
@@ -224,6 +259,13 @@ def digest(text: str) -> bytes:
 def words(text: str) -> str:
     """A text's words, case and punctuation aside."""
     return " ".join(_WORD.findall(text.casefold()))
+
+
+def grams(folded: str) -> Iterator[bytes]:
+    """The digests of all runs of ``GRAM`` words in a text that ``words`` gave."""
+    each = folded.split(" ")
+    for first in range(len(each) - GRAM + 1):
+        yield digest(" ".join(each[first : first + GRAM]))
 
 
 def texts_of(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:

@@ -36,8 +36,8 @@ class ReportSettings(Settings):
         default=10_000,
         ge=1,
         le=100_000,
-        description="Rows of each data set that are looked at closely; lengths, labels and different texts "
-        "are counted in all.",
+        description="Rows of each data set that are looked at closely; lengths, labels, different texts and "
+        "texts of evaluation data are counted in all.",
     )
     examples: int = Field(default=5, ge=0, le=100, description="Rows shown of each sort.")
     seed: int = Field(default=0, ge=0, description="Seed of the rows looked at closely.")

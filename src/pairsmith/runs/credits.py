@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from pairsmith.bundled import is_bundled
 from pairsmith.errors import PairsmithError
+from pairsmith.ggufmodels import SMOLLM2, hub_repository
 from pairsmith.modelnames import EMBEDDED, is_hub_id
 from pairsmith.places import Place, is_folder, place, size_of
 from pairsmith.records.sources import hub_name, is_hub_data
@@ -34,6 +35,10 @@ _MOST = 5
 _SENTENCE_BERT = (
     "Reimers and Gurevych (2019): Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks. "
     "EMNLP 2019, arXiv:1908.10084."
+)
+_SMOLLM2_PAPER = (
+    "Ben Allal et al. (2025): SmolLM2: When Smol Goes Big - Data-Centric Training of a Small Language Model. "
+    "arXiv:2502.02737."
 )
 
 
@@ -58,6 +63,8 @@ def called(name: str | Place) -> str:
     """What a card calls a model or a source: a name as it is, of a path or URL the last part."""
     text = str(name)
     if is_bundled(text) or text.startswith(EMBEDDED) or is_hub_id(text) or is_hub_data(text):
+        return text
+    if hub_repository(text) is not None:  # org/name:FILE.gguf
         return text
     if text.startswith(("http://", "https://")):
         return text.rpartition("#")[2].partition("?")[0].rstrip("/").rpartition("/")[2]
@@ -87,8 +94,10 @@ def _source(name: str | Place, role: Role) -> Sources:
     if is_bundled(text):
         return Sources((Credit(name=text, role=role, licences=("apache-2.0",), languages=("en",)),))
     if text.startswith(EMBEDDED):
-        known = ("apache-2.0",)
-        return Sources((Credit(name=text, role=role, licences=known, citations=(_SENTENCE_BERT,)),))
+        paper = _SMOLLM2_PAPER if text == SMOLLM2 else _SENTENCE_BERT
+        return Sources((Credit(name=text, role=role, licences=("apache-2.0",), citations=(paper,)),))
+    if role == "model" and (repository := hub_repository(text)) is not None:
+        return _of_hub(repository, role)
     if text.startswith(("http://", "https://")) and role == "model":
         look = "the terms of whoever runs the server, and the card of the model there"
         return Sources((Credit(name=called(text), role=role, look=look),))

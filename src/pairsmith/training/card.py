@@ -8,6 +8,7 @@ import yaml
 
 from pairsmith.bundled import is_bundled
 from pairsmith.citations import OF_TRAININGS
+from pairsmith.ggufmodels import SMOLLM2, hub_repository, is_gguf
 from pairsmith.modelnames import EMBEDDED, MINILM, is_hub_id
 from pairsmith.places import place
 from pairsmith.runs import DatasetFolder, Sources, called, sources_of
@@ -71,6 +72,12 @@ _SENTENCES = _OnTheHub(
     "sentence-similarity",
     ("sentence-transformers", "sentence-similarity", "feature-extraction"),
 )
+_EMBEDDED = {
+    MINILM: "sentence-transformers/all-MiniLM-L6-v2",
+    SMOLLM2: "HuggingFaceTB/SmolLM2-135M-Instruct",
+}
+"""What the embedded models are called on the Hub."""
+
 _KINDS = {
     "train-encoder": _SENTENCES,
     "train-biencoder": _SENTENCES,
@@ -106,7 +113,9 @@ def _metadata(step: str, base: str, sources: Sources, writes: str = "summaries")
 def _bases(base: str) -> list[str]:
     """The Hub ids of the base: its own, or those that the card in its folder names."""
     if is_bundled(base) or base.startswith(EMBEDDED):
-        return ["sentence-transformers/all-MiniLM-L6-v2"] if base == MINILM else []
+        return [_EMBEDDED[base]] if base in _EMBEDDED else []
+    if is_gguf(base):
+        return [*filter(None, [hub_repository(base)])]  # a file alone does not tell where it is from
     if is_hub_id(base):
         return [base]
     named = card_of(place(base)).get("base_model")

@@ -96,13 +96,13 @@ class EncodedByLength(nn.Module):
     into padding. Loss and gradients stay the same but for rounding.
     """
 
-    def __init__(self, encoder: SentenceTransformer, loss: nn.Module) -> None:
+    def __init__(self, encoder: SentenceTransformer, loss: Any) -> None:
         super().__init__()
         self.model = encoder
         self.loss = loss
 
     def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor | None) -> Tensor:
-        """The loss of a batch: a column's features each, and the scores ``(rows,)`` of those that have any."""
+        """The loss of a batch: each column's features, and the scores ``(rows,)`` where there are any."""
         vectors = encode_by_length(self.model, list(sentence_features))
         found: Tensor = self.loss.compute_loss_from_embeddings(vectors, labels)
         return found
@@ -132,7 +132,8 @@ def encode_by_length(encoder: SentenceTransformer, columns: Sequence[Mapping[str
 
     chunks = grouped(lengths, features, encoder.device)
     vectors = torch.cat([encoder(dict(chunk))["sentence_embedding"] for chunk in chunks.chunks])
-    return list(vectors[chunks.order.argsort()].split([len(column["attention_mask"]) for column in columns]))
+    sizes = [len(column["attention_mask"]) for column in columns]
+    return list(torch.split(vectors[chunks.order.argsort()], sizes))
 
 
 def _cut(values: Tensor, width: int) -> Tensor:

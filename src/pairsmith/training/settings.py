@@ -26,8 +26,8 @@ class TrainEncoderSettings(Settings):
     objective: Literal["cosine", "cosent", "angle", "contrastive", "simcse"] = Field(
         default="cosine",
         description="cosine: the cosine is regressed on the score, as in the paper. cosent, angle: pairs are "
-        "ranked by score. contrastive: a text of the highest score is told from those of lower scores and from "
-        "the texts of other rows. simcse: a text from other texts, by dropout alone; scores are not used.",
+        "ranked by score. contrastive: a text of the highest score is told from those of lower scores and "
+        "from the texts of other rows. simcse: a text from other texts, by dropout alone, without scores.",
     )
     scale: float = Field(
         default=20.0,
@@ -49,8 +49,8 @@ class TrainEncoderSettings(Settings):
         default=None,
         ge=0,
         lt=1,
-        description="Share of the attention weights that is dropped in training; unset: the base's own. simcse "
-        "learns from nothing else where the base has no dropout.",
+        description="Share of the attention weights that is dropped in training; unset: the base's own. "
+        "simcse learns from nothing else where the base has no dropout.",
     )
     batch_size: int = Field(default=32, ge=1, description="Pairs a step.")
     learning_rate: float = Field(

@@ -60,10 +60,17 @@ class Training:
         return self.validation.get(self.best_step)
 
     def __str__(self) -> str:
-        """In words: the step that was kept, and its validation figure where there is one."""
+        """In words: the step that was kept, its validation figure if any, and the base's if it was better.
+
+        A base that was better by less than the digits show is left out: the two figures would read as equal.
+        """
         if self.best is None:
             return f"the last of {self.steps:,} steps"
-        return f"best step {self.best_step:,} of {self.steps:,}, validation {self.metric} {self.best:.1f}"
+        kept = f"best step {self.best_step:,} of {self.steps:,}, validation {self.metric} {self.best:.1f}"
+        before = self.validation.get(0)
+        if before is None or round(before, 1) <= round(self.best, 1):
+            return kept
+        return f"{kept}; the base was better before training: {before:.1f}"
 
     def to_json(self) -> dict[str, Any]:
         """The part of ``training.json`` that tells how the training went."""

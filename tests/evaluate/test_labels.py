@@ -1,0 +1,70 @@
+import json
+
+import numpy as np
+import pytest
+
+from pairsmith.errors import InputError
+from pairsmith.evaluate.labels import evaluate_labels, labelled_pairs, labels_table, separation
+from pairsmith.evaluate.settings import EvaluateLabelsSettings
+from pairsmith.progress import Silent
+from pairsmith.runs import Run
+
+PAIRS = [("a", "b", "1"), ("a", "c", "0.5"), ("a", "d", "0"), ("e", "f", "1"), ("e", "g", "0")]
+COSINES = np.array([0.9, 0.5, 0.1, 0.7, 0.3])
+
+
+def test_means_by_label_the_highest_first_and_the_gap():
+    found = separation(PAIRS, COSINES, draws=200, seed=0)
+    assert list(found["labels"]) == ["1", "0.5", "0"]
+    assert {label: (each["mean"], each["count"]) for label, each in found["labels"].items()} == {
+        "1": (0.8, 2),
+        "0.5": (0.5, 1),
+        "0": (0.2, 2),
+    }
+    assert found["gap"] == 0.6
+    # First texts are drawn whole: the gap is 0.8 of a alone, 0.4 of e alone, and 0.6 of both.
+    assert found["gap_ci"] == [0.4, 0.8]
+    assert found["labels"]["1"]["ci"] == [0.7, 0.9]
+    assert found["labels"]["0.5"]["ci"] == [0.5, 0.5]  # of resamples with a alone
+
+
+def test_without_resamples_there_are_no_intervals_and_named_labels_have_no_gap():
+    found = separation([("a", "b", "same"), ("a", "c", "other")], np.array([0.5, 0.25]), draws=0, seed=0)
+    assert found == {
+        "labels": {
+            "other": {"mean": 0.25, "ci": None, "count": 1},
+            "same": {"mean": 0.5, "ci": None, "count": 1},
+        }
+    }
+    assert labels_table(found).splitlines()[1:] == [
+        "other             1  0.25",
+        "same              1  0.50",
+    ]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    rows = [
+        {"sentence1": "A man is playing.", "sentence2": "A man is playing.", "score": 1.0},
+        {"sentence1": "A man is playing.", "sentence2": "The stock market fell.", "score": 0.0},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_file_is_measured_with_a_line_for_each_pair(file, tiny_bert, tmp_path):
+    settings = EvaluateLabelsSettings(model=str(tiny_bert), data=str(file), device="cpu", bootstrap=10)
+    results = evaluate_labels(settings, Run(tmp_path / "out", Silent()))
+    assert results["labels"]["1"]["mean"] == 1.0
+    assert results["labels"]["0"]["mean"] < 1.0
+    lines = (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()
+    assert [json.loads(line)["label"] for line in lines] == ["1", "0"]
+    assert json.loads(lines[0])["cosine"] == 1.0
+
+
+def test_rows_without_labels_are_refused_with_what_they_have(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "a"}\n')
+    with pytest.raises(InputError, match=r"texts\.jsonl:1: .* score or label, as .* found text"):
+        labelled_pairs(str(path))
