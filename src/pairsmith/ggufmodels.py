@@ -250,12 +250,12 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
             f"model {model}: the file holds no tokenizer; give one that was converted with its vocabulary"
         )
     try:
-        with quiet_loading(), unsaid("transformers.modeling_utils", "LOAD REPORT"):
+        with quiet_loading(), _no_bars(), unsaid("transformers.modeling_utils", "LOAD REPORT"):
             tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
             network, report = AutoModelForCausalLM.from_pretrained(
                 file.parent,
                 gguf_file=file.name,
-                dtype=torch.bfloat16,
+                dtype=torch.float32,
                 local_files_only=True,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are told of below, in fewer words

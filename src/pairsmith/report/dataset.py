@@ -34,6 +34,9 @@ _BINS = 40
 _WORDS = 1_000_000
 _SOURCES = 20
 
+_FEW_SCORES = 10
+"""Scores of so few values are labels: a row of each says more than the highest and lowest."""
+
 
 def dataset_sections(
     folder: DatasetFolder,
@@ -48,6 +51,8 @@ def dataset_sections(
         FolderError: a file of it is missing or damaged.
     """
     found = tally(folder, known, sample=settings.sample, seed=settings.seed, examples=settings.examples)
+    if folder.rows:  # a look at the texts says more than any count
+        yield Section("Examples", list(examples(found, settings)))
     yield Section("What it is", [made(folder), *sources(found)])
     if not folder.rows:
         warn.append("it has no rows")
@@ -58,7 +63,6 @@ def dataset_sections(
         yield Section("Texts and labels", list(likeness(found, settings, encoder, warn)))
         if known:
             yield Section("Evaluation data among the rows", list(overlap(found, warn)))
-        yield Section("Rows", list(examples(found, settings)))
         if settings.traces:
             yield traces_section(folder, settings)
     yield rejects_section(folder, settings)
@@ -363,9 +367,9 @@ def _short_names(sources: Iterable[str]) -> dict[str, str]:
 
 
 def examples(found: Tally, settings: ReportSettings) -> Iterator[Block]:
-    """Some rows of each label, and the first and last by what the rows are ranked by."""
+    """Some rows of each label; the first and last of rows that are ranked by a number of many values."""
     ranked = next((name for name in ("score", "margin") if name in found.numbers), None)
-    if ranked:
+    if ranked and len({row[ranked] for row in found.rows}) > _FEW_SCORES:
         known = [row for row in found.rows if row[ranked] is not None and math.isfinite(row[ranked])]
         order = sorted(known, key=lambda row: -float(row[ranked]))
         for title, rows in (("highest", order[: settings.examples]), ("lowest", order[-settings.examples :])):
@@ -381,9 +385,17 @@ def examples(found: Tally, settings: ReportSettings) -> Iterator[Block]:
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in found.rows:
         by_name[found.label_of(row)].append(row)
-    for name, rows in sorted(by_name.items()):
+    for name, rows in sorted(by_name.items(), key=lambda item: _highest_first(item[0])):
         title = f"{found.label} {shown(name, 60)}:" if found.label else "Some rows:"
         yield Examples(title, [("", shown_texts(row, found)) for row in rows[: settings.examples]])
+
+
+def _highest_first(label: str) -> tuple[float, str]:
+    """Numbers from the highest down, then names in their order."""
+    try:
+        return -float(label), label
+    except ValueError:
+        return math.inf, label
 
 
 def shown_texts(row: Row, found: Tally) -> list[tuple[str, str]]:
