@@ -255,7 +255,7 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
             network, report = AutoModelForCausalLM.from_pretrained(
                 file.parent,
                 gguf_file=file.name,
-                dtype=torch.float32,
+                dtype=torch.bfloat16,
                 local_files_only=True,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are told of below, in fewer words
