@@ -182,6 +182,10 @@ def test_another_kind_of_model_is_refused(tmp_path, architecture):
     )
 
 
+def test_a_scaling_of_positions_that_would_be_lost_is_refused(tmp_path):
+    refused(str(make_gguf(tmp_path / "scaled.gguf", scaled=True)), "keeps a scaling of positions")
+
+
 def test_weights_of_another_shape_are_refused(tmp_path, capfd):
     file = make_gguf(tmp_path / "other.gguf", inner=96)
     words = r"the weights model\.layers\.0\.mlp\.down_proj\.weight are of another shape .*\(6 such in all\)"

@@ -35,12 +35,13 @@ def llama(seed=0):
 
 
 def make_gguf(
-    file, kind="F16", seed=0, *, architecture="llama", tokenizer=True, left_out=(), inner=2 * WIDTH
+    file, kind="F16", seed=0, *, architecture="llama", tokenizer=True, left_out=(), inner=2 * WIDTH, scaled=False
 ):
     """Write a random Llama into ``file``.
 
     ``kind`` is how its matrices are stored (F32, F16, BF16, Q8_0, Q4_1 …); ``architecture`` is what it
-    claims to be, ``inner`` how wide it says that its inner layers are; ``left_out`` are tensors that it lacks.
+    claims to be, ``inner`` how wide it says that its inner layers are; ``left_out`` are tensors that it lacks;
+    ``scaled`` adds the factors of positions that files of Llama 3.1 have.
     """
     import gguf
 
@@ -58,6 +59,8 @@ def make_gguf(
     writer.add_vocab_size(config.vocab_size)
     if tokenizer:
         _add_tokenizer(writer)
+    if scaled:
+        writer.add_tensor("rope_freqs.weight", np.ones(WIDTH // HEADS // 2, np.float32))
     stored = gguf.GGMLQuantizationType[kind]
     for name, values in _tensors(seed).items():
         if name in left_out:

@@ -165,8 +165,9 @@ def _run(
     recipe: Annotated[
         str,
         typer.Argument(
-            help="A YAML file, or the name of one that ships: quickstart, dino-x2, mining-squad, "
-            "mining-squad-small, mining-ablation-small, mining-xsum, mining-news-small, quip, quip-small.",
+            help="A YAML file, or the name of one that ships: quickstart, dino-x2, dino-x2-small, dino-x1x2, "
+            "dino-x1x2-small, dino-tables, dino-tables-small, mining-squad, mining-squad-small, "
+            "mining-ablation-small, mining-xsum, mining-news-small, quip, quip-small.",
             show_default=False,
         ),
     ],

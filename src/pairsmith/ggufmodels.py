@@ -30,6 +30,9 @@ _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _ON_HUB = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P<file>[^:\\]+\.gguf)")
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 _MAGIC = b"GGUF"
+_SCALED_POSITIONS = "rope_freqs.weight"
+"""What Llama 3.1 and 3.2 have; the loader of transformers passes it over in silence."""
+
 _LAYOUT = "1"
 """Counts up when the same file would be converted to other bytes."""
 
@@ -240,7 +243,8 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
     unpacked = {} if packing is None else {"quantization_config": packing(dequantize=True)}
 
     try:
-        fields = GGUFReader(file).fields  # reads where each tensor lies: a file cut short shows here
+        reader = GGUFReader(file)  # reads where each tensor lies: a file cut short shows here
+        fields = reader.fields
     except Exception as error:  # numpy's, for bytes that are not there
         raise ModelError(
             f"model {model}: the file is cut short or damaged ({first_line(error)}); get it again"
@@ -248,6 +252,11 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
     if "tokenizer.ggml.tokens" not in fields:
         raise ModelError(
             f"model {model}: the file holds no tokenizer; give one that was converted with its vocabulary"
+        )
+    if any(tensor.name == _SCALED_POSITIONS for tensor in reader.tensors):
+        raise ModelError(
+            f"model {model}: the file keeps a scaling of positions ({_SCALED_POSITIONS}) that transformers "
+            "would ignore, so texts would come out wrong; give the folder or Hub id that the file was made of"
         )
     try:
         with quiet_loading(), _no_bars(), unsaid("transformers.modeling_utils", "LOAD REPORT"):

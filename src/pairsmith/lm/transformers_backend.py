@@ -55,13 +55,14 @@ class TransformersModel:
         self.context: int = context_of(model.config, folded=_folds(model))
         ends = model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
+        self._closing = frozenset(int(end) for end in listed if end is not None)
         special = getattr(tokenizer, "all_special_ids", ())  # a chat's marks, padding: no text either
         self.end_tokens = frozenset(int(end) for end in (*listed, *special) if end is not None)
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt, as the tokenizer makes them, special tokens included."""
         tokens: list[int] = self._tokenizer(text, verbose=False)["input_ids"]
-        if tokens and tokens[-1] in self.end_tokens:  # some tokenizers close every text
+        if tokens and tokens[-1] in self._closing:  # some tokenizers close every text
             tokens = tokens[:-1]
         return tokens
 
