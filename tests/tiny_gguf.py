@@ -35,7 +35,15 @@ def llama(seed=0):
 
 
 def make_gguf(
-    file, kind="F16", seed=0, *, architecture="llama", tokenizer=True, left_out=(), inner=2 * WIDTH, scaled=False
+    file,
+    kind="F16",
+    seed=0,
+    *,
+    architecture="llama",
+    tokenizer=True,
+    left_out=(),
+    inner=2 * WIDTH,
+    scaled=False,
 ):
     """Write a random Llama into ``file``.
 
