@@ -217,7 +217,6 @@ def test_forms_are_few() -> None:
     assert {text for text in shown if not documented.is_whole(text)} == {
         "pairsmith mine --inputs FILE --outputs FILE --encoder MODEL --out DIR",
         "pairsmith run OUT/once/recipe.yaml --out OUT/once/run",
-        "pairsmith run quickstart --seed N --out DIR",
         "pairsmith compare compare-sts.yaml --out DIR",
         "pairsmith compare compare-reading.yaml --out DIR",
         "pairsmith evaluate sts --model embedded:all-minilm-l6-v2 --data DATA --out DIR",
