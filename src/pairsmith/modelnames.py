@@ -87,7 +87,7 @@ def check_name(model: str) -> None:
 def is_hub_id(name: str) -> bool:
     """Whether ``name`` can only mean a repository on the Hub: of that form, and nothing here is called so.
 
-    What ends in ``.gguf`` is a file, also one that is not here.
+    A name that ends in ``.gguf`` means a file, even if there is no such file.
     """
     path = Path(name).expanduser()
     beside = path.parent != Path() and path.parent.is_dir()

@@ -73,15 +73,15 @@ class Progress:
         self._last = float("-inf")
 
     def say(self, text: str) -> None:
-        """Write one line that stays, without secrets."""
+        """Write one line that no progress bar will overwrite; secrets in it are hidden."""
         self._stay(redacted(text))
 
     def link(self, text: str) -> None:
-        """Write one line as it is, secrets too, also under ``--quiet``: the way into what was just started.
+        """Write an address that the user needs to open what was just started, its token included.
 
-        It is for an address with a token that this program made, and that ends with it: whoever started the
-        program cannot do without. That holds as well where its output goes into a file, which is theirs.
-        What others gave us, such as passwords in a path, has no place in ``text``.
+        The line is written under ``--quiet`` too, and to a file if the user sent the output there. The token
+        was made by this program and is worthless once the program ends. Never pass secrets that somebody
+        else gave us, such as passwords in a path.
         """
         self._stay(text)
 
@@ -118,7 +118,7 @@ class Progress:
 
 
 class Quiet(Progress):
-    """Writes results, links and nothing else: ``--quiet``."""
+    """Writes only results and links, for ``--quiet``."""
 
     def say(self, text: str) -> None:
         """Drop the line."""

@@ -137,6 +137,25 @@ def test_a_split_without_rows_is_left_out(tmp_path):
     assert out.splits == ("train",)
 
 
+def test_as_in_the_paper_any_text_of_another_entry_may_be_drawn():
+    # The only other entry's text was written for "x" too: ours draws none, the paper's program draws it.
+    rows = pairs(("x", "same", 1.0), ("z", "same", 0.0))
+    assert sampled_negatives(rows, 1, seed=1) == []
+    drawn = sampled_negatives(rows, 1, seed=1, any_text=True)
+    assert [(row.sentence1, row.sentence2, row.score) for row in drawn] == [
+        ("x", "same", 0.0),
+        ("z", "same", 0.0),
+    ]
+    assert sampled_negatives(pairs(("x", "a", 1.0), ("x", "b", 0.0)), 1, seed=1, any_text=True) == []
+
+
+def test_keeping_near_copies_draws_negatives_as_in_the_paper(tmp_path):
+    rows = pairs(("x", "same", 1.0), ("z", "same", 0.0))
+    for choice, negatives in (("task", 0), ("keep", 2)):
+        out = run_on(tmp_path / choice, rows, near_copies=choice, augment=1, validation=0)
+        assert out.rows == 2 + negatives
+
+
 def test_a_data_set_without_other_entries_has_no_negatives():
     assert sampled_negatives(pairs(("x", "y", 1.0), ("x", "z", 0.0)), 2, seed=1) == []
 

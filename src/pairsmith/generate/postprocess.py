@@ -112,8 +112,8 @@ def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec
     negatives: list[ScoredPair] = []
     if scored:
         scores = _scores(task, scored)
-        alike = settings.near_copies == "keep"
-        negatives = sampled_negatives(scored, settings.augment, settings.seed, alike=alike)
+        any_text = settings.near_copies == "keep"
+        negatives = sampled_negatives(scored, settings.augment, settings.seed, any_text=any_text)
         kept = [replace(row, score=smooth(row.score, scores, settings.smoothing)) for row in scored]
     train, validation = split([*kept, *negatives], settings.validation, settings.seed)
     return Processed(train, validation, rejects, len(negatives))
@@ -169,25 +169,26 @@ def smooth(score: float, scores: Sequence[float], epsilon: float) -> float:
 
 
 def sampled_negatives(
-    rows: Sequence[ScoredPair], count: int, seed: int, *, alike: bool = False
+    rows: Sequence[ScoredPair], count: int, seed: int, *, any_text: bool = False
 ) -> list[ScoredPair]:
     """For each distinct first text, ``count`` second texts of other first texts, with score 0 (D8).
 
     A text that was also written for this first text, or that is a near-copy of it, is not drawn: it would
-    contradict another row. The paper's program draws from all other entries, whatever they say.
+    contradict another row. The paper's program draws from the entries of all other first texts.
 
     Args:
         rows: the cleaned rows.
         count: negatives a first text, at least 0; fewer where the other entries have too few texts.
         seed: of the draws, 0 to 2**63 - 1; the order of the rows does not matter to them.
-        alike: draw as the paper's program does.
+        any_text: draw any text of another first text, as the paper's program does.
 
     Returns:
         New rows, in the order in which the first texts appear.
     """
-    entries = sorted({(row.sentence2, row.sentence1) for row in rows})
-    if not alike:  # each text once, however many entries have it
-        entries = list({text: (text, first) for text, first in reversed(entries)}.values())[::-1]
+    if any_text:
+        entries = sorted({(row.sentence2, row.sentence1) for row in rows})
+    else:  # each text once, however many entries have it
+        entries = [(text, "") for text in sorted({row.sentence2 for row in rows})]
     own: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         own[row.sentence1] |= {folded(row.sentence1), folded(row.sentence2)}
@@ -196,7 +197,7 @@ def sampled_negatives(
         stream = np.array([stream_key("negative", first)] * TRIES, dtype=np.uint64)
         places = (uniforms(seed, stream, np.arange(TRIES)) * len(entries)).astype(int)
         drawn = (entries[place] for place in dict.fromkeys(places.tolist()))
-        others = (text for text, of in drawn if (of != first if alike else folded(text) not in taken))
+        others = (text for text, of in drawn if (of != first if any_text else folded(text) not in taken))
         chosen = islice(others, count)
         name = text_id(first)
         negatives += [ScoredPair(f"{name}-negative-{i}", first, text, 0.0) for i, text in enumerate(chosen)]

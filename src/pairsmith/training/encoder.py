@@ -30,7 +30,7 @@ from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.dropout import set_attention_dropout
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard, steps_between
-from pairsmith.training.objectives import UNLABELLED, loss_of, training_rows
+from pairsmith.training.objectives import IN_BATCH, loss_of, training_rows
 from pairsmith.training.processor import quick_training
 from pairsmith.training.settings import TrainEncoderSettings
 from pairsmith.training.watch import Measure, Training, Watch, watched
@@ -88,7 +88,10 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
 
 
 def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
-    """The base as the training begins with it. Errors as for ``load_sentence_encoder``."""
+    """Load the base with the layers and the attention that the settings ask for.
+
+    Errors as for ``load_sentence_encoder``.
+    """
     return load_sentence_encoder(
         settings.base,
         pooling=settings.pooling,
@@ -110,11 +113,11 @@ def train_encoder_on(
 ) -> Training:
     """Train ``encoder`` in place on scored pairs, and leave it with the weights of its best step (D10).
 
-    By default the mean squared difference of cosine similarity and score is minimised; ``objectives`` has
-    the others. The learning rate rises linearly over the warm-up and falls linearly to 0. Spearman's
-    correlation on the validation pairs is taken every ``eval_steps`` steps and after the last one, and the
-    best of these is kept, the earliest among equals; the untrained start is measured too, but it is no
-    candidate.
+    By default the loss is the mean squared difference between cosine similarity and score; the module
+    ``objectives`` has the other losses. The learning rate rises linearly over the warm-up and falls linearly
+    to 0. Spearman's correlation on the validation pairs is measured every ``eval_steps`` steps and after the
+    last one, and the weights of the best of these steps are kept, of the earliest if several are equal. The
+    untrained encoder is measured too, but its weights are never kept.
 
     Args:
         encoder: what to train.
@@ -224,9 +227,9 @@ def _trainer(
         seed=settings.seed,
         use_cpu=encoder.device.type == "cpu",
         bf16=pick_dtype(settings.dtype, encoder.device.type) == "bfloat16",
-        # A text that stands twice in a batch would be its own negative.
+        # If a text stood in a batch twice, it would be its own negative.
         batch_sampler=(
-            BatchSamplers.NO_DUPLICATES if settings.objective in UNLABELLED else BatchSamplers.BATCH_SAMPLER
+            BatchSamplers.NO_DUPLICATES if settings.objective in IN_BATCH else BatchSamplers.BATCH_SAMPLER
         ),
         # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
         dataloader_pin_memory=encoder.device.type == "cuda",

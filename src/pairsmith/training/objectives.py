@@ -1,6 +1,7 @@
-"""What a sentence encoder can be trained for: the rows each objective learns from, and its loss.
+"""Training objectives of a sentence encoder: the training rows that each needs, and its loss.
 
-``cosine`` is the paper's (D10). The others make more of the same pairs, by losses of sentence-transformers.
+``cosine`` is the paper's objective (D10). The others use the same pairs with other losses of
+sentence-transformers.
 """
 
 from collections import defaultdict
@@ -18,8 +19,8 @@ from pairsmith.training.chunks import grouped
 
 Objective = Literal["cosine", "cosent", "angle", "contrastive", "simcse"]
 
-UNLABELLED: tuple[Objective, ...] = ("contrastive", "simcse")
-"""Objectives whose rows are texts alone, without a score."""
+IN_BATCH: tuple[Objective, ...] = ("contrastive", "simcse")
+"""Objectives with in-batch negatives: a batch must not hold the same text twice."""
 
 
 def training_rows(pairs: pa.Table, objective: Objective) -> pa.Table:
@@ -137,5 +138,5 @@ def encode_by_length(encoder: SentenceTransformer, columns: Sequence[Mapping[str
 
 
 def _cut(values: Tensor, width: int) -> Tensor:
-    """The first ``width`` values of a text; behind its end come zeros, which the mask hides."""
+    """The first ``width`` values of a text, padded with zeros, which the attention mask hides."""
     return nn.functional.pad(values[:width], (0, max(0, width - len(values))))

@@ -62,7 +62,7 @@ class Training:
     def __str__(self) -> str:
         """In words: the step that was kept, its validation figure if any, and the base's if it was better.
 
-        A base that was better by less than the digits show is left out: the two figures would read as equal.
+        The base is mentioned only if it is better at the one decimal place that is shown.
         """
         if self.best is None:
             return f"the last of {self.steps:,} steps"
