@@ -2,6 +2,7 @@
 
 import json
 import platform
+import random
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,15 @@ def processor() -> str:
 def write(path: Path, results: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"machine": machine(), **results}, indent=1) + "\n", encoding="utf-8")
+
+
+def stsb_both_columns(data: Path, count: int) -> list[str]:
+    """``count`` distinct sentences of both columns of STSb's training part, in a fixed random order."""
+    with (data / "stsb" / "sts-train.csv").open(encoding="utf-8") as lines:
+        rows = [line.rstrip("\n").split("\t") for line in lines]
+    sentences = list(dict.fromkeys(text.strip() for row in rows for text in row[5:7]))
+    random.Random(0).shuffle(sentences)
+    return sentences[:count]
 
 
 def stsb_sentences(data: Path, count: int) -> list[str]:
