@@ -24,19 +24,27 @@ PAIRS = table(
 )  # fmt: skip
 
 
-def test_each_positive_stands_beside_a_text_of_every_lower_score():
-    assert contrastive_rows(PAIRS).to_pylist() == [
+def test_each_positive_stands_beside_a_text_of_each_low_score():
+    assert contrastive_rows(PAIRS, 0.2).to_pylist() == [
+        {"anchor": "a", "positive": "a same", "negative_1": "a far"},
+        {"anchor": "a", "positive": "a too", "negative_1": "a off"},
+        {"anchor": "c", "positive": "c same", "negative_1": "c far"},
+    ]
+
+
+def test_texts_in_between_are_hard_negatives_only_if_asked():
+    assert contrastive_rows(PAIRS, 0.5).to_pylist() == [
         {"anchor": "a", "positive": "a same", "negative_1": "a near", "negative_2": "a far"},
         {"anchor": "a", "positive": "a too", "negative_1": "a near", "negative_2": "a off"},
         {"anchor": "c", "positive": "c same", "negative_1": "c near", "negative_2": "c far"},
     ]
 
 
-def test_first_texts_with_one_score_only_give_no_rows():
-    with pytest.raises(InputError, match=r"of 2 first texts none has one each of 0\.9, 0\.1"):
-        contrastive_rows(table([("a", "b", 0.9), ("c", "d", 0.1)]))
-    with pytest.raises(InputError, match="contrastive training needs"):
-        contrastive_rows(table([("a", "b", 0.9)]))
+def test_first_texts_without_a_positive_or_a_negative_give_no_rows():
+    with pytest.raises(InputError, match=r"none of 2 first texts has them \(scores: 0\.9, 0\.1\)"):
+        contrastive_rows(table([("a", "b", 0.9), ("c", "d", 0.1)]), 0.2)
+    with pytest.raises(InputError, match="raise --hard-negatives if they lie higher"):
+        contrastive_rows(table([("a", "b", 0.9), ("a", "d", 0.5)]), 0.2)
 
 
 def test_simcse_takes_each_first_text_once_and_no_score():

@@ -136,7 +136,7 @@ def train_encoder_on(
     shown = progress or Silent()
     _check_pairs(train, "the training pairs")
     choosable = _check_selectable(validation, shown)
-    rows = training_rows(train, settings.objective)
+    rows = training_rows(train, settings.objective, settings.hard_negatives)
     total = total_steps(rows.num_rows, settings)
     if settings.attention_dropout is not None:
         set_attention_dropout(encoder, settings.attention_dropout)

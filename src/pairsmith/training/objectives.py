@@ -23,33 +23,36 @@ IN_BATCH: tuple[Objective, ...] = ("contrastive", "simcse")
 """Objectives with in-batch negatives: a batch must not hold the same text twice."""
 
 
-def training_rows(pairs: pa.Table, objective: Objective) -> pa.Table:
+def training_rows(pairs: pa.Table, objective: Objective, hard_negatives: float = 0.2) -> pa.Table:
     """The rows that an objective is trained on, a column for each text, the score last where it is used.
 
     Args:
         pairs: scored pairs, with the columns sentence1, sentence2 and score.
         objective: what the encoder is trained for.
+        hard_negatives: for ``contrastive``, the highest score of a text that is a hard negative.
 
     Raises:
-        InputError: ``contrastive``, and no first text has texts of two scores.
+        InputError: ``contrastive``, and no first text has both a positive and a hard negative.
     """
     if objective == "simcse":
         texts = pa.array(dict.fromkeys(pairs["sentence1"].to_pylist()), pa.string())
         return pa.table({"anchor": texts, "positive": texts})
     if objective == "contrastive":
-        return contrastive_rows(pairs)
+        return contrastive_rows(pairs, hard_negatives)
     return pairs
 
 
-def contrastive_rows(pairs: pa.Table) -> pa.Table:
-    """For each text that means the same as its first text, one text of every lower score as hard negative.
+def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
+    """For each text that means the same as its first text, one text of each low score as hard negative.
 
-    The texts of the highest score are the positives. The i-th positive of a first text is put beside the i-th
-    of its texts of each lower score, counted round where there are fewer. A first text that lacks texts of
-    one of the scores is left out, so that all rows have equally many texts.
+    The texts of the highest score are the positives. Texts in between, which are somewhat similar, are not
+    used: neither as positives nor as negatives. The i-th positive of a first text is put beside the i-th of
+    its texts of each low score, starting again at the first where there are fewer. A first text that lacks
+    texts of one of these scores is left out, so that all rows have the same number of texts.
 
     Args:
         pairs: scored pairs, with the columns sentence1, sentence2 and score.
+        hard_negatives: the highest score of a text that is a hard negative.
 
     Returns:
         columns ``anchor``, ``positive`` and ``negative_1`` …, those of the higher scores first.
@@ -60,7 +63,8 @@ def contrastive_rows(pairs: pa.Table) -> pa.Table:
     found: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
     for pair in pairs.select(["sentence1", "sentence2", "score"]).to_pylist():
         found[pair["sentence1"]][pair["score"]].append(pair["sentence2"])
-    scores = sorted({score for texts in found.values() for score in texts}, reverse=True)
+    there = sorted({score for texts in found.values() for score in texts}, reverse=True)
+    scores = [there[0], *(score for score in there[1:] if score <= hard_negatives)]
     names = ["anchor", "positive", *(f"negative_{i}" for i in range(1, len(scores)))]
     columns: dict[str, list[str]] = {name: [] for name in names}
     for first, texts in found.items():
@@ -72,8 +76,9 @@ def contrastive_rows(pairs: pa.Table) -> pa.Table:
                 columns[name].append(text)
     if not columns["anchor"]:
         raise InputError(
-            "contrastive training needs first texts that have a text of every score; of "
-            f"{len(found):,} first texts none has one each of {', '.join(f'{s:g}' for s in scores)}"
+            f"contrastive training needs first texts with a text of the score {there[0]:g} and one of each "
+            f"score up to {hard_negatives:g}; none of {len(found):,} first texts has them (scores: "
+            f"{', '.join(f'{score:g}' for score in there)}); raise --hard-negatives if they lie higher"
         )
     return pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
 

@@ -26,7 +26,7 @@ class TrainEncoderSettings(Settings):
     objective: Literal["cosine", "cosent", "angle", "contrastive", "simcse"] = Field(
         default="cosine",
         description="cosine: the cosine is regressed on the score, as in the paper. cosent, angle: pairs are "
-        "ranked by score. contrastive: a text of the highest score is told from those of lower scores and "
+        "ranked by score. contrastive: a text of the highest score is told from one of a low score and "
         "from the texts of other rows. simcse: a text from other texts, by dropout alone, without scores.",
     )
     scale: float = Field(
@@ -34,6 +34,12 @@ class TrainEncoderSettings(Settings):
         gt=0,
         allow_inf_nan=False,
         description="Factor of the cosines in all objectives but cosine.",
+    )
+    hard_negatives: float = Field(
+        default=0.2,
+        allow_inf_nan=False,
+        description="Of contrastive: the highest score of a text that counts as a hard negative. Texts "
+        "between this and the highest score are not used.",
     )
     layers: int | None = Field(
         default=None,
