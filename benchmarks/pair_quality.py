@@ -1,30 +1,29 @@
 """What a model writes for the ``sts`` task: how many texts are accepted, and how similar they are by label.
 
-    python benchmarks/pair_quality.py --data DATA --json FILE
+    python benchmarks/pair_quality.py --data DATA --work DIR --json FILE
 
-300 first sentences of the STS benchmark's training part; cosine similarity under
-all-MiniLM-L6-v2 (extra ``embedded``); self-debiasing off (decay 0), as in the paper (100), stronger
-(200); three seeds. Copies of the first text, repeats and other rejects are counted by label. Intervals
-are percentile bootstraps over input sentences. The file is written after each seed.
+300 sentences of the STS benchmark's training part; cosine similarity under all-MiniLM-L6-v2 (extra
+``embedded``); self-debiasing off (decay 0), as in the paper (100), stronger (200); three seeds. Copies of the
+first text, repeats and other rejects are counted by label. Intervals are percentile bootstraps over input
+sentences. Pairs that lie in DIR are not written again, so ``sts_x2.py`` can train on the same ones.
 """
 
 import argparse
 import json
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from common import stsb_sentences, write
+from common import stsb_both_columns, write
 from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.similarity import cosine_similarity_rows
-from pairsmith.generate.writing import generate_pairs
-from pairsmith.lm.loading import load_model
-from pairsmith.records import Reject, ScoredPair
-from pairsmith.tasks import load_task
+from pairsmith.generate.route import generate
+from pairsmith.generate.settings import GenerateSettings
+from pairsmith.progress import Progress
+from pairsmith.runs import DatasetFolder, Run
 
 DECAYS = (100.0, 0.0, 200.0)
 LABELS = (1.0, 0.5, 0.0)
@@ -33,39 +32,34 @@ LABELS = (1.0, 0.5, 0.0)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True, help="folder for the pairs")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--model", default="embedded:smollm2-135m-instruct")
     parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"])
     parser.add_argument("--inputs", type=int, default=300)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     args = parser.parse_args()
-    task, model = load_task("sts"), load_model(args.model, dtype=args.dtype)
+    args.work.mkdir(parents=True, exist_ok=True)
     encoder = load_sentence_encoder("embedded:all-minilm-l6-v2")
-    inputs = stsb_sentences(args.data, args.inputs)
+    inputs = stsb_both_columns(args.data, args.inputs)
 
     results: dict[str, Any] = {}
     for seed in args.seeds:
         cosines: dict[float, dict[float, dict[str, list[float]]]] = {}
         found: dict[str, Any] = {}
         for decay in DECAYS:
-            started = time.monotonic()
-            decoding = task.decoding.model_copy(update={"decay": decay})
-            written = generate_pairs(task, model, inputs, decoding=decoding, seed=seed)
-            seconds = time.monotonic() - started
-            pairs = [row for row in written.rows if isinstance(row, ScoredPair)]
-            first = encode_texts(encoder, [pair.sentence1 for pair in pairs])
-            second = encode_texts(encoder, [pair.sentence2 for pair in pairs])
+            folder = written(args, inputs, seed, decay)
+            pairs = folder.table().to_pylist()
+            first = encode_texts(encoder, [pair["sentence1"] for pair in pairs])
+            second = encode_texts(encoder, [pair["sentence2"] for pair in pairs])
             by_label: dict[float, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
             for pair, cosine in zip(pairs, cosine_similarity_rows(first, second), strict=True):
-                by_label[pair.score][pair.sentence1].append(float(cosine))
+                by_label[pair["score"]][pair["sentence1"]].append(float(cosine))
             cosines[decay] = by_label
             found[f"decay {decay:g}"] = {
-                "complete": written.complete / written.asked,
-                "accepted tries": len(pairs) / (len(pairs) + len(written.rejects)),
-                "seconds": round(seconds, 1),
-                "texts per second": round(len(pairs) / seconds, 1),
+                "pairs": folder.rows,
                 "cosine": {f"{label:g}": interval(mean_draws(by_label[label], inputs)) for label in LABELS},
-                "rejects": rejects_by_label(written.rejects),
+                "rejects": rejects_by_label(folder),
             }
         gaps = {
             decay: mean_draws(cosines[decay][1.0], inputs) - mean_draws(cosines[decay][0.0], inputs)
@@ -76,15 +70,27 @@ def main() -> None:
         found["gap at 100 minus gap at 0"] = interval(gaps[100.0] - gaps[0.0])
         results[f"seed {seed}"] = found
         print(seed, found, flush=True)
-        about = {"model": args.model, "revision": model.revision, "dtype": args.dtype, "inputs": len(inputs)}
+        about = {"model": args.model, "dtype": args.dtype, "inputs": len(inputs)}
         write(args.json, {**about, "seeds": results})
 
 
-def rejects_by_label(rejects: list[Reject]) -> dict[str, dict[str, int]]:
-    """How many tries were rejected, by label and reason."""
+def written(args: argparse.Namespace, inputs: list[str], seed: int, decay: float) -> DatasetFolder:
+    """The pairs of this seed and decay, written now where they do not lie there."""
+    source = args.work / "inputs.txt"
+    source.write_text("\n".join(inputs) + "\n", encoding="utf-8")
+    settings = GenerateSettings(
+        model=args.model, inputs=[str(source)], seed=seed, dtype=args.dtype, decay=decay, shard_size=50
+    )
+    folder = generate(settings, Run(args.work / f"pairs-{seed}-{decay:g}", Progress(every=60)))
+    assert folder is not None
+    return folder
+
+
+def rejects_by_label(folder: DatasetFolder) -> dict[str, dict[str, int]]:
+    """How many tries were rejected, by label and filter."""
     found: dict[str, dict[str, int]] = {f"{label:g}": defaultdict(int) for label in LABELS}
-    for reject in rejects:
-        found[f"{json.loads(reject.row)['score']:g}"][reject.filter] += 1
+    for reject in folder.rejects().to_pylist():
+        found[f"{json.loads(reject['row'])['score']:g}"][reject["filter"]] += 1
     return found
 
 

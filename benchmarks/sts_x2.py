@@ -47,9 +47,12 @@ def main() -> None:
     parser.add_argument("--base", default="embedded:smollm2-135m-instruct", help="encoder to start from")
     parser.add_argument("--layers", type=int, help="of the base that are kept; all if not given")
     parser.add_argument("--inputs", type=int, default=2000)
+    parser.add_argument("--shard-size", type=int, default=50, help="sentences saved together")
+    parser.add_argument("--attention", default="base", choices=["base", "bidirectional"])
     # The paper's 2e-5 is for roberta-base; choose on the development part of STSb.
     parser.add_argument("--learning-rate", type=float, default=1e-4)
-    parser.add_argument("--epochs", type=float, default=1.0)
+    parser.add_argument("--contrastive-learning-rate", type=float, default=5e-4)
+    parser.add_argument("--steps", type=int, help="of every training; one epoch if not given")
     parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
@@ -66,8 +69,10 @@ def main() -> None:
         for name in args.variants:
             results[f"{name}, seed {seed}"] = figures = variant(args, name, seed, inputs)
             print(name, seed, figures, flush=True)
-            keys = ("model", "base", "layers", "inputs", "learning_rate", "epochs", "dtype")
-            write(args.json, {**{key: getattr(args, key) for key in keys}, "results": results})
+            about = {
+                name: value for name, value in vars(args).items() if name not in ("data", "work", "json")
+            }
+            write(args.json, {**about, "results": results})
 
 
 def variant(args: argparse.Namespace, name: str, seed: int, inputs: Path) -> dict[str, float]:
@@ -77,7 +82,14 @@ def variant(args: argparse.Namespace, name: str, seed: int, inputs: Path) -> dic
     clean, encoder = args.work / f"clean-{seed}-{suffix}", args.work / f"encoder-{seed}-{suffix}"
     progress = Progress(every=60)
     generate(
-        GenerateSettings(model=args.model, inputs=[str(inputs)], seed=seed, dtype=args.dtype, **generation),
+        GenerateSettings(
+            model=args.model,
+            inputs=[str(inputs)],
+            seed=seed,
+            dtype=args.dtype,
+            shard_size=args.shard_size,
+            **generation,
+        ),
         Run(pairs, progress),
     )
     folder = postprocess(PostprocessSettings(data=str(pairs), seed=seed, **cleaning), Run(clean, progress))
@@ -86,8 +98,9 @@ def variant(args: argparse.Namespace, name: str, seed: int, inputs: Path) -> dic
             base=args.base,
             data=str(clean),
             layers=args.layers,
-            learning_rate=args.learning_rate,
-            epochs=args.epochs,
+            attention=args.attention,
+            learning_rate=args.contrastive_learning_rate if training else args.learning_rate,
+            max_steps=args.steps,
             dtype=args.dtype,
             seed=seed,
             **training,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from pairsmith.errors import TaskError
 from pairsmith.generate.wanted import pairs_wanted, quotable, texts_wanted
 from pairsmith.records import text_id
-from pairsmith.tasks import load_task
+from pairsmith.tasks import TaskSpec, load_task
 
 
 def test_prompts_and_counter_prompts_of_sts():
@@ -22,6 +22,41 @@ def test_prompts_and_counter_prompts_of_sts():
     assert set(by_label["0"].counters) == {same, similar}
     assert len({w.id for w in wanted}) == 3
     assert by_label["1"].row_id(1) == f"{text_id('A dog runs.')}-1-1"
+
+
+def test_each_input_has_one_of_the_wordings_and_its_counter_labels_the_one_at_the_same_place():
+    same = ('Same: "<X1>" "', 'Equal: "<X1>" "', 'Alike: "<X1>" "')
+    task = TaskSpec.model_validate(
+        {
+            "name": "ways",
+            "kind": "pair",
+            "labels": {
+                1: {"instruction": same[0], "more_instructions": same[1:]},
+                0: {"instruction": 'Other: "<X1>" "', "counter_labels": "higher"},
+            },
+        }
+    )
+    texts = [f"text {number}" for number in range(40)]
+    found = {(w.input, w.label): w for w in pairs_wanted(task, texts, per_input=1)}
+    seen = set()
+    for text in texts:
+        expected = same[int(text_id(text), 16) % 3].replace("<X1>", text)
+        seen.add(expected.replace(text, "<X1>"))
+        assert found[text, "1"].main == expected
+        assert found[text, "0"].counters == (expected,)
+        assert found[text, "0"].main == f'Other: "{text}" "'
+    assert seen == set(same)
+
+
+def test_texts_take_the_wordings_in_turn():
+    task = TaskSpec.model_validate(
+        {
+            "name": "reviews",
+            "kind": "text",
+            "labels": {"good": {"instruction": 'A: "', "more_instructions": ['B: "']}},
+        }
+    )
+    assert [w.main for w in texts_wanted(task, range(3))] == ['A: "', 'B: "', 'A: "']
 
 
 def test_quotation_marks_and_tabs_cannot_end_or_break_a_prompt():

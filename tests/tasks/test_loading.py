@@ -258,7 +258,7 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             "counter_labels",
             "counters",
             "task.yaml:10: labels.0.counters: unknown key; did you mean 'counter_labels'? "
-            "known: counter_labels, instruction, near_copies",
+            "known: counter_labels, instruction, more_instructions, near_copies",
         ),
         (
             GOOD,
@@ -332,6 +332,13 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             '"<X1>" "',
             "task.yaml:7: labels.bad.instruction: a text task has no first text, so its instruction "
             "cannot hold <X1>; remove it",
+        ),
+        (
+            TEXT,
+            "counter_labels: [good]",
+            "more_instructions: ['Bad review: ']",
+            'task.yaml:8: labels.bad.more_instructions.0: must end with an opening quotation mark ("), not '
+            "'Bad review: '; after a block, |- leaves no line break at the end",
         ),
         (
             GOOD,

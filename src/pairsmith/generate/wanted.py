@@ -49,8 +49,11 @@ def pairs_wanted(task: TaskSpec, inputs: Iterable[str], per_input: int) -> Itera
     """For each input, each label: ``per_input`` second texts (D4)."""
     for text in inputs:
         shown = quotable(text)
-        prompts = {label: task.instruction(label).replace(PLACEHOLDER, shown) for label in task.label_names}
         name = text_id(text)
+        wording = int(name, 16)  # so that a text has the same wording whatever stands beside it
+        prompts = {
+            label: task.instruction(label, wording).replace(PLACEHOLDER, shown) for label in task.label_names
+        }
         for label in task.written_names:
             counters = tuple(prompts[counter] for counter in task.counters(label))
             yield Wanted(f"{name}-{label}", text, label, per_input, prompts[label], counters)
@@ -60,5 +63,5 @@ def texts_wanted(task: TaskSpec, numbers: Iterable[int]) -> Iterator[Wanted]:
     """One text of each label for each number (D5, D14)."""
     for number in numbers:
         for label in task.written_names:
-            counters = tuple(task.instruction(counter) for counter in task.counters(label))
-            yield Wanted(f"{label}-{number:06d}", None, label, 1, task.instruction(label), counters)
+            counters = tuple(task.instruction(counter, number) for counter in task.counters(label))
+            yield Wanted(f"{label}-{number:06d}", None, label, 1, task.instruction(label, number), counters)

@@ -86,11 +86,13 @@ def _faults_between(file: "YamlFile") -> list[Fault]:
     for key, body in labels.items():
         given = body if isinstance(body, Mapping) else {}
         instruction, copies = given.get("instruction"), given.get("near_copies")
+        more = given.get("more_instructions")
         drafts.append(
             Draft(
                 _key(key),
                 _fit(parse_label, key),
                 instruction if isinstance(instruction, str) else None,
+                tuple(text for text in more if isinstance(text, str)) if isinstance(more, list) else (),
                 _fit(parse_counter_labels, given.get("counter_labels", ())),
                 copies if isinstance(copies, str) else None,
             )

@@ -81,6 +81,12 @@ class Label(Settings):
         description="What the model continues; it ends with an opening quotation mark, and in a pair task "
         f"holds {PLACEHOLDER} once, where the first text goes."
     )
+    more_instructions: tuple[str, ...] = Field(
+        default=(),
+        description="Other wordings of the instruction. Each first text (in a text task: each text to be "
+        "written) is given one of all the wordings; its counter-labels are given the wording at the same "
+        "place in their lists.",
+    )
     counter_labels: CounterLabels = Field(
         default=(),
         description="Labels whose texts this one must not resemble: a list, `higher` (every larger number) "
@@ -203,7 +209,12 @@ class TaskSpec(Settings):
     def _consistent(self) -> Self:
         drafts = [
             Draft(
-                label_text(label.name), label.name, label.instruction, label.counter_labels, label.near_copies
+                label_text(label.name),
+                label.name,
+                label.instruction,
+                label.more_instructions,
+                label.counter_labels,
+                label.near_copies,
             )
             for label in self.labels
         ]
@@ -260,9 +271,16 @@ class TaskSpec(Settings):
                 return label
         raise TaskError(f"the task {self.name} has no label {name!r}; {choices(name, self.label_names)}")
 
-    def instruction(self, name: str) -> str:
-        """The instruction of the label ``name``, with the placeholder still in it."""
-        return self.label(name).instruction
+    def instruction(self, name: str, number: int = 0) -> str:
+        """An instruction of the label ``name``, with the placeholder still in it.
+
+        Args:
+            name: the label as text.
+            number: which of its wordings, counted on from the first again after the last.
+        """
+        label = self.label(name)
+        wordings = (label.instruction, *label.more_instructions)
+        return wordings[number % len(wordings)]
 
     def counters(self, name: str) -> tuple[str, ...]:
         """The counter-labels of ``name``, CL(y) of D2, with `higher` and `others` resolved; task order."""
@@ -287,6 +305,7 @@ class Draft:
     key: str | int | float
     name: str | float | None
     instruction: str | None
+    more_instructions: tuple[str, ...]
     counter_labels: tuple[str | float, ...] | str | None
     near_copies: str | None
 
@@ -309,16 +328,11 @@ def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> 
                 yield Fault(where, f"the label {name} is there twice; remove or rename one of them")
             seen.add(name)
         if draft.instruction is not None:
-            for text in _instruction_faults(kind, draft.instruction):
+            for text in _instruction_faults(kind, draft.instruction, chat):
                 yield Fault((*where, "instruction"), text)
-            if chat and not draft.instruction.rpartition("\n")[0].strip():
-                text = "a chat needs two lines: the user's message, and the beginning of the model's answer"
-                yield Fault((*where, "instruction"), text)
-            elif chat and PLACEHOLDER in draft.instruction.rpartition("\n")[2]:
-                text = (
-                    f"{PLACEHOLDER} stands in the last line, which is the model's; put it into a line before"
-                )
-                yield Fault((*where, "instruction"), text)
+        for number, instruction in enumerate(draft.more_instructions):
+            for text in _instruction_faults(kind, instruction, chat):
+                yield Fault((*where, "more_instructions", number), text)
         if draft.counter_labels is not None:
             for text in _counter_faults(draft, names, numeric):
                 yield Fault((*where, "counter_labels"), text)
@@ -326,7 +340,7 @@ def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> 
             yield Fault((*where, "near_copies"), "only pair tasks have near-copies; remove this key")
 
 
-def _instruction_faults(kind: str | None, instruction: str) -> Iterator[str]:
+def _instruction_faults(kind: str | None, instruction: str, chat: bool) -> Iterator[str]:
     count = instruction.count(PLACEHOLDER)
     if kind == "pair" and count != 1:
         yield f"a pair task's instruction holds {PLACEHOLDER} once, for the first text; here: {count} times"
@@ -339,6 +353,11 @@ def _instruction_faults(kind: str | None, instruction: str) -> Iterator[str]:
         )
     elif instruction.count(QUOTE) % 2 == 0:
         yield f"the {QUOTE} at its end closes an earlier one; end with one that opens the model's text"
+    message, _, answer = instruction.rpartition("\n")
+    if chat and not message.strip():
+        yield "a chat needs two lines: the user's message, and the beginning of the model's answer"
+    elif chat and PLACEHOLDER in answer:
+        yield f"{PLACEHOLDER} stands in the last line, which is the model's; put it into a line before"
 
 
 def _counter_faults(draft: Draft, names: Sequence[str], numeric: bool) -> Iterator[str]:
