@@ -168,7 +168,9 @@ def _remote_settings(task: TaskSpec, settings: GenerateSettings) -> dict[str, An
 
 
 def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items: int) -> Card:
-    instructions = "\n\n".join(f"[{label}]\n{task.instruction(label)}" for label in task.label_names)
+    instructions = "\n\n".join(
+        f"[{label}]\n{wording}" for label in task.label_names for wording in task.label(label).wordings
+    )
     model = called(settings.model)
     what = "pairs" if task.kind == "pair" else "texts"
     steered = decoding.decay > 0 and any(task.counters(label) for label in task.label_names)
@@ -177,8 +179,8 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
         description=" ".join(
             [
                 task.description,
-                f"The {what} were written by the language model {model}, which followed one "
-                "instruction per label.",
+                f"The {what} were written by the language model {model}, which followed "
+                "instructions for each label.",
                 "Self-debiasing kept it from writing texts that fit a label's counter-labels better (DINO)."
                 if steered
                 else "",

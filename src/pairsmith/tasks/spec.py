@@ -98,6 +98,11 @@ class Label(Settings):
         "and punctuation.",
     )
 
+    @property
+    def wordings(self) -> tuple[str, ...]:
+        """The instruction, and its other wordings."""
+        return (self.instruction, *self.more_instructions)
+
 
 class Decoding(Settings):
     """How texts are drawn from the model (docs/methods.md, D3 and D4); the defaults are the paper's."""
@@ -278,8 +283,7 @@ class TaskSpec(Settings):
             name: the label as text.
             number: which of its wordings, counted on from the first again after the last.
         """
-        label = self.label(name)
-        wordings = (label.instruction, *label.more_instructions)
+        wordings = self.label(name).wordings
         return wordings[number % len(wordings)]
 
     def counters(self, name: str) -> tuple[str, ...]:
