@@ -23,12 +23,12 @@ import torch
 from common import write
 from decoding_baselines import generate_in_batches, one_label_at_a_time
 from decoding_models import SHAPES, Counts, build, counted, matrix_rate, products
-from pairsmith.generate.wanted import Wanted, pairs_wanted
 from pairsmith.lm.combine import self_debias
 from pairsmith.lm.decoder import Continuation, Group, MultiPromptDecoder
 from pairsmith.lm.sampling import Sampling
 from pairsmith.lm.starts import common_starts
 from pairsmith.lm.transformers_backend import TransformersModel
+from pairsmith.methods.dino.requests import TextRequest, pair_requests
 from pairsmith.tasks import load_task
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "sentences.txt"
@@ -92,20 +92,20 @@ def main() -> None:
 def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
     """One model: ours in bfloat16 and float32, the baselines, and the ratios."""
     task = load_task("sts")
-    wanted, twice = (list(pairs_wanted(task, first_texts(args.inputs * n), TEXTS)) for n in (1, 2))
+    requests, twice = (list(pair_requests(task, first_texts(args.inputs * n), TEXTS)) for n in (1, 2))
     runs: dict[str, Callable[[], Measured]] = {}
     for dtype in (torch.bfloat16, torch.float32):
         kind = str(dtype).removeprefix("torch.")
         network, model = build(name, dtype, args.device)
         if dtype is torch.bfloat16 or not args.brief:
-            runs[f"ours {kind}"] = partial(ours, network, model, wanted, DECAY, args.rows)
+            runs[f"ours {kind}"] = partial(ours, network, model, requests, DECAY, args.rows)
         if dtype is torch.bfloat16 and name in FULL:
             runs[STEADY] = partial(ours, network, model, twice, DECAY, args.rows)
-        runs[f"one at a time {kind}"] = partial(one_at_a_time, network, model, cycle(inputs_of(wanted)))
+        runs[f"one at a time {kind}"] = partial(one_at_a_time, network, model, cycle(inputs_of(requests)))
         if dtype is torch.bfloat16:
-            runs["ours, decay 0, bfloat16"] = partial(ours, network, model, wanted, 0.0, args.rows)
+            runs["ours, decay 0, bfloat16"] = partial(ours, network, model, requests, 0.0, args.rows)
             # A part of them is enough for generate, whose batches do not wait for each other.
-            some = wanted[: len(wanted) // (4 if args.brief else 2)]
+            some = requests[: len(requests) // (4 if args.brief else 2)]
             each = len(some) * TEXTS
             sizes = {s: batched(network, model, some, s).rate for s in (each // 4, each // 2, each)}
             best = max(sizes, key=lambda size: sizes[size])
@@ -158,17 +158,19 @@ def report(name: str, rounds: list[dict[str, Measured]], sizes: dict[int, float]
     return {"runs": summary, "ratios": ratios, "generate_texts_per_second_by_batch_size": sizes}
 
 
-def inputs_of(wanted: list[Wanted]) -> list[list[Wanted]]:
-    """What is wanted of each input."""
-    by_input: dict[str | None, list[Wanted]] = {}
-    for want in wanted:
-        by_input.setdefault(want.input, []).append(want)
+def inputs_of(requests: list[TextRequest]) -> list[list[TextRequest]]:
+    """The requests of each input."""
+    by_input: dict[str | None, list[TextRequest]] = {}
+    for request in requests:
+        by_input.setdefault(request.input, []).append(request)
     return list(by_input.values())
 
 
-def ours(network: Any, model: TransformersModel, wanted: list[Wanted], decay: float, rows: int) -> Measured:
+def ours(
+    network: Any, model: TransformersModel, requests: list[TextRequest], decay: float, rows: int
+) -> Measured:
     """All groups through the decoder."""
-    groups = groups_of(model, wanted, counters=decay > 0)
+    groups = groups_of(model, requests, counters=decay > 0)
     rule = partial(self_debias, decay=decay, floor=0.01)
     dtype, device = network.dtype, network.device.type
     before = matrix_rate(dtype, device)
@@ -195,11 +197,11 @@ def needed(texts: list[Continuation]) -> Counts:
     return Counts(tokens + fed, len(starts) + fed)
 
 
-def groups_of(model: TransformersModel, wanted: list[Wanted], *, counters: bool) -> list[Group]:
+def groups_of(model: TransformersModel, requests: list[TextRequest], *, counters: bool) -> list[Group]:
     groups = []
-    for i, want in enumerate(wanted):
-        others = tuple(tuple(model.encode(prompt)) for prompt in want.counters) if counters else ()
-        main = tuple(model.encode(want.main))
+    for i, request in enumerate(requests):
+        others = tuple(tuple(model.encode(prompt)) for prompt in request.counter_prompts) if counters else ()
+        main = tuple(model.encode(request.prompt))
         groups += [Group(main, others, TEXTS * i + text) for text in range(TEXTS)]
     return groups
 
@@ -211,11 +213,11 @@ def one_at_a_time(network: Any, model: TransformersModel, inputs: Any) -> Measur
     with counted(network) as counts:
         texts = [
             text
-            for want in labels
+            for request in labels
             for text in one_label_at_a_time(
                 network,
                 model,
-                [tuple(model.encode(prompt)) for prompt in (want.main, *want.counters)],
+                [tuple(model.encode(prompt)) for prompt in (request.prompt, *request.counter_prompts)],
                 TEXTS,
                 SAMPLING,
                 DECAY,
@@ -225,9 +227,9 @@ def one_at_a_time(network: Any, model: TransformersModel, inputs: Any) -> Measur
     return Measured(seconds, len(texts), sum(t is not None for t in texts), counts.tokens, counts.rows)
 
 
-def batched(network: Any, model: TransformersModel, wanted: list[Wanted], size: int) -> Measured:
+def batched(network: Any, model: TransformersModel, requests: list[TextRequest], size: int) -> Measured:
     """All main prompts through ``generate``."""
-    groups = groups_of(model, wanted, counters=False)
+    groups = groups_of(model, requests, counters=False)
     begun = perf_counter()
     with counted(network) as counts:
         texts = generate_in_batches(network, model, groups, SAMPLING, size)

@@ -6,8 +6,8 @@ from pairsmith.bundled import model_path
 from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.sentence import load_sentence_encoder
 from pairsmith.encoders.similarity import cosine_similarity_rows
-from pairsmith.generate.writing import generate_pairs, generate_texts
 from pairsmith.lm.loading import load_model
+from pairsmith.methods.dino.method import generate_pairs, generate_texts
 from pairsmith.modelnames import MINILM
 from pairsmith.records import ScoredPair
 from pairsmith.tasks import Decoding, builtin_tasks, load_task

@@ -5,12 +5,12 @@ from functools import partial
 import pytest
 
 from pairsmith.errors import ModelError, RemoteError
-from pairsmith.generate.wanted import pairs_wanted
 from pairsmith.lm.combine import self_debias
 from pairsmith.lm.decoder import Group, MultiPromptDecoder
 from pairsmith.lm.remote import RemoteModel
 from pairsmith.lm.remote_decoder import RemoteDecoder
 from pairsmith.lm.sampling import Sampling
+from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.runs.seeds import stream_key
 from pairsmith.tasks import load_task
 
@@ -34,11 +34,11 @@ def connect(server):
 def groups(model, texts=1, sentences=SENTENCES):
     return [
         Group(
-            tuple(model.encode(want.main)),
-            tuple(tuple(model.encode(counter)) for counter in want.counters),
-            stream_key(want.id, number),
+            tuple(model.encode(request.prompt)),
+            tuple(tuple(model.encode(counter)) for counter in request.counter_prompts),
+            stream_key(request.id, number),
         )
-        for want in pairs_wanted(load_task("sts"), sentences, 1)
+        for request in pair_requests(load_task("sts"), sentences, 1)
         for number in range(texts)
     ]
 

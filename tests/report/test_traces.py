@@ -7,8 +7,8 @@ from tests.report.test_rows import SHARDS, folder
 from pairsmith.errors import ModelError, SettingsError
 from pairsmith.generate.route import generate
 from pairsmith.generate.settings import GenerateSettings
-from pairsmith.generate.traces import traces
 from pairsmith.lm.loading import load_model
+from pairsmith.methods.dino.traces import traces
 from pairsmith.progress import Silent
 from pairsmith.runs import Run
 from pairsmith.tasks import load_task

@@ -2,8 +2,8 @@
 
 from pairsmith.errors import SettingsError
 from pairsmith.generate.settings import GenerateSettings
-from pairsmith.generate.writing import rows_needed
 from pairsmith.lm.remote import Way, is_remote
+from pairsmith.methods.dino.method import rows_needed
 from pairsmith.tasks import TaskSpec
 
 

@@ -6,7 +6,7 @@ from hashlib import sha256
 from itertools import chain, islice
 
 from pairsmith.generate.settings import GenerateSettings
-from pairsmith.generate.wanted import Wanted, pairs_wanted, texts_wanted
+from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
 from pairsmith.records import Reject, read_texts, text_id
 from pairsmith.runs import Growth, ShardEntry, Share
 from pairsmith.tasks import Decoding, TaskSpec
@@ -41,11 +41,11 @@ class Piece:
         """The piece as the shard's entry names it."""
         return Share(len(self.names), _content(self.names), self.asked)
 
-    def wanted(self, task: TaskSpec, decoding: Decoding) -> Iterator[Wanted]:
+    def requests(self, task: TaskSpec, decoding: Decoding) -> Iterator[TextRequest]:
         """What is to be written."""
         if isinstance(self.items, range):
-            return texts_wanted(task, self.items)
-        return pairs_wanted(task, self.items, decoding.per_input)
+            return text_requests(task, self.items)
+        return pair_requests(task, self.items, decoding.per_input)
 
 
 def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Piece]:

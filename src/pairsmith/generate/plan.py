@@ -14,7 +14,7 @@ from pairsmith.generate.pieces import Piece, pieces_of
 from pairsmith.generate.postprocess import processed, rows_of, task_of
 from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.generate.shard import SCHEMAS, model_of
-from pairsmith.generate.writing import write
+from pairsmith.methods.dino.method import write
 from pairsmith.records import REJECT, to_table
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
@@ -49,14 +49,14 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     asked = items * len(task.written_names)
     piece = Piece(0, texts, (), (), "")
     # A first few wake the libraries up; they are no measure.
-    few = itertools.islice(piece.wanted(task, decoding), len(task.written_names))
+    few = itertools.islice(piece.requests(task, decoding), len(task.written_names))
     write(task, model, few, decoding, settings.seed, settings.rows)
     ends: list[float] = []
     begun = time.monotonic()
     written = write(
         task,
         model,
-        piece.wanted(task, decoding),
+        piece.requests(task, decoding),
         decoding,
         settings.seed,
         settings.rows,

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pairsmith.citations import CITATION
 from pairsmith.errors import InputError
 from pairsmith.generate.settings import PostprocessSettings
-from pairsmith.generate.wanted import Row, quotable
+from pairsmith.methods.dino.acceptance import Row
+from pairsmith.methods.dino.requests import quotable
 from pairsmith.records import (
     LABELLED_PAIR,
     LABELLED_TEXT,

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 
-from pairsmith.generate.traces import TokenTrace, Trace, traces
 from pairsmith.lm.protocols import SteerableModel
+from pairsmith.methods.dino.traces import TokenTrace, Trace, traces
 from pairsmith.tasks import Decoding, TaskSpec
 
 

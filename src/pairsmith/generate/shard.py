@@ -12,10 +12,11 @@ from pairsmith.errors import ModelError, SettingsError
 from pairsmith.generate.checks import steering_of
 from pairsmith.generate.pieces import Piece
 from pairsmith.generate.settings import GenerateSettings
-from pairsmith.generate.writing import Earlier, rows_needed, write
 from pairsmith.lm.loading import load_model
 from pairsmith.lm.remote import RemoteModel, is_remote
 from pairsmith.lm.transformers_backend import MOST_ROWS, TransformersModel
+from pairsmith.methods.dino.method import rows_needed, write
+from pairsmith.methods.dino.tries import Outcome
 from pairsmith.records import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -99,11 +100,11 @@ class ShardLoader:
                     ended += 1
                     advance(1)
 
-                wanted = todo.piece.wanted(self.task, decoding)
+                requests = todo.piece.requests(self.task, decoding)
                 earlier = _earlier(todo)
                 try:
                     written = write(
-                        self.task, model, wanted, decoding, settings.seed, budget, on_done, earlier
+                        self.task, model, requests, decoding, settings.seed, budget, on_done, earlier
                     )
                 except (RuntimeError, MemoryError) as error:
                     advance(-ended)
@@ -153,8 +154,8 @@ def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
     return max(budget // 2, fewest)
 
 
-def _earlier(todo: Todo) -> Mapping[str, Earlier]:
-    """What an earlier run's tries gave, by the id of what was wanted.
+def _earlier(todo: Todo) -> Mapping[str, Outcome]:
+    """What an earlier run's tries gave, by the id of its request.
 
     Rows do not say which try they came from: they are those, in order, that no reject names.
     """
@@ -173,5 +174,5 @@ def _earlier(todo: Todo) -> Mapping[str, Earlier]:
     for name in rejects.keys() | texts.keys():
         lost, kept = rejects.get(name, {}), texts.get(name, [])
         tries = [number for number in range(len(lost) + len(kept)) if number not in lost]
-        earlier[name] = Earlier(dict(zip(tries, kept, strict=True)), lost)
+        earlier[name] = Outcome(dict(zip(tries, kept, strict=True)), lost)
     return earlier

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pairsmith.errors import ModelError, SettingsError
-from pairsmith.generate.traces import Trace, traces
+from pairsmith.methods.dino.traces import Trace, traces
 from pairsmith.modelnames import model_revision
 from pairsmith.report.charts import lines
 from pairsmith.report.parts import Block, Chart, Note, Section, Table, shown

@@ -6,10 +6,10 @@ import pytest
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from pairsmith.errors import ModelError, TaskError
-from pairsmith.generate.wanted import texts_wanted
-from pairsmith.generate.writing import encoded, generate_pairs, write
 from pairsmith.lm.scripted import ScriptedModel
 from pairsmith.lm.transformers_backend import TransformersModel
+from pairsmith.methods.dino.method import encoded, generate_pairs, write
+from pairsmith.methods.dino.requests import text_requests
 from pairsmith.tasks import load_task
 from pairsmith.tasks.loading import read_task
 
@@ -140,7 +140,7 @@ def test_no_more_is_begun_than_there_is_room_for():
     written = write(
         task,
         scripted_reviews(),
-        texts_wanted(task, range(500)),
+        text_requests(task, range(500)),
         decoding,
         seed=1,
         rows=8,

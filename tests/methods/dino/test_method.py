@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from pairsmith.generate.pieces import Piece
 from pairsmith.generate.shard import Todo, _earlier
-from pairsmith.generate.wanted import pairs_wanted
-from pairsmith.generate.writing import generate_pairs, generate_texts, judge, make_decoder, rows_needed, write
 from pairsmith.lm.combine import self_debias
 from pairsmith.lm.decoder import Continuation, Group
 from pairsmith.lm.scripted import END, ScriptedModel
+from pairsmith.methods.dino.acceptance import accepted_text
+from pairsmith.methods.dino.method import generate_pairs, generate_texts, make_decoder, rows_needed, write
+from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.records import REJECT, SCORED_PAIR, Reject, text_id, to_table
 from pairsmith.runs.seeds import stream_key
 from pairsmith.tasks import Decoding, TaskSpec
@@ -103,11 +104,11 @@ def test_a_text_that_is_none_is_tried_again_and_then_given_up(text, name, reason
 
 def test_a_text_that_the_model_ended_itself_is_none():
     """A server's model can, though the draws of the route leave the end out."""
-    (want,) = pairs_wanted(spec(labels=(("1", ()),)), ["x"], 1)
+    (request,) = pair_requests(spec(labels=(("1", ()),)), ["x"], 1)
     group = Group((1,), (), 0)
-    judged = judge(spec(), want, 3, Continuation(group, "done", (2, 3), "end"))
+    judged = accepted_text(spec(), request, 3, Continuation(group, "done", (2, 3), "end"))
     assert isinstance(judged, Reject)
-    assert (judged.id, judged.filter) == (f"{want.id}-try-3", "no end")
+    assert (judged.id, judged.filter) == (f"{request.id}-try-3", "no end")
     assert judged.reason == "the model ended the text without a quotation mark"
     assert json.loads(judged.row)["sentence2"] == "done"
 
@@ -138,14 +139,14 @@ def test_a_prompt_that_exceeds_the_context_is_rejected_and_the_rest_goes_on():
     model = varied(context=100)
     done = []
     task, decoding = spec(), Decoding(max_tokens=20)
-    wanted = list(pairs_wanted(task, ["short", "long " * 50], 2))
-    written = write(task, model, wanted, decoding, 1, 64, done.append)
+    requests = list(pair_requests(task, ["short", "long " * 50], 2))
+    written = write(task, model, requests, decoding, 1, 64, done.append)
     assert [row.sentence1 for row in written.rows] == ["short"] * 4
     assert {(r.filter, r.reason) for r in written.rejects} == {
         ("too long", "a prompt and 20 new tokens exceed the model's 100")
     }
     assert len(written.rejects) == 2
-    assert sorted(w.id for w in done) == sorted(w.id for w in wanted)
+    assert sorted(w.id for w in done) == sorted(w.id for w in requests)
 
 
 def test_self_debiasing_steers_towards_what_only_the_label_likes():
@@ -226,11 +227,13 @@ def test_a_copy_of_the_first_text_takes_no_place():
 
 @pytest.mark.parametrize("first", [' Say "it"\tall ', "Say 'it' all"])
 def test_a_copy_is_one_of_what_the_model_was_shown_too(first):
-    (want,) = pairs_wanted(spec(labels=(("1", ()),)), [first], 1)
+    (request,) = pair_requests(spec(labels=(("1", ()),)), [first], 1)
     group = Group((1,), (), 0)
-    assert judge(spec(), want, 0, Continuation(group, "Say 'it' all", (), "stop")).filter == "copy"
-    assert judge(spec(), want, 0, Continuation(group, "Say it all", (), "stop")) == "Say it all"
-    assert judge(spec(), want, 0, Continuation(group, "say 'it' all", (), "stop")) == "say 'it' all"
+    assert accepted_text(spec(), request, 0, Continuation(group, "Say 'it' all", (), "stop")).filter == "copy"
+    assert accepted_text(spec(), request, 0, Continuation(group, "Say it all", (), "stop")) == "Say it all"
+    assert (
+        accepted_text(spec(), request, 0, Continuation(group, "say 'it' all", (), "stop")) == "say 'it' all"
+    )
 
 
 def test_a_repeat_takes_no_place():
@@ -279,14 +282,14 @@ def test_of_equal_texts_that_of_the_earliest_try_stays_though_it_ends_last():
 def one_after_the_other(task, model, inputs, decoding, seed):
     """The route in its plainest form: try, look, and try again while texts are missing."""
     rows, rejects = [], []
-    for want in pairs_wanted(task, inputs, decoding.per_input):
-        prompts = [tuple(model.encode(prompt)) for prompt in (want.main, *want.counters)]
+    for request in pair_requests(task, inputs, decoding.per_input):
+        prompts = [tuple(model.encode(prompt)) for prompt in (request.prompt, *request.counter_prompts)]
         texts = []
         for number in range(decoding.tries):
             if len(texts) == decoding.per_input:
                 break
             decoder = make_decoder(model, decoding, seed, prompts, None)
-            decoder.add(Group(prompts[0], tuple(prompts[1:]), stream_key(want.id, number)))
+            decoder.add(Group(prompts[0], tuple(prompts[1:]), stream_key(request.id, number)))
             (drawn,) = decoder.finished()
             text = drawn.text.strip()
             fault = None
@@ -294,15 +297,15 @@ def one_after_the_other(task, model, inputs, decoding, seed):
                 fault = "no end"
             elif not text:
                 fault = "empty"
-            elif text == want.input.strip():
+            elif text == request.input.strip():
                 fault = "copy"
             elif text in texts:
                 fault = "repeat"
             if fault is None:
-                rows.append((f"{want.id}-{len(texts)}", want.input, text, float(want.label)))
+                rows.append((f"{request.id}-{len(texts)}", request.input, text, float(request.label)))
                 texts.append(text)
             else:
-                rejects.append((f"{want.id}-try-{number}", fault, text))
+                rejects.append((f"{request.id}-try-{number}", fault, text))
     return rows, rejects
 
 
@@ -359,8 +362,8 @@ def test_rows_and_rejects_are_those_of_one_try_after_the_other(
     before = generate_pairs(task, model, dict.fromkeys(inputs), decoding=fewer, seed=seed)
     tables = to_table(before.rows, SCORED_PAIR), to_table(before.rejects, REJECT)
     earlier = _earlier(Todo(Piece(0, inputs, (), (), ""), *tables))
-    wanted = pairs_wanted(task, inputs, per_input)
-    assert write(task, model, wanted, decoding, seed, rows, earlier=earlier) == written
+    requests = pair_requests(task, inputs, per_input)
+    assert write(task, model, requests, decoding, seed, rows, earlier=earlier) == written
 
 
 def test_a_label_and_an_input_have_their_own_repeats():
@@ -433,26 +436,26 @@ def test_at_decay_0_counter_prompts_change_nothing(tables):
 
 def test_at_decay_0_the_model_sees_main_prompts_only(sessions):
     task = three_labels()
-    some = [want for want in pairs_wanted(task, ["one"], 2) if want.label == "0"]
+    some = [request for request in pair_requests(task, ["one"], 2) if request.label == "0"]
     write(task, varied(), some, Decoding(decay=0.0), 1, None)
-    assert sessions[-1].prefilled == [some[0].main]
+    assert sessions[-1].prefilled == [some[0].prompt]
     write(task, varied(), some, Decoding(decay=1e-9), 1, None)
-    assert sorted(sessions[-1].prefilled) == sorted([some[0].main, *some[0].counters])
+    assert sorted(sessions[-1].prefilled) == sorted([some[0].prompt, *some[0].counter_prompts])
     write(task, varied(), some, Decoding(decay=0.0), 1, None, rule=self_debias)
-    assert sorted(sessions[-1].prefilled) == sorted([some[0].main, *some[0].counters])
+    assert sorted(sessions[-1].prefilled) == sorted([some[0].prompt, *some[0].counter_prompts])
 
 
 @pytest.mark.parametrize("rule", ["guidance", "contrast"])
 def test_other_rules_need_the_counter_prompts_at_decay_0_too(sessions, rule):
-    (want,) = [want for want in pairs_wanted(three_labels(), ["one"], 1) if want.label == "0"]
-    write(three_labels(), varied(), [want], Decoding(decay=0.0, rule=rule), 1, None)
-    assert sorted(sessions[-1].prefilled) == sorted([want.main, *want.counters])
+    (request,) = [request for request in pair_requests(three_labels(), ["one"], 1) if request.label == "0"]
+    write(three_labels(), varied(), [request], Decoding(decay=0.0, rule=rule), 1, None)
+    assert sorted(sessions[-1].prefilled) == sorted([request.prompt, *request.counter_prompts])
 
 
 def test_at_decay_0_a_row_is_enough_for_a_group():
     task = spec()
-    (want,) = [want for want in pairs_wanted(task, ["one"], 2) if want.label == "0"]
-    written = write(task, varied(), [want], Decoding(decay=0.0), 1, 1)
+    (request,) = [request for request in pair_requests(task, ["one"], 2) if request.label == "0"]
+    written = write(task, varied(), [request], Decoding(decay=0.0), 1, 1)
     assert (written.complete, len(written.rows)) == (1, 2)
     with pytest.raises(ValueError, match="needs more than 1 rows"):
-        write(task, varied(), [want], Decoding(), 1, 1)
+        write(task, varied(), [request], Decoding(), 1, 1)

@@ -3,24 +3,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.errors import TaskError
-from pairsmith.generate.wanted import pairs_wanted, quotable, texts_wanted
+from pairsmith.methods.dino.requests import pair_requests, quotable, text_requests
 from pairsmith.records import text_id
 from pairsmith.tasks import TaskSpec, load_task
 
 
 def test_prompts_and_counter_prompts_of_sts():
-    wanted = list(pairs_wanted(load_task("sts"), ["A dog runs."], per_input=2))
-    by_label = {w.label: w for w in wanted}
+    requests = list(pair_requests(load_task("sts"), ["A dog runs."], per_input=2))
+    by_label = {w.label: w for w in requests}
     prompt = 'Task: Write two sentences that {}.\nSentence 1: "A dog runs."\nSentence 2: "'
     same, similar, unrelated = (
         prompt.format(words)
         for words in ("mean the same thing", "are somewhat similar", "are on completely different topics")
     )
-    assert (by_label["1"].main, by_label["1"].counters) == (same, ())
-    assert (by_label["0.5"].main, by_label["0.5"].counters) == (similar, (same,))
-    assert by_label["0"].main == unrelated
-    assert set(by_label["0"].counters) == {same, similar}
-    assert len({w.id for w in wanted}) == 3
+    assert (by_label["1"].prompt, by_label["1"].counter_prompts) == (same, ())
+    assert (by_label["0.5"].prompt, by_label["0.5"].counter_prompts) == (similar, (same,))
+    assert by_label["0"].prompt == unrelated
+    assert set(by_label["0"].counter_prompts) == {same, similar}
+    assert len({w.id for w in requests}) == 3
     assert by_label["1"].row_id(1) == f"{text_id('A dog runs.')}-1-1"
 
 
@@ -37,14 +37,14 @@ def test_each_input_has_one_of_the_wordings_and_its_counter_labels_the_one_at_th
         }
     )
     texts = [f"text {number}" for number in range(40)]
-    found = {(w.input, w.label): w for w in pairs_wanted(task, texts, per_input=1)}
+    found = {(w.input, w.label): w for w in pair_requests(task, texts, per_input=1)}
     seen = set()
     for text in texts:
         expected = same[int(text_id(text), 16) % 3].replace("<X1>", text)
         seen.add(expected.replace(text, "<X1>"))
-        assert found[text, "1"].main == expected
-        assert found[text, "0"].counters == (expected,)
-        assert found[text, "0"].main == f'Other: "{text}" "'
+        assert found[text, "1"].prompt == expected
+        assert found[text, "0"].counter_prompts == (expected,)
+        assert found[text, "0"].prompt == f'Other: "{text}" "'
     assert seen == set(same)
 
 
@@ -56,14 +56,14 @@ def test_texts_take_the_wordings_in_turn():
             "labels": {"good": {"instruction": 'A: "', "more_instructions": ['B: "']}},
         }
     )
-    assert [w.main for w in texts_wanted(task, range(3))] == ['A: "', 'B: "', 'A: "']
+    assert [w.prompt for w in text_requests(task, range(3))] == ['A: "', 'B: "', 'A: "']
 
 
 def test_quotation_marks_and_tabs_cannot_end_or_break_a_prompt():
     text = 'He said "stop"\tand\n left.'
-    (wanted, *_) = pairs_wanted(load_task("sts"), [text], per_input=1)
-    assert wanted.input == text
-    assert 'Sentence 1: "He said \'stop\' and left."\nSentence 2: "' in wanted.main
+    (requests, *_) = pair_requests(load_task("sts"), [text], per_input=1)
+    assert requests.input == text
+    assert 'Sentence 1: "He said \'stop\' and left."\nSentence 2: "' in requests.prompt
 
 
 @given(st.text())
@@ -77,18 +77,18 @@ def test_a_quotable_text_is_one_line_without_straight_quotation_marks(text):
 
 def test_single_texts_are_numbered_by_label():
     task = load_task("movie-reviews")
-    wanted = list(texts_wanted(task, range(2)))
-    assert [w.id for w in wanted] == ["good-000000", "bad-000000", "good-000001", "bad-000001"]
-    assert wanted[0].main == 'Task: Write a review for a good movie.\nReview: "'
-    assert wanted[0].row_id(0) == "good-000000"
+    requests = list(text_requests(task, range(2)))
+    assert [w.id for w in requests] == ["good-000000", "bad-000000", "good-000001", "bad-000001"]
+    assert requests[0].prompt == 'Task: Write a review for a good movie.\nReview: "'
+    assert requests[0].row_id(0) == "good-000000"
 
 
 def test_texts_of_some_labels_alone_are_those_of_all_labels():
     task = load_task("sts")
-    every = {each.id: each for each in pairs_wanted(task, ["A dog runs."], 2)}
-    some = list(pairs_wanted(task.writing(["0", "0.5"]), ["A dog runs."], 2))
+    every = {each.id: each for each in pair_requests(task, ["A dog runs."], 2)}
+    some = list(pair_requests(task.writing(["0", "0.5"]), ["A dog runs."], 2))
     assert [each.label for each in some] == ["0.5", "0"]
-    assert all(every[each.id] == each and each.counters for each in some)
+    assert all(every[each.id] == each and each.counter_prompts for each in some)
     assert task.writing([]) == task == task.writing(["0", "1", "0.5"])
     with pytest.raises(TaskError, match=r"has no label '2'"):
         task.writing(["2"])

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pairsmith.generate.wanted import Wanted, pairs_wanted, texts_wanted
-from pairsmith.generate.writing import encoded, judge, make_decoder
 from pairsmith.lm.decoder import Draw, Group
 from pairsmith.lm.protocols import SteerableModel
+from pairsmith.methods.dino.acceptance import accepted_text
+from pairsmith.methods.dino.method import encoded, make_decoder
+from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
 from pairsmith.records import Reject
 from pairsmith.runs.seeds import stream_key
 from pairsmith.tasks import Decoding, TaskSpec
@@ -62,26 +63,28 @@ def traces(
     task: TaskSpec, model: SteerableModel, items: list[str] | range, decoding: Decoding, seed: int
 ) -> Iterator[Trace]:
     """The first try for each item and label: the draws that ``generate`` makes with this seed."""
-    wanted = texts_wanted(task, items) if isinstance(items, range) else pairs_wanted(task, items, 1)
-    for want in wanted:
-        yield _trace(task, model, want, decoding, seed)
+    requests = text_requests(task, items) if isinstance(items, range) else pair_requests(task, items, 1)
+    for request in requests:
+        yield _trace(task, model, request, decoding, seed)
 
 
-def _trace(task: TaskSpec, model: SteerableModel, want: Wanted, decoding: Decoding, seed: int) -> Trace:
+def _trace(
+    task: TaskSpec, model: SteerableModel, request: TextRequest, decoding: Decoding, seed: int
+) -> Trace:
     draws: list[Draw] = []
-    prompts = [encoded(task, model, prompt) for prompt in (want.main, *want.counters)]
+    prompts = [encoded(task, model, prompt) for prompt in (request.prompt, *request.counter_prompts)]
     decoder = make_decoder(model, decoding, seed, prompts, len(prompts), draws.append)
-    counters = tuple(task.counters(want.label))
+    counters = tuple(task.counters(request.label))
     if not all(map(decoder.fits, prompts)):
         too_long = f"too long for the model's {model.context} tokens"
-        return Trace(want.input, want.label, counters, "", too_long, ())
-    decoder.add(Group(prompts[0], tuple(prompts[1:]), stream_key(want.id, 0)))
+        return Trace(request.input, request.label, counters, "", too_long, ())
+    decoder.add(Group(prompts[0], tuple(prompts[1:]), stream_key(request.id, 0)))
     (continuation,) = decoder.finished()
-    judged = judge(task, want, 0, continuation)
+    judged = accepted_text(task, request, 0, continuation)
     rejected = judged.reason if isinstance(judged, Reject) else ""
     text = continuation.text if isinstance(judged, Reject) else judged
     tokens = tuple(_token(model, draw) for draw in draws)
-    return Trace(want.input, want.label, counters, text, rejected, tokens)
+    return Trace(request.input, request.label, counters, text, rejected, tokens)
 
 
 def _token(model: SteerableModel, draw: Draw) -> TokenTrace:

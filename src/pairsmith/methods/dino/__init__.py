@@ -1,0 +1,1 @@
+"""DINO (Schick and Schütze 2021): labelled pairs and texts written by a language model from instructions."""

@@ -1,0 +1,194 @@
+"""DINO (Schick and Schütze 2021): a language model writes labelled pairs from one instruction per label.
+
+1. Each input is put into each label's instruction, and into those of the label's counter-labels (D1, D2).
+2. The model continues the label's prompt. Tokens that a counter-label's prompt makes likelier are made less
+   likely: self-debiasing (D3). Each token is drawn from what top-k and top-p leave, and a quotation mark ends
+   the text (D1, D4).
+3. A text that is a copy, a repeat or no text is rejected, and another try begins, up to a limit (D4, D6).
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+from pairsmith.lm.combine import Combine, contrast, guidance, named_rule, self_debias
+from pairsmith.lm.decoder import Draw, MultiPromptDecoder
+from pairsmith.lm.protocols import Prompt, SteerableModel
+from pairsmith.lm.remote import RemoteModel
+from pairsmith.lm.remote_decoder import RemoteDecoder
+from pairsmith.lm.sampling import Sampling
+from pairsmith.methods.dino.acceptance import Row, make_row
+from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
+from pairsmith.methods.dino.tries import OpenRequest, Outcome, Tries
+from pairsmith.records import Reject
+from pairsmith.tasks import Decoding, TaskSpec
+from pairsmith.tasks.spec import QUOTE
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of all requests.
+
+    Attributes:
+        rows: accepted texts, in the order of the requests and of the tries.
+        rejects: tries that gave no text, and requests whose prompts are too long, in the same order.
+        asked: how many requests there were.
+        complete: how many of them got all their texts.
+    """
+
+    rows: list[Row]
+    rejects: list[Reject]
+    asked: int
+    complete: int
+
+
+def generate_pairs(
+    task: TaskSpec,
+    model: SteerableModel,
+    inputs: Iterable[str],
+    *,
+    decoding: Decoding | None = None,
+    seed: int = 1,
+    rows: int | None = None,
+    rule: Combine | str | None = None,
+) -> Written:
+    """Write second texts for ``inputs`` (D1-D4, D6).
+
+    Args:
+        task: a pair task.
+        model: writes them.
+        inputs: first texts; equal ones give equal rows.
+        decoding: how texts are drawn; the task's by default.
+        seed: of every draw, 0 to 2**63 - 1.
+        rows: prompts that the model computes at once, at least ``rows_needed(task)``; as many as fit the
+            memory by default.
+        rule: combines distributions in place of the one that ``decoding`` names: a function of the form
+            ``lm.combine.Combine``, or its dotted name, ``package.module.function``.
+
+    Raises:
+        ValueError: ``task`` writes single texts, ``rows`` is too few, or there is no such rule.
+    """
+    if task.kind != "pair":
+        raise ValueError(f"{task.name} writes single texts: call generate_texts")
+    decoding = decoding or task.decoding
+    requests = pair_requests(task, inputs, decoding.per_input)
+    return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
+
+
+def generate_texts(
+    task: TaskSpec,
+    model: SteerableModel,
+    *,
+    decoding: Decoding | None = None,
+    seed: int = 1,
+    rows: int | None = None,
+    rule: Combine | str | None = None,
+) -> Written:
+    """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
+
+    Raises:
+        ValueError: ``task`` writes second texts, or ``rows`` is too few.
+    """
+    if task.kind != "text":
+        raise ValueError(f"{task.name} writes second texts for given ones: call generate_pairs")
+    decoding = decoding or task.decoding
+    requests = text_requests(task, range(decoding.per_input))
+    return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
+
+
+def write(
+    task: TaskSpec,
+    model: SteerableModel | RemoteModel,
+    requests: Iterable[TextRequest],
+    decoding: Decoding,
+    seed: int,
+    rows: int | None,
+    on_done: Callable[[TextRequest], None] = lambda _: None,
+    earlier: Mapping[str, Outcome] | None = None,
+    enough: Callable[[int], bool] = lambda _: False,
+    rule: Combine | None = None,
+) -> Written:
+    """Write the texts of all requests.
+
+    Args:
+        task: labels and instructions.
+        model: writes the texts.
+        requests: what is to be written.
+        decoding: how texts are drawn.
+        seed: of every draw.
+        rows: as for ``generate_pairs``.
+        on_done: is called with each request when its last try has ended.
+        earlier: by a request's id, what came of its tries in an earlier run; the next ones follow them.
+        enough: is called with the number of requests that were begun, before each; true leaves the rest.
+        rule: as for ``generate_pairs``, but a function.
+    """
+    encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
+    # At decay 0 self-debiasing changes nothing (D3), so the counter-prompts need not be computed.
+    steered = rule is not None or decoding.rule != "self-debiasing" or decoding.decay > 0
+    waiting = [
+        OpenRequest(
+            request,
+            encode(request.prompt),
+            tuple(map(encode, request.counter_prompts)) if steered else (),
+        )
+        for request in requests
+    ]
+    prompts = {prompt for each in waiting for prompt in (each.prompt, *each.counter_prompts)}
+    decoder = make_decoder(model, decoding, seed, prompts, rows, rule=rule)
+    too_long = f"a prompt and {decoding.max_tokens} new tokens exceed the model's {model.context}"
+    tries = Tries(task, decoder, decoding.tries, too_long, on_done, earlier or {})
+    return _written(task, tries.run(waiting, enough))
+
+
+def _written(task: TaskSpec, tried: Sequence[OpenRequest]) -> Written:
+    """Rows and rejects in the order of the requests, those of a request in the order of its tries."""
+    rows: list[Row] = []
+    rejects: list[Reject] = []
+    for each in tried:
+        texts = [each.outcome.texts[number] for number in sorted(each.outcome.texts)]
+        rows += [make_row(task, each.request, number, text) for number, text in enumerate(texts)]
+        rejects += [each.outcome.rejects[number] for number in sorted(each.outcome.rejects)]
+    complete = sum(len(each.outcome.texts) == each.request.count for each in tried)
+    return Written(rows, rejects, len(tried), complete)
+
+
+def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
+    """The tokens of a prompt, in the form that the task has.
+
+    Raises:
+        ModelError: the task is a chat, and the model is not made for chats.
+    """
+    if task.format == "plain":
+        return tuple(model.encode(prompt))
+    message, _, answer = prompt.rpartition("\n")
+    return tuple(model.encode_chat(message, answer))
+
+
+def rows_needed(task: TaskSpec) -> int:
+    """The fewest rows that decode the task: a label's prompt and those of its counter-labels."""
+    return 1 + max(len(task.counters(label)) for label in task.label_names)
+
+
+def make_decoder(
+    model: SteerableModel | RemoteModel,
+    decoding: Decoding,
+    seed: int,
+    prompts: Collection[Prompt],
+    rows: int | None,
+    watch: Callable[[Draw], None] | None = None,
+    rule: Combine | None = None,
+) -> MultiPromptDecoder | RemoteDecoder:
+    """A decoder of these prompts that samples by D4 and steers by a rule, D3 unless told otherwise."""
+    sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
+    if isinstance(model, RemoteModel):
+        return RemoteDecoder(model, sampling, seed, decay=decoding.decay, floor=decoding.floor)
+    return MultiPromptDecoder(model, rule or rule_of(decoding), sampling, seed, prompts, rows, watch)
+
+
+def rule_of(decoding: Decoding) -> Combine:
+    """The rule by which a label's prompt is combined with those of its counter-labels."""
+    if decoding.rule == "guidance":
+        return partial(guidance, scale=decoding.scale)
+    if decoding.rule == "contrast":
+        return partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
+    return partial(self_debias, decay=decoding.decay, floor=decoding.floor)

@@ -1,0 +1,65 @@
+"""What a model is asked to write: for each input and label, the prompts and the number of texts (D1, D2)."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pairsmith.records import text_id
+from pairsmith.tasks import PLACEHOLDER, TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TextRequest:
+    """Texts to be written for one label and, in a pair task, one input.
+
+    Attributes:
+        id: from the input's content and the label; names the rows and their random numbers.
+        input: the first text as it was given; None in a text task.
+        label: the label as text.
+        count: how many texts.
+        prompt: the label's instruction, with the input filled in.
+        counter_prompts: likewise for its counter-labels (D2).
+    """
+
+    id: str
+    input: str | None
+    label: str
+    count: int
+    prompt: str
+    counter_prompts: tuple[str, ...]
+
+    def row_id(self, number: int) -> str:
+        """The id of the ``number``-th text."""
+        return self.id if self.input is None else f"{self.id}-{number}"
+
+
+def pair_requests(task: TaskSpec, inputs: Iterable[str], per_input: int) -> Iterator[TextRequest]:
+    """For each input and each label: ``per_input`` second texts (D4)."""
+    for text in inputs:
+        quoted = quotable(text)
+        name = text_id(text)
+        wording = int(name, 16)  # so that a text has the same wording whatever stands beside it
+        prompts = {
+            label: task.instruction(label, wording).replace(PLACEHOLDER, quoted) for label in task.label_names
+        }
+        for label in task.written_names:
+            counters = tuple(prompts[counter] for counter in task.counters(label))
+            yield TextRequest(f"{name}-{label}", text, label, per_input, prompts[label], counters)
+
+
+def text_requests(task: TaskSpec, numbers: Iterable[int]) -> Iterator[TextRequest]:
+    """One text of each label for each number (D5, D14)."""
+    for number in numbers:
+        for label in task.written_names:
+            counters = tuple(task.instruction(counter, number) for counter in task.counters(label))
+            prompt = task.instruction(label, number)
+            yield TextRequest(f"{label}-{number:06d}", None, label, 1, prompt, counters)
+
+
+def quotable(text: str) -> str:
+    """``text`` so that it can stand between quotation marks in a prompt, on one line.
+
+    A straight double quotation mark would end the first text for the model, a line break or tab
+    would break the layout of the instruction. The prompt gets ``'`` and single spaces in their
+    place; the row keeps the text as it was given.
+    """
+    return " ".join(text.replace('"', "'").split())
