@@ -20,9 +20,9 @@ from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS
 from pairsmith.encoders.encode import batches_by_length
 from pairsmith.encoders.summarizer import Summarizer, document_features, encode_documents
 from pairsmith.infuse.ask import load_asker
-from pairsmith.infuse.asking import Passage
-from pairsmith.infuse.sequence_asker import SequenceAsker
 from pairsmith.infuse.settings import AskSettings
+from pairsmith.methods.quip.passages import Passage
+from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
         inputs=["-"], model=args.model, max_length=200, tries=1, dtype="float32", device="cpu"
     )
     asker = load_asker(settings)
-    if not isinstance(asker, SequenceAsker):
+    if not isinstance(asker, SequenceGenerator):
         parser.error(f"--model {args.model}: has no encoder with a decoder")
     every = dict.fromkeys(each.context for each in squad_corpora(args.data).mining)
     texts = [text for text in every if asker.length(text) <= asker.limit][: args.passages]
@@ -60,8 +60,8 @@ def main() -> None:
         write(args.json, {"settings": given, "results": results})
 
 
-def asked(asker: SequenceAsker, texts: Sequence[str]) -> None:
-    asker.ask([Passage(str(number), text) for number, text in enumerate(texts)])
+def asked(asker: SequenceGenerator, texts: Sequence[str]) -> None:
+    asker.generate([Passage(str(number), text) for number, text in enumerate(texts)])
 
 
 def generated(model: Summarizer, settings: AskSettings, texts: Sequence[str]) -> None:

@@ -10,10 +10,10 @@ from pairsmith.encoders.asker import SEPARATOR, parse, separator_of
 from pairsmith.encoders.summarizer import add_marker, document_features, encode_documents, load_summarizer
 from pairsmith.errors import InputError, ModelError
 from pairsmith.infuse.ask import ask, load_asker
-from pairsmith.infuse.asking import cut
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.nucleus import draw_sequences, nucleus
 from pairsmith.lm.sampling import truncate
+from pairsmith.methods.quip.passages import cut
 from pairsmith.progress import Progress, Silent
 from pairsmith.records import Document, read_questions
 from pairsmith.records.asked import read_asked

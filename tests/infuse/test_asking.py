@@ -13,12 +13,12 @@ from pairsmith.encoders.asker import SEPARATOR
 from pairsmith.encoders.summarizer import document_features, encode_documents, load_summarizer
 from pairsmith.errors import ModelError, OtherWorkError, SettingsError
 from pairsmith.infuse.ask import ask
-from pairsmith.infuse.asking import Passage
-from pairsmith.infuse.causal_asker import CausalAsker
-from pairsmith.infuse.sequence_asker import SequenceAsker, diverse
 from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.beams import search_sequences
 from pairsmith.lm.scripted import ScriptedModel
+from pairsmith.methods.quip.causal_generator import CausalGenerator
+from pairsmith.methods.quip.passages import Passage
+from pairsmith.methods.quip.sequence_generator import SequenceGenerator, diverse
 from pairsmith.progress import Silent
 from pairsmith.runs import Run
 from pairsmith.texts.instructed import ANSWER, INSTRUCTION, QUESTION
@@ -191,7 +191,7 @@ def test_a_model_that_reads_little_searches_within_it(asker, texts, tmp_path):
         return found
 
     loaded.model.generate = watched
-    SequenceAsker(loaded, some).ask([Passage("p", document(0))])
+    SequenceGenerator(loaded, some.options).generate([Passage("p", document(0))])
     assert len(longest) > 1
     assert max(longest) == 34
 
@@ -203,7 +203,7 @@ def test_the_progress_hears_of_every_batch_and_of_all_tries(asker, texts, decodi
     )
     heard = []
     passages = [Passage(str(number), document(number)) for number in range(5)]
-    SequenceAsker(load_summarizer(asker, device="cpu"), some).ask(passages, heard.append)
+    SequenceGenerator(load_summarizer(asker, device="cpu"), some.options).generate(passages, heard.append)
     assert sum(heard) == 4 * 5
     assert len(heard) > 2
 
@@ -214,14 +214,14 @@ def test_scores_that_are_no_numbers_are_told_in_a_search(asker, texts, tmp_path)
         loaded.model.model.decoder.layers[0].fc1.bias.fill_(float("nan"))
     some = AskSettings(inputs=[texts], model="broken", questions=2, decoding="beams", device="cpu")
     with pytest.raises(ModelError, match="not numbers"):
-        SequenceAsker(loaded, some).ask([Passage("p", document(0))])
+        SequenceGenerator(loaded, some.options).generate([Passage("p", document(0))])
 
 
 def test_a_model_without_an_end_is_told(asker):
     loaded = load_summarizer(asker, device="cpu")
     loaded.model.generation_config.eos_token_id = None
     with pytest.raises(ModelError, match="which token ends a text"):
-        SequenceAsker(loaded, AskSettings(inputs=["x"], model="endless"))
+        SequenceGenerator(loaded, AskSettings(inputs=["x"], model="endless").options, "endless")
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def told(script, context=4096, **rest):
 
     model = Chat(following, "".join(map(chr, [*range(1, 127), 0xFFFD])), context=context)
     settings = AskSettings(inputs=["x"], model="told", **({"questions": 1, "tries": 1} | rest))
-    return CausalAsker(model, settings), prompts
+    return CausalGenerator(model, settings.options), prompts
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def told(script, context=4096, **rest):
 def test_a_model_that_is_told_what_to_do_answers_and_asks(script, expected):
     asker, prompts = told(script)
     passage = Passage("p", "Ann was here.")
-    rejects = asker.ask([passage])
+    rejects = asker.generate([passage])
     answer, question, fault = expected
     if fault is None:
         assert rejects == []
@@ -333,7 +333,7 @@ def test_a_chat_is_told_as_a_user_tells():
     asker, prompts = told(
         [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')], chat=True, instruction="Ask of {passage}!"
     )
-    asker.ask([Passage("p", "Ann was here.")])
+    asker.generate([Passage("p", "Ann was here.")])
     assert prompts == [
         '[Ask of Ann was here.!] Answer: "',
         '[Ask of Ann was here.!] Answer: "Ann"\nQuestion: "',
@@ -357,7 +357,7 @@ def test_an_instruction_may_name_the_passage_twice():
         [('Answer: "', 'Ann"'), (QUESTION, 'Who?"')], context=190, instruction="{passage} {passage}"
     )
     text = "a" * asker.limit
-    asker.ask([Passage("p", text)])
+    asker.generate([Passage("p", text)])
     assert prompts[0] == f"{text} {text}\n{ANSWER}"
     assert len(prompts) == 2
 
@@ -367,7 +367,7 @@ def test_passages_are_asked_about_some_at_a_time():
     asker, prompts = told(script, batch_size=2, questions=2, tries=1)
     passages = [Passage(str(number), f"Ann was here, {number}.") for number in range(5)]
     heard = []
-    asker.ask(passages, heard.append)
+    asker.generate(passages, heard.append)
     assert heard == [2, 2, 1]
     assert all(len(passage.found) == 1 for passage in passages)  # the second one is the first again
     kinds = ["Q" if "Question: " in prompt else "A" for prompt in prompts]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from pairsmith.errors import SettingsError
 from pairsmith.infuse.ask import ask
-from pairsmith.infuse.asking import Passage
-from pairsmith.infuse.cloze_asker import MOVED, QUESTION_WORDS, ClozeAsker, noisy_cloze
 from pairsmith.infuse.settings import AskSettings
+from pairsmith.methods.quip.cloze_generator import MOVED, QUESTION_WORDS, ClozeGenerator, noisy_cloze
+from pairsmith.methods.quip.passages import Passage
 from pairsmith.progress import Silent
 from pairsmith.records.asked import read_asked
 from pairsmith.runs import Run
@@ -95,8 +95,8 @@ def test_questions_without_a_model_have_places_and_do_not_change(tmp_path):
 def test_the_place_is_that_of_the_sentence_that_is_asked_about():
     text = "The bank of the river was steep. She sold it to the Bank of Norway in 1894."
     passage = Passage("p", text)
-    asker = ClozeAsker(AskSettings(inputs=["x"], model="cloze", questions=9))
-    assert asker.ask([passage]) == []
+    asker = ClozeGenerator(AskSettings(inputs=["x"], model="cloze", questions=9).options)
+    assert asker.generate([passage]) == []
     for row in passage.found.values():
         (found,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
         assert found == row["written"] == text[start : start + len(found)]
@@ -106,19 +106,23 @@ def test_the_place_is_that_of_the_sentence_that_is_asked_about():
 def test_a_long_sentence_makes_no_question():
     text = f"Anna Berg said that {'he knew it and ' * 30}left."
     passage = Passage("p", text)
-    rejects = ClozeAsker(AskSettings(inputs=["x"], model="cloze", questions=2, tries=1)).ask([passage])
+    rejects = ClozeGenerator(AskSettings(inputs=["x"], model="cloze", questions=2, tries=1).options).generate(
+        [passage]
+    )
     assert {reject.filter for reject in rejects} == {"long question"}
     assert not passage.found
 
 
 def test_a_passage_without_a_name_is_a_reject():
-    (reject,) = ClozeAsker(AskSettings(inputs=["x"], model="cloze")).ask([Passage("p", "all was long ago.")])
+    (reject,) = ClozeGenerator(AskSettings(inputs=["x"], model="cloze").options).generate(
+        [Passage("p", "all was long ago.")]
+    )
     assert (reject.filter, reject.id) == ("no answer", "p")
 
 
 def test_passages_are_counted_in_words_and_marks_and_finders_are_known():
-    asker = ClozeAsker(AskSettings(inputs=["x"], model="cloze", max_length=20))
+    asker = ClozeGenerator(AskSettings(inputs=["x"], model="cloze", max_length=20).options)
     assert asker.limit == 20
     assert asker.length("Don't go, Anna!") == 7
     with pytest.raises(SettingsError, match="no finder of answers is called 'rules'"):
-        ClozeAsker(AskSettings(inputs=["x"], model="cloze", answers="rules"))
+        ClozeGenerator(AskSettings(inputs=["x"], model="cloze", answers="rules").options)

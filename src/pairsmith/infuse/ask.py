@@ -11,14 +11,12 @@ from itertools import chain
 import pyarrow as pa
 
 from pairsmith.citations import QUIP
-from pairsmith.encoders.summarizer import load_summarizer
 from pairsmith.errors import ModelError
-from pairsmith.infuse.asking import Asker, cut
-from pairsmith.infuse.causal_asker import CausalAsker
-from pairsmith.infuse.cloze_asker import ClozeAsker
 from pairsmith.infuse.kinds import asker_kind, unused
-from pairsmith.infuse.sequence_asker import SequenceAsker
-from pairsmith.infuse.settings import CLOZE, AskSettings
+from pairsmith.infuse.settings import AskSettings
+from pairsmith.methods.quip.generators import load_question_generator
+from pairsmith.methods.quip.options import CLOZE
+from pairsmith.methods.quip.passages import QuestionGenerator, cut
 from pairsmith.modelnames import model_revision
 from pairsmith.records import REJECT, Document, read_documents, to_table
 from pairsmith.records.asked import ASKED
@@ -132,13 +130,13 @@ class AskerLoader:
         settings = self.settings
         if _models(settings) != self.models:
             raise ModelError(f"model {settings.model}: worker {worker} finds other weights under this name")
-        asker = load_asker(settings)
+        generator = load_asker(settings)
 
         def work(shard: RecordShard[Document], advance: Advance) -> Made:
-            of_texts, lost = cut(asker, shard.records)
+            of_texts, lost = cut(generator, shard.records)
             passages = [each for some in of_texts for each in some]
             share = Shares(len(shard.records), len(passages) * settings.tries, advance)
-            rejects = [*lost, *asker.ask(passages, share)]
+            rejects = [*lost, *generator.generate(passages, share)]
             share.finish()
             rows = [row for some in of_texts for passage in some for row in passage.found.values()]
             return pa.Table.from_pylist(rows, schema=ASKED), to_table(rejects, REJECT)
@@ -153,23 +151,17 @@ def _models(settings: AskSettings) -> dict[str, str]:
     return {"model": model_revision(settings.model)}
 
 
-def load_asker(settings: AskSettings) -> Asker:
-    """The model that asks: one with an encoder and a decoder, or a causal one.
+def load_asker(settings: AskSettings) -> QuestionGenerator:
+    """The model that asks, with settings that suit its kind.
 
     Raises:
         ModelError: it is not there, of another kind, or knows no separator.
-        SettingsError: there is no such device.
+        SettingsError: there is no such device, or a setting does nothing with this kind.
     """
-    kind = asker_kind(settings)
-    if kind == "cloze":
-        return ClozeAsker(settings)
-    if kind == "encoder-decoder":
-        model = load_summarizer(settings.model, device=settings.device, dtype=settings.dtype)
-        return SequenceAsker(model, settings)
-    from pairsmith.lm.loading import load_model  # which takes seconds that the other kinds need not wait
-
-    causal = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    return CausalAsker(causal, settings)
+    asker_kind(settings)
+    return load_question_generator(
+        settings.model, settings.options, device=settings.device, dtype=settings.dtype
+    )
 
 
 def _card(settings: AskSettings) -> Card:

@@ -4,8 +4,9 @@ from typing import Literal
 
 from pairsmith.encoders.heads import writes_as
 from pairsmith.errors import ModelError, SettingsError
-from pairsmith.infuse.settings import CLOZE, AskSettings
+from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.remote import is_remote
+from pairsmith.methods.quip.options import CLOZE
 from pairsmith.settings import option_name
 
 Kind = Literal["encoder-decoder", "causal", "cloze"]

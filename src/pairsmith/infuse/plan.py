@@ -14,12 +14,12 @@ from pairsmith.encoders.summarizer import add_marker, load_summarizer
 from pairsmith.encoders.teaching import teach
 from pairsmith.errors import InputError
 from pairsmith.infuse.ask import load_asker, texts
-from pairsmith.infuse.asking import Asker, cut
-from pairsmith.infuse.causal_asker import CausalAsker
 from pairsmith.infuse.relabel import relabelled
-from pairsmith.infuse.sequence_asker import SequenceAsker
 from pairsmith.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.lm.loading import load_model
+from pairsmith.methods.quip.causal_generator import CausalGenerator
+from pairsmith.methods.quip.passages import QuestionGenerator, cut
+from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.modelnames import MINILM
 from pairsmith.records import Reject
 from pairsmith.records.asked import ASKED
@@ -50,9 +50,9 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     passages = [passage for each in of_texts for passage in each]
     loading = time.monotonic() - started
     begun = time.monotonic()
-    rejects = asker.ask(passages)
+    rejects = asker.generate(passages)
     shared = (time.monotonic() - begun) * count / len(some)
-    if untrained and isinstance(asker, CausalAsker):
+    if untrained and isinstance(asker, CausalGenerator):
         shared *= _were_all_asked(rejects, sum(passage.drawn for passage in passages))
     rows = [row for passage in passages for row in passage.found.values()]
     if untrained or not rows:
@@ -82,12 +82,14 @@ def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
     return (ANSWER_TOKENS + QUESTION_TOKENS) / (ANSWER_TOKENS + share * QUESTION_TOKENS)
 
 
-def _untrained(settings: AskSettings, base: str) -> Asker:
+def _untrained(settings: AskSettings, base: str) -> QuestionGenerator:
     if writes_as(base) == "decoder":
-        return CausalAsker(load_model(base, device=settings.device, dtype=settings.dtype), settings)
+        return CausalGenerator(
+            load_model(base, device=settings.device, dtype=settings.dtype), settings.options
+        )
     model = load_summarizer(base, device=settings.device, dtype=settings.dtype, fresh_decoder=True)
     add_marker(model, settings.separator, written=True)
-    return SequenceAsker(model, settings)
+    return SequenceGenerator(model, settings.options)
 
 
 def _stand_in(text: str, number: int) -> dict[str, object]:

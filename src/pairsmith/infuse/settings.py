@@ -1,15 +1,14 @@
 """What can be set when questions are asked of passages, and answered by a teacher."""
 
+from dataclasses import fields
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from pairsmith.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
+from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.settings import Listed, Settings
 from pairsmith.texts.instructed import INSTRUCTION
-
-CLOZE = "cloze"
-"""The asker without a model."""
 
 
 class AskSettings(Settings):
@@ -71,6 +70,13 @@ class AskSettings(Settings):
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Texts that are asked about and saved together."
     )
+
+    @property
+    def options(self) -> GenerationOptions:
+        """The settings of the method itself."""
+        return GenerationOptions(
+            **{each.name: getattr(self, each.name) for each in fields(GenerationOptions)}
+        )
 
     @field_validator("instruction")
     @classmethod

@@ -12,6 +12,8 @@ import torch
 from pairsmith.citations import MINING
 from pairsmith.encoders.margin import Choice, Pairs, accept_all, choose
 from pairsmith.encoders.style import load_style
+from pairsmith.methods.mining import method
+from pairsmith.methods.mining.method import answer_in_question, mined_pair
 from pairsmith.mine.corpus import corpora, encode_corpus, finder_of, is_styled
 from pairsmith.mine.encoded import Encoded
 from pairsmith.mine.neighbours import check_index, find_neighbours, near_pairs
@@ -26,7 +28,6 @@ from pairsmith.records import (
     MinedPair,
     Reject,
     as_columns,
-    text_id,
     to_table,
 )
 from pairsmith.runs import (
@@ -41,7 +42,6 @@ from pairsmith.runs import (
     summary,
 )
 from pairsmith.runs.storage import scratch_file
-from pairsmith.texts.places import stands_in
 
 _WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address"}
 """Settings that say where and how fast, not what."""
@@ -141,11 +141,8 @@ def chosen(forward: Pairs, backward: Pairs, x: Encoded, y: Encoded, settings: Mi
 def verbatim(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """Why an input and an output, as columns of ``ENCODED``, are no pair (M5); empty if they are."""
     if other["answer"] is not None:
-        found = stands_in(other["answer"].casefold(), one["text"].casefold())
-        return "the answer stands in the question" if found else ""
-    if stands_in(other["text"], one["text"]):
-        return "the output stands word for word in the input"
-    return "the input stands word for word in the output" if stands_in(one["text"], other["text"]) else ""
+        return answer_in_question(one["text"], other["answer"])
+    return method.verbatim(one["text"], other["text"])
 
 
 def sorted_out(
@@ -173,9 +170,7 @@ def _rows(pairs: Pairs, x: Encoded, y: Encoded) -> list[Mined]:
 
 
 def _row(one: Mapping[str, Any], other: Mapping[str, Any], margin: float, similarity: float) -> Mined:
-    pair = MinedPair(
-        f"{text_id(one['text'])}-{text_id(other['text'])}", one["text"], other["text"], margin, similarity
-    )
+    pair = mined_pair(one["text"], other["text"], margin, similarity)
     if other["answer"] is None:
         return pair
     answers = {"text": [other["answer"]], "answer_start": [other["answer_start"]]}

@@ -1,4 +1,4 @@
-"""An asker without a model: sentences whose answer is taken out, with noise (Q6).
+"""Questions without a model: sentences whose answer is taken out, with noise (Q6).
 
 names and numbers of a passage -> their sentences without them -> words dropped, moved, blanked -> questions
 
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pairsmith.encoders.asker import QUESTION_TOKENS, Fault, Written
-from pairsmith.infuse.asking import Passage, keep_all, unheard
-from pairsmith.infuse.settings import AskSettings
+from pairsmith.methods.quip.options import GenerationOptions
+from pairsmith.methods.quip.passages import Passage, keep_all, unheard
 from pairsmith.records import Reject
 from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import generator
@@ -35,20 +35,20 @@ _BLANK = "_"
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
-class ClozeAsker:
-    """Asks of a passage's names and numbers; drawn from streams that hang on the passage alone."""
+class ClozeGenerator:
+    """Makes cloze questions of a passage's names and numbers; what is drawn depends on the passage alone."""
 
-    def __init__(self, settings: AskSettings) -> None:
+    def __init__(self, options: GenerationOptions) -> None:
         """Raises: SettingsError, MissingExtra, ModelError: see ``entity_finder``."""
-        self.limit = settings.max_length or PASSAGE_TOKENS
-        self._settings = settings
-        self._find = entity_finder(settings.answers)
+        self.limit = options.max_length or PASSAGE_TOKENS
+        self._options = options
+        self._find = entity_finder(options.answers)
 
     def length(self, text: str) -> int:
         """Words and marks of a text."""
         return sum(1 for _ in _TOKEN.finditer(text))
 
-    def ask(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
+    def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
         """Add questions to each passage; returns what is none, and passages without names and numbers."""
         answers = {passage.id: self._find(passage.text) for passage in passages}
         detail = "no name or number stands in it"
@@ -57,8 +57,8 @@ class ClozeAsker:
             for passage in passages
             if not answers[passage.id]
         ]
-        for _ in range(self._settings.tries):
-            left = [passage for passage in passages if len(passage.found) < self._settings.questions]
+        for _ in range(self._options.tries):
+            left = [passage for passage in passages if len(passage.found) < self._options.questions]
             rejects += keep_all(left, [self._write(passage, answers[passage.id]) for passage in left])
             advance(len(passages))
         return rejects
@@ -67,12 +67,12 @@ class ClozeAsker:
         """As many questions as a passage lacks, of its answers in an order by chance, again and again."""
         if not answers:
             return []
-        order = generator(self._settings.seed, passage.id, "answers").permutation(len(answers))
-        last = passage.drawn + self._settings.questions - len(passage.found)
+        order = generator(self._options.seed, passage.id, "answers").permutation(len(answers))
+        last = passage.drawn + self._options.questions - len(passage.found)
         written = []
         for number in range(passage.drawn, last):
             answer = answers[order[number % len(order)]]
-            rng = generator(self._settings.seed, passage.id, number)
+            rng = generator(self._options.seed, passage.id, number)
             question = noisy_cloze(passage.text, answer, rng)
             fault: Fault | None = None if question else "no question"
             if self.length(question) > QUESTION_TOKENS:

@@ -1,4 +1,4 @@
-"""An asker with an encoder and a decoder: answer, separator and question in one sequence (Q2).
+"""Questions by a model with an encoder and a decoder: answer, separator and question in one sequence (Q2).
 
 drawn from the nucleus, many for each passage; or two searches, one for answers and one for their questions
 """
@@ -16,10 +16,10 @@ from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, Written, pa
 from pairsmith.encoders.encode import batches_by_length, one_thread_each
 from pairsmith.encoders.summarizer import Summarizer, document_features, encode_documents
 from pairsmith.errors import ModelError
-from pairsmith.infuse.asking import Passage, keep_all, unheard
-from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.beams import search_sequences
 from pairsmith.lm.nucleus import draw_sequences
+from pairsmith.methods.quip.options import GenerationOptions
+from pairsmith.methods.quip.passages import Passage, keep_all, unheard
 from pairsmith.records import Reject
 from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
@@ -33,23 +33,23 @@ _MAX_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
 """With a begin, the separator and an end."""
 
 
-class SequenceAsker:
-    """Asks with a model that has an encoder and a decoder, such as BART.
+class SequenceGenerator:
+    """Generates questions with a model that has an encoder and a decoder, such as BART.
 
     Each batch is computed by one thread, lest the number of threads move a probability and with it a text.
     """
 
-    def __init__(self, model: Summarizer, settings: AskSettings) -> None:
+    def __init__(self, model: Summarizer, options: GenerationOptions, name: str = "") -> None:
         """Raises: ModelError: the model knows no separator, or no token that ends a text."""
         self.model = model
-        self.limit = passage_limit(model.tokenizer, settings.max_length or model.context, model.context)
-        self._settings = settings
-        self._separator = separator_of(model, settings.separator)
+        self.limit = passage_limit(model.tokenizer, options.max_length or model.context, model.context)
+        self._options = options
+        self._separator = separator_of(model, options.separator)
         ends = model.model.generation_config.eos_token_id
         if ends is None:
             raise ModelError(
-                f"model {settings.model}: does not say which token ends a text; give its config.json an "
-                "eos_token_id"
+                f"model {name or model.model.name_or_path}: does not say which token ends a text; give its "
+                "config.json an eos_token_id"
             )
         self._room = model.context - 2  # the token that a decoder starts from, and one that is cut off
         self._ends: list[int] = ends if isinstance(ends, list) else [ends]
@@ -59,16 +59,16 @@ class SequenceAsker:
         """Tokens of a text, special ones not counted."""
         return token_count(text, self.model.tokenizer)
 
-    def ask(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
+    def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
         """Add questions to each passage; returns what was written and not kept."""
-        if self._settings.decoding == "beams":
-            tries = self._settings.tries
+        if self._options.decoding == "beams":
+            tries = self._options.tries
             return keep_all(
                 passages, self._each_batch(passages, self._search, lambda count: advance(tries * count))
             )
         rejects: list[Reject] = []
-        for _ in range(self._settings.tries):
-            left = [passage for passage in passages if len(passage.found) < self._settings.questions]
+        for _ in range(self._options.tries):
+            left = [passage for passage in passages if len(passage.found) < self._options.questions]
             advance(len(passages) - len(left))
             rejects += keep_all(left, self._each_batch(left, self._draw, advance))
         return rejects
@@ -81,8 +81,8 @@ class SequenceAsker:
     ) -> list[list[Written]]:
         """What ``work`` gives for each passage, which gets batches of them of about one length."""
         tokens = encode_documents(self.model, [passage.text for passage in passages])
-        most = self._settings.batch_size * self.model.max_length
-        batches = batches_by_length(list(map(len, tokens)), self._settings.batch_size, most)
+        most = self._options.batch_size * self.model.max_length
+        batches = batches_by_length(list(map(len, tokens)), self._options.batch_size, most)
 
         def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[list[list[Written]]]:
             features = document_features(self.model, [tokens[row] for row in rows])
@@ -99,15 +99,15 @@ class SequenceAsker:
         """Draw for each passage as many sequences as it lacks."""
         streams = []
         for passage in passages:
-            last = passage.drawn + self._settings.questions - len(passage.found)
+            last = passage.drawn + self._options.questions - len(passage.found)
             numbers = range(passage.drawn, last)
             streams.append(np.array([stream_key(passage.id, number) for number in numbers], np.uint64))
         drawn = draw_sequences(
             self.model.model,
             features,
             streams,
-            seed=self._settings.seed,
-            top_p=self._settings.top_p,
+            seed=self._options.seed,
+            top_p=self._options.top_p,
             max_tokens=min(_MAX_TOKENS, self._room),
         )
         return [[self._parse(tokens) for tokens in sequences] for sequences in drawn]
@@ -124,7 +124,7 @@ class SequenceAsker:
             whole = [tokens for tokens in sequences if tokens[-1] == self._separator]
             written[row] += [self._parse(tokens) for tokens in sequences if tokens[-1] != self._separator]
             texts = [self._parse(tokens).answer for tokens in whole]
-            chosen = diverse(texts, self._settings.questions)
+            chosen = diverse(texts, self._options.questions)
             written[row] += [
                 Written(text, "", "not chosen" if text else "no answer")
                 for place, text in enumerate(texts)
@@ -142,8 +142,8 @@ class SequenceAsker:
             states,
             mask,
             [()] * len(states),
-            beams=self._settings.beams,
-            count=self._settings.beams,
+            beams=self._options.beams,
+            count=self._options.beams,
             max_tokens=min(ANSWER_TOKENS + 2, self._room - 2),
             end=self._separator,
             never=self._ends,
@@ -154,7 +154,7 @@ class SequenceAsker:
         self, states: Tensor, mask: Tensor, begins: Sequence[tuple[int, list[int]]]
     ) -> Iterator[tuple[int, list[int]]]:
         """For each row of a passage and answer of it, the row and the answer with its likeliest question."""
-        most = max(1, len(states) * self._settings.beams // QUESTION_BEAMS)
+        most = max(1, len(states) * self._options.beams // QUESTION_BEAMS)
         by_length = sorted(begins, key=lambda begin: len(begin[1]))
         # A decoder counts places from its first token, so that those of a batch must be of one length.
         for length, alike in groupby(by_length, key=lambda begin: len(begin[1])):

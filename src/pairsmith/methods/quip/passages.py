@@ -1,4 +1,4 @@
-"""Passages, and what askers write of them: what is kept, and what is a reject (Q1, Q2)."""
+"""Passages (Q1), and which of the questions that were generated for them are kept (Q2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ def unheard(tries: int) -> None:
     """Where nobody is shown the progress."""
 
 
-class Asker(Protocol):
+class QuestionGenerator(Protocol):
     """What writes questions on passages, each with its answer.
 
     Passages are measured in its model's tokens, special ones not counted; without a model in words and marks.
@@ -45,24 +45,26 @@ class Asker(Protocol):
     def length(self, text: str) -> int:
         """Tokens of a text."""
 
-    def ask(self, passages: Sequence[Passage], advance: Advance = ...) -> list[Reject]:
+    def generate(self, passages: Sequence[Passage], advance: Advance = ...) -> list[Reject]:
         """Add questions to each passage; returns what was written and not kept.
 
-        ``advance`` hears of tries as they are done, of ``settings.tries`` for each passage.
+        ``advance`` hears of tries as they are done, of ``options.tries`` for each passage.
         """
 
 
-def cut(asker: Asker, documents: Sequence[Document]) -> tuple[list[list[Passage]], list[Reject]]:
-    """The passages of each text (Q1), and as rejects those that the asker cannot read whole."""
+def cut(
+    generator: QuestionGenerator, documents: Sequence[Document]
+) -> tuple[list[list[Passage]], list[Reject]]:
+    """The passages of each text (Q1), and as rejects those that the generator cannot read whole."""
     found: list[list[Passage]] = []
     rejects = []
     for document in documents:
         some = []
-        for window in windows(document.document, asker.limit, asker.length):
+        for window in windows(document.document, generator.limit, generator.length):
             name = text_id(f"{window.start}:{document.document}")
-            if asker.length(window.text) > asker.limit:
+            if generator.length(window.text) > generator.limit:
                 row = {"context": window.text, "where": document.where}
-                detail = f"a word of more than {asker.limit} tokens"
+                detail = f"a word of more than {generator.limit} tokens"
                 rejects.append(Reject.of(name, "long passage", detail, row))
             else:
                 some.append(Passage(name, window.text))

@@ -1,4 +1,4 @@
-"""An asker that follows an instruction: a causal language model, with the decoder of the generate route.
+"""Questions by a causal language model that follows an instruction, with DINO's decoder.
 
 passage and instruction -> answers, drawn -> each with its question, drawn
 """
@@ -7,50 +7,50 @@ from collections.abc import Sequence
 
 from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, Fault, Written
 from pairsmith.errors import ModelError
-from pairsmith.infuse.asking import Passage, keep_all, unheard
-from pairsmith.infuse.settings import AskSettings
 from pairsmith.lm.combine import self_debias
 from pairsmith.lm.decoder import Continuation, Group, MultiPromptDecoder
 from pairsmith.lm.protocols import Prompt, SteerableModel
 from pairsmith.lm.sampling import Sampling
+from pairsmith.methods.quip.options import GenerationOptions
+from pairsmith.methods.quip.passages import Passage, keep_all, unheard
 from pairsmith.records import Reject
 from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
 from pairsmith.texts.instructed import ANSWER, END, QUESTION, room_for_passage, told
 
 
-class CausalAsker:
-    """Asks with a causal language model that is told what to do.
+class CausalGenerator:
+    """Generates questions with a causal language model that is told what to do.
 
     What is drawn for a passage hangs on the passage alone: its stream has its name.
     """
 
-    def __init__(self, model: SteerableModel, settings: AskSettings) -> None:
+    def __init__(self, model: SteerableModel, options: GenerationOptions) -> None:
         """Raises: ModelError: the instruction leaves no room for a passage."""
         self.model = model
-        self._settings = settings
+        self._options = options
         around = len(self._prompt("", ANSWER + QUESTION))
         written = ANSWER_TOKENS + QUESTION_TOKENS
-        room = room_for_passage(model.context, around, written, settings.instruction)
+        room = room_for_passage(model.context, around, written, options.instruction)
         if room < 1:
             raise ModelError(
-                f"model {settings.model}: reads {model.context} tokens, of which the instruction takes "
+                f"model {model.name}: reads {model.context} tokens, of which the instruction takes "
                 f"{around} and what is written {written}; shorten --instruction"
             )
-        self.limit = min(settings.max_length or room, room)
+        self.limit = min(options.max_length or room, room)
         self._special = len(model.encode(""))
 
     def length(self, text: str) -> int:
         """Tokens of a text, special ones not counted."""
         return len(self.model.encode(text)) - self._special
 
-    def ask(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
+    def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
         """Add questions to each passage; returns what was written and not kept."""
         rejects: list[Reject] = []
-        for first in range(0, len(passages), self._settings.batch_size):
-            some = passages[first : first + self._settings.batch_size]
-            for _ in range(self._settings.tries):
-                left = [passage for passage in some if len(passage.found) < self._settings.questions]
+        for first in range(0, len(passages), self._options.batch_size):
+            some = passages[first : first + self._options.batch_size]
+            for _ in range(self._options.tries):
+                left = [passage for passage in some if len(passage.found) < self._options.questions]
                 rejects += keep_all(left, self._draw(left))
                 advance(len(some))
         return rejects
@@ -59,7 +59,7 @@ class CausalAsker:
         """Draw for each passage as many answers as it lacks questions, and a question for each."""
         streams: list[tuple[int, int]] = []  # the passage's place, and the number of what is drawn for it
         for place, passage in enumerate(passages):
-            last = passage.drawn + self._settings.questions - len(passage.found)
+            last = passage.drawn + self._options.questions - len(passage.found)
             streams += [(place, number) for number in range(passage.drawn, last)]
         prompts = [self._prompt(passage.text, ANSWER) for passage in passages]
         answers = self._continue(
@@ -87,8 +87,8 @@ class CausalAsker:
 
     def _prompt(self, passage: str, begun: str) -> Prompt:
         """The instruction with the passage, and what the model's text begins with."""
-        instruction = self._settings.instruction
-        if self._settings.chat:
+        instruction = self._options.instruction
+        if self._options.chat:
             return tuple(self.model.encode_chat(instruction.replace("{passage}", passage), begun))
         return tuple(self.model.encode(told(passage, begun, instruction)))
 
@@ -96,9 +96,9 @@ class CausalAsker:
         self, prompts: Sequence[Prompt], streams: Sequence[int], max_tokens: int
     ) -> list[Continuation]:
         """What is drawn behind each prompt, up to a quotation mark."""
-        top_p = self._settings.top_p
+        top_p = self._options.top_p
         sampling = Sampling(top_k=0, top_p=top_p, max_tokens=max_tokens, stop=END, may_end=True)
-        decoder = MultiPromptDecoder(self.model, self_debias, sampling, self._settings.seed, prompts)
+        decoder = MultiPromptDecoder(self.model, self_debias, sampling, self._options.seed, prompts)
         for prompt, stream in zip(prompts, streams, strict=True):
             decoder.add(Group(prompt, (), stream))
         found = {each.group.stream: each for each in decoder.finished()}

@@ -1,0 +1,47 @@
+"""Question generators by name."""
+
+from pairsmith.encoders.heads import writes_as
+from pairsmith.encoders.summarizer import load_summarizer
+from pairsmith.errors import ModelError
+from pairsmith.methods.quip.cloze_generator import ClozeGenerator
+from pairsmith.methods.quip.options import CLOZE, GenerationOptions
+from pairsmith.methods.quip.passages import QuestionGenerator
+from pairsmith.methods.quip.sequence_generator import SequenceGenerator
+from pairsmith.modelnames import DtypeName
+
+
+def load_question_generator(
+    model: str,
+    options: GenerationOptions | None = None,
+    *,
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+) -> QuestionGenerator:
+    """What generates questions on passages.
+
+    Args:
+        model: ``cloze`` for sentences with a blank; else a folder or Hub id of a model with an encoder and a
+            decoder that ``train-asker`` trained, or of a causal language model, which is told what to do.
+        options: how questions are generated.
+        device: as for ``pick_device``.
+        dtype: of the weights.
+
+    Raises:
+        ModelError: the model is not there, writes no texts, or knows no separator.
+        SettingsError: there is no such device.
+    """
+    options = options or GenerationOptions()
+    if model == CLOZE:
+        return ClozeGenerator(options)
+    kind = writes_as(model)
+    if kind == "nothing":
+        raise ModelError(
+            f"model {model}: an encoder alone writes nothing; make a question generator of it with pairsmith "
+            f"train-asker --base {model}"
+        )
+    if kind == "encoder-decoder":
+        return SequenceGenerator(load_summarizer(model, device=device, dtype=dtype), options, model)
+    from pairsmith.lm.loading import load_model  # takes seconds that the other kinds need not wait for
+    from pairsmith.methods.quip.causal_generator import CausalGenerator
+
+    return CausalGenerator(load_model(model, device=device, dtype=dtype), options)

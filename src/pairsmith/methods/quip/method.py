@@ -1,0 +1,116 @@
+"""QUIP (Jia, Lewis and Zettlemoyer 2021): an encoder whose token vectors answer questions.
+
+1. Texts are cut into passages of whole sentences (Q1).
+2. A question generator writes answers with their questions for each passage; distinct questions are kept
+   (Q2).
+3. A teacher, which reads question and passage together, says of every token of the passage how likely an
+   answer starts or ends there (Q3).
+4. A student encodes passage and question apart. It learns the teacher's distributions from the products of
+   the question's two vectors with the vectors of the passage's tokens (Q4, Q5).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pairsmith.encoders.reader import Reader
+from pairsmith.encoders.teaching import TOP, Places, Told, teach
+from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
+from pairsmith.modelfiles import pick_device
+from pairsmith.progress import Progress
+from pairsmith.records import Document, Question, text_id
+from pairsmith.records.asked import AskedQuestion, Distribution, asked_in
+from pairsmith.training.question_settings import InfuseSettings
+from pairsmith.training.student import TrainedStudent, infuse_on, passages
+
+
+def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> list[AskedQuestion]:
+    """Generate questions of texts, each with its answer (Q1, Q2).
+
+    Args:
+        texts: of any length; of equal ones the first counts.
+        generator: as ``load_question_generator`` gives it.
+
+    Returns:
+        the questions in the order of the texts. Their ``answer`` is None where what was written as an answer
+        stands nowhere in the passage.
+    """
+    documents = [Document(text_id(text), text, "", "", "") for text in dict.fromkeys(texts)]
+    of_texts, _ = cut(generator, documents)
+    every = [passage for of_text in of_texts for passage in of_text]
+    generator.generate(every)
+    return [question for passage in every for question in _questions(passage)]
+
+
+def label_questions(
+    questions: Sequence[AskedQuestion], teacher: Reader, *, top: int = TOP, batch_tokens: int | None = None
+) -> list[AskedQuestion]:
+    """Have a teacher say where the answers start and end, with which probability (Q3).
+
+    Args:
+        questions: of any source.
+        teacher: reads question and passage together.
+        top: the likeliest starts and ends that are kept of each question; the others count as impossible.
+        batch_tokens: most tokens that are read at once; what suits the device where it is not given.
+
+    Returns:
+        the questions with ``starts`` and ``ends``, and the teacher's best span as their ``answer``.
+    """
+    labels = teach(
+        teacher,
+        [question.question for question in questions],
+        [question.context for question in questions],
+        top=top,
+        batch_tokens=batch_tokens,
+    )
+    return [_labelled(question, label) for question, label in zip(questions, labels, strict=True)]
+
+
+def distil(
+    questions: Iterable[AskedQuestion],
+    base: str,
+    *,
+    validation: Sequence[Question] = (),
+    device: str = "auto",
+    progress: Progress | None = None,
+    **options: Any,
+) -> TrainedStudent:
+    """Train a student on labelled questions (Q4, Q5).
+
+    Args:
+        questions: with the teacher's distributions, or with answers for ``labels="answers"``.
+        base: the encoder to start from, by name.
+        validation: questions of people, by which the best step is chosen; without them the last one is kept.
+        device: as for ``pick_device``.
+        progress: where it is shown; nowhere if not given.
+        options: the fields of ``InfuseSettings`` by name, such as ``max_steps`` or ``learning_rate=[1e-5]``.
+
+    Raises:
+        InputError: a question has no distributions, or no answer lies within what is read of its passage.
+        ModelError: the base cannot be loaded, or the training diverged.
+    """
+    settings = InfuseSettings(base=base, data=["questions"], device=device, **options)
+    return infuse_on(
+        passages(questions, settings), validation, settings, pick_device(device), progress=progress
+    )
+
+
+def _questions(passage: Passage) -> Iterable[AskedQuestion]:
+    return asked_in((passage.id, row) for row in passage.found.values())
+
+
+def _labelled(question: AskedQuestion, label: Told) -> AskedQuestion:
+    best = label.best
+    return AskedQuestion(
+        question.id,
+        question.context,
+        question.question,
+        question.written,
+        (best.start, best.start + len(best.text)) if best.text else None,
+        question.answer,
+        _distribution(label.starts),
+        _distribution(label.ends),
+    )
+
+
+def _distribution(places: Places) -> Distribution:
+    return Distribution(tuple(place for place, _ in places), tuple(share for _, share in places))

@@ -1,0 +1,44 @@
+"""How questions are generated."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pairsmith.texts.instructed import INSTRUCTION
+
+CLOZE = "cloze"
+"""The name of the generator without a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOptions:
+    """How questions are generated; each kind of generator uses some of these.
+
+    Attributes:
+        questions: distinct questions of each passage.
+        tries: times that missing questions are drawn anew.
+        max_length: longest passage in tokens, special ones not counted, in words and marks where there is no
+            model; None for as many as the model has room for.
+        batch_size: passages at once, each with all its questions.
+        seed: of what is drawn.
+        top_p: the share of the probability held by the tokens from which is drawn.
+        decoding: of models with an encoder and a decoder: ``nucleus`` draws, ``beams`` searches (Q2).
+        beams: answers that are searched with ``beams``.
+        separator: of such models, the token between answer and question.
+        instruction: of causal language models, what they are told; ``{passage}`` stands for the passage.
+        chat: whether they are told it as a user's message.
+        answers: of the generator without a model, what finds answers in passages: ``rule`` or
+            ``spacy:MODEL``.
+    """
+
+    questions: int = 10
+    tries: int = 3
+    max_length: int | None = 456
+    batch_size: int = 16
+    seed: int = 1
+    top_p: float = 0.6
+    decoding: Literal["nucleus", "beams"] = "nucleus"
+    beams: int = 20
+    separator: str = "<sep>"
+    instruction: str = INSTRUCTION
+    chat: bool = False
+    answers: str = "rule"
