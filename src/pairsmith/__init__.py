@@ -1,5 +1,74 @@
-"""Labelled training data from instructions, seed pairs or questions, and the small models trained on it."""
+"""Labelled training data from instructions, seed pairs or questions, and the small models trained on it.
+
+Everything in ``__all__`` can be imported from here; it is loaded when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pairsmith.api import evaluate_sts, open_dataset, run_recipe, train_encoder
+    from pairsmith.encoders.reader import load_reader
+    from pairsmith.encoders.sentence import load_sentence_encoder as load_encoder
+    from pairsmith.lm.loading import load_model as load_language_model
+    from pairsmith.methods.dino.method import generate_pairs, generate_texts
+    from pairsmith.methods.mining.method import mine_pairs
+    from pairsmith.methods.mining.negatives import find_hard_negatives
+    from pairsmith.methods.quip.generators import load_question_generator
+    from pairsmith.methods.quip.method import distil, generate_questions, label_questions
+    from pairsmith.tasks.loading import load_task
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "__version__",
+    "distil",
+    "evaluate_sts",
+    "find_hard_negatives",
+    "generate_pairs",
+    "generate_questions",
+    "generate_texts",
+    "label_questions",
+    "load_encoder",
+    "load_language_model",
+    "load_question_generator",
+    "load_reader",
+    "load_task",
+    "mine_pairs",
+    "open_dataset",
+    "run_recipe",
+    "train_encoder",
+]
+
+# Where each is defined: the module, and the name there.
+_HOMES = {
+    "distil": ("pairsmith.methods.quip.method", "distil"),
+    "evaluate_sts": ("pairsmith.api", "evaluate_sts"),
+    "find_hard_negatives": ("pairsmith.methods.mining.negatives", "find_hard_negatives"),
+    "generate_pairs": ("pairsmith.methods.dino.method", "generate_pairs"),
+    "generate_questions": ("pairsmith.methods.quip.method", "generate_questions"),
+    "generate_texts": ("pairsmith.methods.dino.method", "generate_texts"),
+    "label_questions": ("pairsmith.methods.quip.method", "label_questions"),
+    "load_encoder": ("pairsmith.encoders.sentence", "load_sentence_encoder"),
+    "load_language_model": ("pairsmith.lm.loading", "load_model"),
+    "load_question_generator": ("pairsmith.methods.quip.generators", "load_question_generator"),
+    "load_reader": ("pairsmith.encoders.reader", "load_reader"),
+    "load_task": ("pairsmith.tasks.loading", "load_task"),
+    "mine_pairs": ("pairsmith.methods.mining.method", "mine_pairs"),
+    "open_dataset": ("pairsmith.api", "open_dataset"),
+    "run_recipe": ("pairsmith.api", "run_recipe"),
+    "train_encoder": ("pairsmith.api", "train_encoder"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is asked for: the libraries behind it take seconds."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pairsmith' has no attribute {name!r}")
+    module, there = _HOMES[name]
+    return getattr(import_module(module), there)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)

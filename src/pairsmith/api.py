@@ -1,0 +1,122 @@
+"""Public functions for use from Python that are not a method's own; ``pairsmith.__all__`` lists all."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+
+from pairsmith.encoders.encode import encode_texts
+from pairsmith.evaluate.sts import SuiteScores, sts_scores
+from pairsmith.places import Place, place
+from pairsmith.progress import Progress, Silent
+from pairsmith.recipes import find_recipe, load_recipe
+from pairsmith.records import SCORED_PAIR, GradedPair, ScoredPair, to_table
+from pairsmith.records.sts import StsSuite, read_sts
+from pairsmith.running import run_recipe as run_planned
+from pairsmith.runs import DatasetFolder
+from pairsmith.training.encoder import train_encoder_on
+from pairsmith.training.settings import TrainEncoderSettings
+from pairsmith.training.watch import Training
+
+
+def train_encoder(
+    encoder: SentenceTransformer,
+    pairs: Sequence[ScoredPair],
+    validation: Sequence[ScoredPair] = (),
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Training:
+    """Train a sentence encoder on scored pairs, in place (D10).
+
+    Args:
+        encoder: what to train.
+        pairs: with scores from -1 to 1, such as the rows that ``generate_pairs`` gives.
+        validation: pairs by which the best step is chosen; without them the last step is kept.
+        progress: where it is shown; nowhere if not given.
+        options: the fields of ``TrainEncoderSettings`` by name, such as ``objective="contrastive"`` or
+            ``learning_rate=1e-4``.
+
+    Returns:
+        how the training went: steps, losses and the figures on the validation pairs.
+
+    Raises:
+        InputError: there are no pairs, or the objective finds none to train on.
+        ModelError: the training diverged.
+    """
+    settings = TrainEncoderSettings(base="given", data="given", **options)
+    train, held_out = _table(pairs), _table(validation) if validation else None
+    return train_encoder_on(encoder, train, held_out, settings, progress=progress)
+
+
+def evaluate_sts(
+    encoder: SentenceTransformer,
+    data: str | Path | Sequence[GradedPair],
+    *,
+    suites: Sequence[str] = (),
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> Mapping[str, SuiteScores]:
+    """Spearman's correlation ×100 of an encoder's cosines with people's grades (D11).
+
+    Args:
+        encoder: what to measure.
+        data: a folder of test sets as they were released, a file of graded pairs, or pairs.
+        suites: which of a folder's test sets; all that are there if not given.
+        bootstrap: resamples behind each interval; 0 for none.
+        seed: of the resamples.
+
+    Returns:
+        the scores of each test set by its name; of pairs by the name ``pairs``.
+
+    Raises:
+        InputError: the data cannot be read, or all grades are equal.
+        ModelError: the encoder gives vectors that order nothing.
+    """
+    if isinstance(data, str | Path):
+        found = read_sts(place(str(data)), suites or None)
+    else:
+        found = [StsSuite("pairs", {"pairs": tuple(data)})]
+    return sts_scores(lambda texts: encode_texts(encoder, texts), found, bootstrap=bootstrap, seed=seed)
+
+
+def open_dataset(path: str | Path) -> DatasetFolder:
+    """Open a finished dataset folder, to read its rows and rejects.
+
+    Raises:
+        FolderError: there is no such folder, it is no dataset folder, or its step did not finish.
+    """
+    return DatasetFolder.open(str(path))
+
+
+def run_recipe(
+    recipe: str | Path,
+    out: str | Path,
+    *,
+    seed: int | None = None,
+    overrides: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Run a recipe's steps in order; steps that were finished before are not run again.
+
+    Args:
+        recipe: the name of a built-in recipe, or a YAML file.
+        out: the folder for its steps.
+        seed: takes the place of the recipe's.
+        overrides: ``step.setting=value``, each in the place of what the recipe says.
+        progress: where it is shown; nowhere if not given.
+
+    Returns:
+        the figures that the recipe names under ``results``, and ``seconds``.
+
+    Raises:
+        UserError: the recipe has faults, or a step's inputs have.
+    """
+    planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
+    folder: Place = place(str(out))
+    return run_planned(planned, folder, progress or Silent())
+
+
+def _table(pairs: Sequence[ScoredPair]) -> Any:
+    return to_table(list(pairs), SCORED_PAIR).select(["sentence1", "sentence2", "score"])

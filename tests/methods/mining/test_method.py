@@ -1,0 +1,87 @@
+"""Mining on objects, against the step that does the same with folders, and against brute force."""
+
+import numpy as np
+import pytest
+from tests.conftest import make_bert
+
+from pairsmith.encoders.encode import encode_texts
+from pairsmith.encoders.sentence import load_sentence_encoder
+from pairsmith.methods.mining.method import mine_pairs, verbatim
+from pairsmith.methods.mining.negatives import find_hard_negatives
+from pairsmith.mine.route import mine
+from pairsmith.mine.settings import MineSettings
+from pairsmith.progress import Silent
+from pairsmith.runs import Run
+
+INPUTS = ["a cat sat down", "rain fell all day", "she sold her car", "the bus was late", "a cat sat down"]
+OUTPUTS = ["the car was sold", "the cat is sitting", "it rained", "a late bus", "soup is hot", "he runs"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return load_sentence_encoder(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("retrieval", ["max", "forward", "backward", "intersection"])
+def test_the_method_finds_what_the_step_writes(retrieval, encoder, folder, tmp_path):
+    (tmp_path / "in.txt").write_text("\n".join(INPUTS))
+    (tmp_path / "out.txt").write_text("\n".join(OUTPUTS))
+    settings = MineSettings(
+        inputs=[str(tmp_path / "in.txt")],
+        outputs=[str(tmp_path / "out.txt")],
+        encoder=str(folder),
+        k=3,
+        retrieval=retrieval,
+        device="cpu",
+    )
+    rows = mine(settings, Run(tmp_path / "mined", Silent())).table().to_pylist()
+    pairs = mine_pairs(INPUTS, OUTPUTS, encoder, k=3, retrieval=retrieval)
+    assert [(pair.id, pair.input, pair.output) for pair in pairs] == [
+        (row["id"], row["input"], row["output"]) for row in rows
+    ]
+    assert [pair.margin for pair in pairs] == pytest.approx([row["margin"] for row in rows], abs=1e-5)
+
+
+def test_a_threshold_and_a_number_leave_the_largest_margins(encoder):
+    every = mine_pairs(INPUTS, OUTPUTS, encoder, k=3)
+    assert mine_pairs(INPUTS, OUTPUTS, encoder, k=3, best=2) == every[:2]
+    limit = every[1].margin
+    assert mine_pairs(INPUTS, OUTPUTS, encoder, k=3, threshold=limit) == every[:2]
+
+
+def test_a_text_that_stands_in_the_other_is_no_pair(encoder):
+    assert verbatim("he said it rained", "it rained") == "the output stands word for word in the input"
+    assert verbatim("it rained", "he said it rained") == "the input stands word for word in the output"
+    assert verbatim("it rained", "it rains") == ""
+    assert mine_pairs(["it rained"], ["it rained again"], encoder) == []
+    (pair,) = mine_pairs(["it rained"], ["it rained again"], encoder, keep_verbatim=True)
+    assert pair.output == "it rained again"
+
+
+def test_hard_negatives_are_those_of_an_exhaustive_comparison(encoder):
+    pairs = [(INPUTS[0], OUTPUTS[1]), (INPUTS[0], OUTPUTS[4]), (INPUTS[2], OUTPUTS[0])]
+    found = find_hard_negatives(pairs, OUTPUTS, encoder, count=2, ranks=(2, 4), share=0.99)
+    x, y = encode_texts(encoder, INPUTS), encode_texts(encoder, OUTPUTS)
+    x, y = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (x, y))
+    for (query, positive), negatives in zip(pairs, found, strict=True):
+        cosines = y @ x[INPUTS.index(query)]
+        known = {OUTPUTS.index(each) for asked, each in pairs if asked == query}
+        ranked = [i for i in np.argsort(-cosines) if i not in known][1:4]
+        limit = 0.99 * cosines[OUTPUTS.index(positive)]
+        expected = [OUTPUTS[i] for i in ranked if cosines[i] <= limit][:2]
+        assert negatives.query == query
+        assert negatives.positive == positive
+        assert list(negatives.negatives) == expected
+        assert list(negatives.similarities) == pytest.approx(
+            [cosines[OUTPUTS.index(each)] for each in expected], abs=1e-5
+        )
+
+
+def test_ranks_that_are_no_range_are_refused(encoder):
+    with pytest.raises(ValueError, match="ranks must be a first and a last place"):
+        find_hard_negatives([("a", "b")], ["c"], encoder, ranks=(0, 5))

@@ -1,0 +1,61 @@
+"""QUIP on objects: from texts to a student, with small models."""
+
+import pytest
+from tests.conftest import make_bert
+
+from pairsmith.encoders.reader import load_reader
+from pairsmith.encoders.span_reader import answer_by_vectors
+from pairsmith.errors import ModelError
+from pairsmith.methods.quip.generators import load_question_generator
+from pairsmith.methods.quip.method import distil, generate_questions, label_questions
+from pairsmith.methods.quip.options import GenerationOptions
+
+TEXTS = [
+    "Ann met Bob in Rome in 1999. They went to Paris.",
+    "In 2004 Cid saw 12 birds in London.",
+    "so it was.",
+]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    return str(make_bert(tmp_path_factory.mktemp("bert")))
+
+
+@pytest.fixture(scope="module")
+def questions():
+    generator = load_question_generator("cloze", GenerationOptions(questions=3))
+    return generate_questions([*TEXTS, TEXTS[0]], generator)
+
+
+def test_questions_are_distinct_and_their_answers_stand_in_the_passage(questions):
+    assert 3 < len(questions) <= 6
+    assert len({(question.context, question.question) for question in questions}) == len(questions)
+    assert {question.context for question in questions} == set(TEXTS[:2])
+    for question in questions:
+        assert question.context[slice(*question.answer)] == question.written
+        assert question.starts is None
+
+
+def test_a_teacher_labels_every_question_with_distributions(questions, bert):
+    teacher = load_reader(bert, fresh_head=True, device="cpu")
+    labelled = label_questions(questions, teacher, top=4)
+    for before, after in zip(questions, labelled, strict=True):
+        assert (after.id, after.question, after.before) == (before.id, before.question, before.answer)
+        assert 0 < len(after.starts.positions) <= 4
+        assert 0 < sum(after.ends.probabilities) <= 1 + 1e-6
+        assert list(after.starts.probabilities) == sorted(after.starts.probabilities, reverse=True)
+        assert after.context[slice(*after.answer)]
+
+
+def test_a_student_learns_from_a_teachers_labels(questions, bert):
+    labelled = label_questions(questions, load_reader(bert, fresh_head=True, device="cpu"))
+    trained = distil(labelled, bert, max_steps=2, batch_size=2, max_length=32, device="cpu")
+    assert trained.questions == len(questions)
+    (answer,) = answer_by_vectors(trained.student, ["who?"], [TEXTS[0]])
+    assert answer.text in TEXTS[0]
+
+
+def test_an_encoder_alone_is_no_question_generator(bert):
+    with pytest.raises(ModelError, match="an encoder alone writes nothing"):
+        load_question_generator(bert)

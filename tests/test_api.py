@@ -1,0 +1,85 @@
+"""The public names: what they are, that they are cheap to import, and that the examples run."""
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pairsmith
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+NAMES = [
+    "__version__",
+    "distil",
+    "evaluate_sts",
+    "find_hard_negatives",
+    "generate_pairs",
+    "generate_questions",
+    "generate_texts",
+    "label_questions",
+    "load_encoder",
+    "load_language_model",
+    "load_question_generator",
+    "load_reader",
+    "load_task",
+    "mine_pairs",
+    "open_dataset",
+    "run_recipe",
+    "train_encoder",
+]
+
+
+def test_the_public_names_are_these():
+    assert pairsmith.__all__ == NAMES
+    assert dir(pairsmith) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_a_public_function_is_documented_and_typed(name):
+    function = getattr(pairsmith, name)
+    signature = inspect.signature(function)
+    assert inspect.getdoc(function)
+    assert signature.return_annotation is not inspect.Signature.empty
+    assert all(each.annotation is not inspect.Parameter.empty for each in signature.parameters.values())
+
+
+def test_another_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'pairsmith' has no attribute 'generate_pears'"):
+        pairsmith.generate_pears  # noqa: B018
+
+
+def test_importing_the_package_imports_no_large_library():
+    code = "import sys, pairsmith; print([m for m in ('torch', 'numpy', 'pyarrow', 'pydantic') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def example(name, *words):
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_example_that_writes_pairs_runs():
+    out = example("write_pairs.py", "pairsmith:tiny", "8")
+    assert "texts rejected" in out
+    assert "Spearman's correlation with people's grades:" in out
+
+
+def test_the_example_that_mines_pairs_finds_texts_that_mean_the_same():
+    out = example("mine_pairs.py")
+    assert out.count("margin ") == 5
+    assert "positive: " in out
+
+
+def test_the_example_that_learns_from_questions_runs():
+    assert "trained on " in example("learn_from_questions.py")
