@@ -55,6 +55,7 @@ READ = {
     "docs/measuring.md": ("pairs", "encoder"),
     "docs/models.md": ("clean",),
     "docs/mixing.md": ("mined", "asked"),
+    "docs/python.md": ("pairs",),
     "docs/report.md": ("pairs",),
     "docs/running.md": ("clean",),
     "docs/sharing.md": ("encoder",),

@@ -127,22 +127,23 @@ def test_a_page_can_be_followed(
         shutil.copytree(earlier / name, reader / name)
     for name in MACHINES.get(page, ()):
         request.getfixturevalue(name)
+    names: dict[str, Any] = {}  # a page's Python goes on from block to block, as in a reader's session
     # A file may be shown below its use.
     for block in sorted(TODO[page], key=lambda block: (block.language != "yaml", block.line)):
         try:
-            follow(block)
+            follow(block, names)
         except Exception as fault:
             fault.add_note(f"in {page}, line {block.line}")
             raise
 
 
-def follow(block: Block) -> None:
-    """Do in the current folder what a block says."""
+def follow(block: Block, names: dict[str, Any]) -> None:
+    """Do in the current folder what a block says; Python with the ``names`` of the blocks before it."""
     if block.language in SHELLS:
         for command in documented.commands(block):
             DO[command.words[0]](command)
     elif block.language == "python":
-        exec(compile(block.text, "snippet", "exec"), {})
+        exec(compile(block.text, "snippet", "exec"), names)
     elif block.language == "yaml":
         save(block)
 
