@@ -263,3 +263,15 @@ def test_attention_both_ways_lets_the_first_token_see_the_last_and_is_saved(tiny
     encoder.save(str(tmp_path / "both"), create_model_card=False)
     again = first_states(load_sentence_encoder(str(tmp_path / "both"), device="cpu"), ("plays", "sings"))
     np.testing.assert_allclose(again, both, atol=1e-6)
+
+
+def test_a_model_that_stays_causal_is_refused_both_ways(tiny_gpt2, tmp_path):
+    from transformers import AutoTokenizer, OpenAIGPTConfig, OpenAIGPTModel
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2)
+    tokenizer.save_pretrained(tmp_path)
+    # The first GPT keeps a mask of its own, whatever its configuration says.
+    config = OpenAIGPTConfig(vocab_size=len(tokenizer), n_positions=64, n_embd=16, n_layer=1, n_head=2)
+    OpenAIGPTModel(config).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="models of the kind openai-gpt stay causal; leave bidirectional"):
+        load_sentence_encoder(str(tmp_path), device="cpu", bidirectional=True)
