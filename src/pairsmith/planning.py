@@ -16,6 +16,7 @@ from pairsmith.progress import Progress, clock
 from pairsmith.recipes import Recipe, texts_in
 from pairsmith.runs.estimate import Estimate, totals
 from pairsmith.runs.executors import deaf
+from pairsmith.steps import STEPS
 
 
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
@@ -88,101 +89,12 @@ def _estimate(
 ) -> Estimate:
     from pairsmith.runs import settled
 
-    plan, settings = _planner(kind), settled(settings)
+    step = STEPS[kind]
+    plan, settings = step.planner(), settled(settings)
     starting = time.monotonic() - begun
-    base = bases.get(getattr(settings, _MODELS[kind])) if kind in _MODELS else None
+    base = bases.get(getattr(settings, step.reads)) if step.reads else None
     estimate = plan(settings, before, base) if base else plan(settings, before)
     return replace(estimate, starting=starting)
-
-
-_MODELS = {
-    "evaluate-sts": "model",
-    "evaluate-labels": "model",
-    "evaluate-mteb": "model",
-    "evaluate-qa": "model",
-    "evaluate-summaries": "model",
-    "evaluate-paraphrase": "model",
-    "evaluate-ner": "model",
-    "evaluate-sentiment": "model",
-    "mine": "encoder",
-    "filter": "model",
-    "rewrite": "model",
-    "ask": "model",
-    "relabel": "model",
-}
-"""The setting of a step that names a model which an earlier step may train."""
-
-
-def _planner(kind: str) -> Callable[..., Estimate]:
-    """What plans a step of this kind; its libraries are imported now."""
-    found: Mapping[str, Callable[..., Estimate]]
-    if kind in ("generate", "postprocess"):
-        from pairsmith.generate.plan import plan_generate, plan_postprocess
-
-        found = {"generate": plan_generate, "postprocess": plan_postprocess}
-    elif kind in ("mine", "filter", "rewrite"):
-        from pairsmith.mine.plan import plan_filter, plan_mine, plan_rewrite
-
-        found = {"mine": plan_mine, "filter": plan_filter, "rewrite": plan_rewrite}
-    elif kind in ("ask", "relabel"):
-        from pairsmith.infuse.plan import plan_ask, plan_relabel
-
-        found = {"ask": plan_ask, "relabel": plan_relabel}
-    elif kind in ("train-asker", "train-teacher", "infuse"):
-        from pairsmith.training import plan_questions as questions
-
-        found = {
-            "train-asker": questions.plan_train_asker,
-            "train-teacher": questions.plan_train_teacher,
-            "infuse": questions.plan_infuse,
-        }
-    elif kind == "train-encoder":
-        from pairsmith.training.plan import plan_train_encoder
-
-        found = {"train-encoder": plan_train_encoder}
-    elif kind.startswith("train-"):
-        from pairsmith.training import plan_few_shot as few
-
-        found = {
-            "train-biencoder": few.plan_train_biencoder,
-            "train-crossencoder": few.plan_train_crossencoder,
-            "train-reader": few.plan_train_reader,
-            "train-summarizer": few.plan_train_summarizer,
-        }
-    elif kind == "mix":
-        from pairsmith.mix.plan import plan_mix
-
-        found = {"mix": plan_mix}
-    elif kind == "export":
-        from pairsmith.export.plan import plan_export
-
-        found = {"export": plan_export}
-    elif kind == "push":
-        from pairsmith.push.plan import plan_push
-
-        found = {"push": plan_push}
-    elif kind == "audit":
-        from pairsmith.audit.plan import plan_audit
-
-        found = {"audit": plan_audit}
-    elif kind == "report":
-        from pairsmith.report.plan import plan_report
-
-        found = {"report": plan_report}
-    else:
-        from pairsmith.evaluate import plan
-
-        found = {
-            "evaluate-sts": plan.plan_evaluate_sts,
-            "evaluate-labels": plan.plan_evaluate_labels,
-            "evaluate-mteb": plan.plan_evaluate_mteb,
-            "evaluate-qa": plan.plan_evaluate_qa,
-            "evaluate-summaries": plan.plan_evaluate_summaries,
-            "evaluate-paraphrase": plan.plan_evaluate_paraphrase,
-            "evaluate-ner": plan.plan_evaluate_ner,
-            "evaluate-sentiment": plan.plan_evaluate_sentiment,
-        }
-    return found[kind]
 
 
 def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:

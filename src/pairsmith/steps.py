@@ -6,6 +6,7 @@ called, so that ``pairsmith --help`` does not wait for torch.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pairsmith.audit.settings import AuditSettings
@@ -45,31 +46,48 @@ from pairsmith.training.settings import (
 
 if TYPE_CHECKING:
     from pairsmith.runs import Run
+    from pairsmith.runs.estimate import Estimate
 
 S = TypeVar("S", bound=Settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[S]):
-    """One step.
+    """A step: its settings, the function that does the work, and the function that says what it will cost.
+
+    Functions are named as ``module:function`` below ``pairsmith``, and imported when they are needed.
 
     Attributes:
-        settings: what can be set.
-        run: does it; its results lie in the run's folder.
+        settings: the model of its settings.
+        work: called with settings and a ``Run``; its results lie in the run's folder.
         help: one line for people.
-        command: what the command line calls it, where that is not its name: ``evaluate sts``.
-        dry: the setting, if there is one, with which the step writes nothing and needs no folder.
-        wet: the setting, if there is one, without which it needs none.
-        checks: by setting, what raises a UserError if the value cannot do, before anything runs.
+        command: its name on the command line, where that differs: ``evaluate sts``.
+        dry: the setting with which the step writes nothing and needs no folder; empty if there is none.
+        wet: the setting without which the step needs no folder; empty if there is none.
+        checks: by setting, a function that raises a ``UserError`` for values that cannot be used.
+        plan: called with settings and the estimates of earlier steps; gives an ``Estimate``.
+        reads: the setting that names a model which an earlier step may train; empty if there is none.
     """
 
     settings: type[S]
-    run: "Callable[[S, Run], object]"
+    work: "str | Callable[[S, Run], object]"
     help: str
     command: str = ""
     dry: str = ""
     wet: str = ""
     checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
+    plan: str = ""
+    reads: str = ""
+
+    def run(self, settings: S, run: "Run") -> object:
+        """Do the work."""
+        work = imported(self.work) if isinstance(self.work, str) else self.work
+        return work(settings, run)
+
+    def planner(self) -> "Callable[..., Estimate]":
+        """The function that says what the step will cost."""
+        planner: Callable[..., Estimate] = imported(self.plan)
+        return planner
 
     def needs_folder(self, settings: S) -> bool:
         """Whether there has to be a folder to write to."""
@@ -78,349 +96,228 @@ class Step(Generic[S]):
         return not self.wet or bool(getattr(settings, self.wet))
 
 
+def imported(name: str) -> Any:
+    """The function ``module:function`` below ``pairsmith``."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(f"pairsmith.{module}"), function)
+
+
 Steps = Mapping[str, Step[Any]]
-
-
-def _generate(settings: GenerateSettings, run: "Run") -> object:
-    from pairsmith.generate.route import generate
-
-    return generate(settings, run)
-
-
-def _postprocess(settings: PostprocessSettings, run: "Run") -> object:
-    from pairsmith.generate.postprocess import postprocess
-
-    return postprocess(settings, run)
-
-
-def _train_encoder(settings: TrainEncoderSettings, run: "Run") -> object:
-    from pairsmith.training.encoder import train_encoder
-
-    return train_encoder(settings, run)
-
-
-def _train_biencoder(settings: TrainBiencoderSettings, run: "Run") -> object:
-    from pairsmith.training.biencoder import train_biencoder
-
-    return train_biencoder(settings, run)
-
-
-def _mine(settings: MineSettings, run: "Run") -> object:
-    from pairsmith.mine.route import mine
-
-    return mine(settings, run)
-
-
-def _train_crossencoder(settings: TrainCrossencoderSettings, run: "Run") -> object:
-    from pairsmith.training.crossencoder import train_crossencoder
-
-    return train_crossencoder(settings, run)
-
-
-def _filter(settings: FilterSettings, run: "Run") -> object:
-    from pairsmith.mine.filter import filter_pairs
-
-    return filter_pairs(settings, run)
-
-
-def _rewrite(settings: RewriteSettings, run: "Run") -> object:
-    from pairsmith.mine.rewrite import rewrite
-
-    return rewrite(settings, run)
-
-
-def _train_reader(settings: TrainReaderSettings, run: "Run") -> object:
-    from pairsmith.training.reader import train_reader
-
-    return train_reader(settings, run)
-
-
-def _train_summarizer(settings: TrainSummarizerSettings, run: "Run") -> object:
-    from pairsmith.training.summarizer import train_summarizer
-
-    return train_summarizer(settings, run)
-
-
-def _train_asker(settings: TrainAskerSettings, run: "Run") -> object:
-    from pairsmith.training.asker import train_asker
-
-    return train_asker(settings, run)
-
-
-def _ask(settings: AskSettings, run: "Run") -> object:
-    from pairsmith.infuse.ask import ask
-
-    return ask(settings, run)
-
-
-def _train_teacher(settings: TrainTeacherSettings, run: "Run") -> object:
-    from pairsmith.training.teacher import train_teacher
-
-    return train_teacher(settings, run)
-
-
-def _relabel(settings: RelabelSettings, run: "Run") -> object:
-    from pairsmith.infuse.relabel import relabel
-
-    return relabel(settings, run)
-
-
-def _infuse(settings: InfuseSettings, run: "Run") -> object:
-    from pairsmith.training.student import infuse
-
-    return infuse(settings, run)
-
-
-def _evaluate_sts(settings: EvaluateStsSettings, run: "Run") -> object:
-    from pairsmith.evaluate.sts import evaluate_sts
-
-    return evaluate_sts(settings, run)
-
-
-def _evaluate_labels(settings: EvaluateLabelsSettings, run: "Run") -> object:
-    from pairsmith.evaluate.labels import evaluate_labels
-
-    return evaluate_labels(settings, run)
-
-
-def _evaluate_mteb(settings: EvaluateMtebSettings, run: "Run") -> object:
-    from pairsmith.evaluate.mteb import evaluate_mteb
-
-    return evaluate_mteb(settings, run)
-
-
-def _evaluate_qa(settings: EvaluateQaSettings, run: "Run") -> object:
-    from pairsmith.evaluate.qa import evaluate_qa
-
-    return evaluate_qa(settings, run)
-
-
-def _evaluate_summaries(settings: EvaluateSummariesSettings, run: "Run") -> object:
-    from pairsmith.evaluate.summaries import evaluate_summaries
-
-    return evaluate_summaries(settings, run)
-
-
-def _evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: "Run") -> object:
-    from pairsmith.evaluate.paraphrase import evaluate_paraphrase
-
-    return evaluate_paraphrase(settings, run)
-
-
-def _evaluate_ner(settings: EvaluateNerSettings, run: "Run") -> object:
-    from pairsmith.evaluate.ner import evaluate_ner
-
-    return evaluate_ner(settings, run)
-
-
-def _evaluate_sentiment(settings: EvaluateSentimentSettings, run: "Run") -> object:
-    from pairsmith.evaluate.sentiment import evaluate_sentiment
-
-    return evaluate_sentiment(settings, run)
-
-
-def _report(settings: ReportSettings, run: "Run") -> object:
-    from pairsmith.report.route import report
-
-    return report(settings, run)
-
-
-def _audit(settings: AuditSettings, run: "Run") -> object:
-    from pairsmith.audit.route import audit
-
-    return audit(settings, run)
-
-
-def _mix(settings: MixSettings, run: "Run") -> object:
-    from pairsmith.mix.route import mix
-
-    return mix(settings, run)
-
-
-def _export(settings: ExportSettings, run: "Run") -> object:
-    from pairsmith.export.route import export
-
-    return export(settings, run)
-
-
-def _push(settings: PushSettings, run: "Run") -> object:
-    from pairsmith.push.route import push
-
-    return push(settings, run)
 
 
 STEPS: Steps = {
     "generate": Step(
         GenerateSettings,
-        _generate,
+        "generate.route:generate",
         "Write labelled texts or pairs as a task says.",
+        plan="generate.plan:plan_generate",
         dry="preview",
         checks={"task": load_task, "model": check_name},
     ),
     "postprocess": Step(
         PostprocessSettings,
-        _postprocess,
+        "generate.postprocess:postprocess",
         "Clean, smooth and split generated rows; add negatives.",
+        plan="generate.plan:plan_postprocess",
     ),
     "train-encoder": Step(
         TrainEncoderSettings,
-        _train_encoder,
+        "training.encoder:train_encoder",
         "Train a sentence encoder on scored pairs.",
+        plan="training.plan:plan_train_encoder",
         checks={"base": check_name},
     ),
     "train-biencoder": Step(
         TrainBiencoderSettings,
-        _train_biencoder,
+        "training.biencoder:train_biencoder",
         "Train an encoder on seed pairs, to mine more of them.",
+        plan="training.plan_few_shot:plan_train_biencoder",
         checks={"base": check_name},
     ),
     "mine": Step(
         MineSettings,
-        _mine,
+        "mine.route:mine",
         "Find pairs of texts in two corpora.",
+        plan="mine.plan:plan_mine",
+        reads="encoder",
         checks={"encoder": check_name},
     ),
     "train-crossencoder": Step(
         TrainCrossencoderSettings,
-        _train_crossencoder,
+        "training.crossencoder:train_crossencoder",
         "Train a model that tells pairs from near misses.",
+        plan="training.plan_few_shot:plan_train_crossencoder",
         checks={"base": check_name},
     ),
     "filter": Step(
         FilterSettings,
-        _filter,
+        "mine.filter:filter_pairs",
         "Keep the pairs that a cross-encoder likes best.",
+        plan="mine.plan:plan_filter",
+        reads="model",
         checks={"model": check_name},
     ),
     "rewrite": Step(
         RewriteSettings,
-        _rewrite,
+        "mine.rewrite:rewrite",
         "Have a model write questions or summaries anew.",
+        plan="mine.plan:plan_rewrite",
+        reads="model",
         checks={"model": check_name},
     ),
     "train-reader": Step(
         TrainReaderSettings,
-        _train_reader,
+        "training.reader:train_reader",
         "Train a reader on seeds and mined questions.",
+        plan="training.plan_few_shot:plan_train_reader",
         checks={"base": check_name},
     ),
     "train-summarizer": Step(
         TrainSummarizerSettings,
-        _train_summarizer,
+        "training.summarizer:train_summarizer",
         "Train a summariser on seeds and mined pairs.",
+        plan="training.plan_few_shot:plan_train_summarizer",
         checks={"base": check_name},
     ),
     "train-asker": Step(
         TrainAskerSettings,
-        _train_asker,
+        "training.asker:train_asker",
         "Train a model that asks questions of passages.",
+        plan="training.plan_questions:plan_train_asker",
         checks={"base": check_name},
     ),
     "ask": Step(
         AskSettings,
-        _ask,
+        "infuse.ask:ask",
         "Have a model ask questions of passages.",
+        plan="infuse.plan:plan_ask",
+        reads="model",
         checks={"model": check_name},
     ),
     "train-teacher": Step(
         TrainTeacherSettings,
-        _train_teacher,
+        "training.teacher:train_teacher",
         "Train a reader that others learn from.",
+        plan="training.plan_questions:plan_train_teacher",
         checks={"base": check_name},
     ),
     "relabel": Step(
         RelabelSettings,
-        _relabel,
+        "infuse.relabel:relabel",
         "Have a teacher answer questions on passages.",
+        plan="infuse.plan:plan_relabel",
+        reads="model",
         checks={"model": check_name},
     ),
     "infuse": Step(
         InfuseSettings,
-        _infuse,
+        "training.student:infuse",
         "Train an encoder whose token vectors answer questions.",
+        plan="training.plan_questions:plan_infuse",
         checks={"base": check_name},
     ),
     "evaluate-sts": Step(
         EvaluateStsSettings,
-        _evaluate_sts,
+        "evaluate.sts:evaluate_sts",
         "Measure a sentence encoder on semantic textual similarity.",
+        plan="evaluate.plan:plan_evaluate_sts",
+        reads="model",
         command="evaluate sts",
         checks={"model": check_name},
     ),
     "evaluate-labels": Step(
         EvaluateLabelsSettings,
-        _evaluate_labels,
+        "evaluate.labels:evaluate_labels",
         "Measure how far apart the labels of written pairs are.",
+        plan="evaluate.plan:plan_evaluate_labels",
+        reads="model",
         command="evaluate labels",
         checks={"model": check_name},
     ),
     "evaluate-mteb": Step(
         EvaluateMtebSettings,
-        _evaluate_mteb,
+        "evaluate.mteb:evaluate_mteb",
         "Measure a sentence encoder on tasks of the package mteb.",
+        plan="evaluate.plan:plan_evaluate_mteb",
+        reads="model",
         command="evaluate mteb",
         checks={"model": check_name},
     ),
     "evaluate-qa": Step(
         EvaluateQaSettings,
-        _evaluate_qa,
+        "evaluate.qa:evaluate_qa",
         "Measure a reader on questions with answers.",
+        plan="evaluate.plan:plan_evaluate_qa",
+        reads="model",
         command="evaluate qa",
         checks={"model": check_name},
     ),
     "evaluate-summaries": Step(
         EvaluateSummariesSettings,
-        _evaluate_summaries,
+        "evaluate.summaries:evaluate_summaries",
         "Measure the summaries that a model writes.",
+        plan="evaluate.plan:plan_evaluate_summaries",
+        reads="model",
         command="evaluate summaries",
         checks={"model": check_summarizer_name},
     ),
     "evaluate-paraphrase": Step(
         EvaluateParaphraseSettings,
-        _evaluate_paraphrase,
+        "evaluate.paraphrase:evaluate_paraphrase",
         "Measure how token vectors put paraphrases above other pairs.",
+        plan="evaluate.plan:plan_evaluate_paraphrase",
+        reads="model",
         command="evaluate paraphrase",
         checks={"model": check_name},
     ),
     "evaluate-ner": Step(
         EvaluateNerSettings,
-        _evaluate_ner,
+        "evaluate.ner:evaluate_ner",
         "Measure how a few tagged sentences teach to find names.",
+        plan="evaluate.plan:plan_evaluate_ner",
+        reads="model",
         command="evaluate ner",
         checks={"model": check_name},
     ),
     "evaluate-sentiment": Step(
         EvaluateSentimentSettings,
-        _evaluate_sentiment,
+        "evaluate.sentiment:evaluate_sentiment",
         "Measure how questions tell positive texts from negative ones.",
+        plan="evaluate.plan:plan_evaluate_sentiment",
+        reads="model",
         command="evaluate sentiment",
         checks={"model": check_name},
     ),
     "mix": Step(
         MixSettings,
-        _mix,
+        "mix.route:mix",
         "Make one data set of the rows of several.",
+        plan="mix.plan:plan_mix",
     ),
     "export": Step(
         ExportSettings,
-        _export,
+        "export.route:export",
         "Write rows in the form of another tool.",
+        plan="export.plan:plan_export",
     ),
     "push": Step(
         PushSettings,
-        _push,
+        "push.route:push",
         "Send a data set or a model to the Hugging Face Hub.",
+        plan="push.plan:plan_push",
         wet="dry_run",
     ),
     "report": Step(
         ReportSettings,
-        _report,
+        "report.route:report",
         "Show what lies in a folder on one page.",
+        plan="report.plan:plan_report",
         checks={"encoder": check_name, "model": check_name},
     ),
     "audit": Step(
         AuditSettings,
-        _audit,
+        "audit.route:audit",
         "Have people label rows blind, in a browser.",
+        plan="audit.plan:plan_audit",
     ),
 }

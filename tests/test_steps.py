@@ -1,0 +1,22 @@
+"""The table of steps: every function that it names is there, and takes what it is called with."""
+
+import inspect
+
+import pytest
+
+from pairsmith.steps import STEPS, Step, imported
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_a_step_names_functions_that_take_its_settings(step: Step) -> None:
+    assert isinstance(step.work, str)
+    settings, _ = inspect.signature(imported(step.work), eval_str=True).parameters.values()
+    assert settings.annotation is step.settings
+    planned, *_ = inspect.signature(step.planner(), eval_str=True).parameters.values()
+    assert planned.annotation is step.settings
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_the_settings_that_a_step_names_are_its_own(step: Step) -> None:
+    named = {step.dry, step.wet, step.reads, *step.checks} - {""}
+    assert named <= set(step.settings.model_fields)
