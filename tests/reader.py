@@ -28,7 +28,7 @@ CUT = {
     "train-biencoder": "--steps 2 --batch-size 4",
     "train-crossencoder": "--steps 2 --batch-size 2",
     "train-reader": "--steps 2 --batch-size 4",
-    "run quickstart": "--set pairs.limit=3 --set without-debiasing.limit=2 --set encoder.max_steps=2",
+    "run quickstart": "--set pairs.limit=3 --set sample.limit=2 --set without-debiasing.limit=2 --set encoder.max_steps=2",
 }
 """By how a command begins, the options that are added to it."""
 

@@ -570,10 +570,11 @@ def test_the_quickstart_recipe_is_sound_and_finds_its_files(tmp_path):
     plan = load_recipe(recipe_path("quickstart"))
     kinds = {planned.name: planned.kind for planned in plan.steps}
     assert kinds == {
-        "pairs": "generate",
+        "sample": "generate",
         "without-debiasing": "generate",
         "labels": "evaluate-labels",
         "labels-without": "evaluate-labels",
+        "pairs": "generate",
         "clean": "postprocess",
         "page": "report",
         "before": "evaluate-sts",
@@ -583,8 +584,9 @@ def test_the_quickstart_recipe_is_sound_and_finds_its_files(tmp_path):
     }
     of = {planned.name: planned.settings(tmp_path) for planned in plan.steps}
     assert Path(of["pairs"].inputs[0]).is_file()
-    assert of["pairs"].inputs == of["without-debiasing"].inputs
-    assert (of["pairs"].decay, of["without-debiasing"].decay) == (None, 0)
+    assert of["pairs"].inputs == of["sample"].inputs == of["without-debiasing"].inputs
+    assert (of["pairs"].decay, of["sample"].decay, of["without-debiasing"].decay) == (None, None, 0)
+    assert of["pairs"].labels == ["1", "0"]
     assert Path(of["before"].data).is_file()
     assert of["before"].data == of["before-six-layers"].data == of["after"].data
     assert of["before-six-layers"].layers == of["encoder"].layers

@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pairsmith.bundled import TINY
 from pairsmith.fields import Device, Dtype, Executor, RayAddress
 from pairsmith.settings import Listed, Settings
-from pairsmith.tasks import Decoding
+from pairsmith.tasks import Decoding, label_text
 
 
 def _of_task(name: str) -> Any:
@@ -95,6 +95,14 @@ class GenerateSettings(Settings):
     shard_size: int = Field(
         default=200, ge=1, description="Inputs (in a text task, texts) that are made and saved together."
     )
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _labels_as_text(cls, labels: Any) -> Any:
+        """Recipes may give labels as YAML reads them, so ``[1, 0]`` for the labels ``1`` and ``0``."""
+        if not isinstance(labels, list | tuple):
+            return labels
+        return [label_text(float(each)) if type(each) in (int, float) else each for each in labels]
 
     def decoding(self, of_task: Decoding) -> Decoding:
         """The task's decoding with what was set here put in its place."""
