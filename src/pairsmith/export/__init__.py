@@ -1,1 +1,1 @@
-"""Rows in the forms that other tools read."""
+"""Export rows in formats that other tools read."""

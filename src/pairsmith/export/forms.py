@@ -1,4 +1,4 @@
-"""Rows of a kind as the files of another tool: each form gives file names and their contents."""
+"""Export formats: each turns rows of a kind into the files of another tool, as names and contents."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ Splits = Mapping[str, Sequence[Row]]
 """Rows by split."""
 
 Files = Iterator[tuple[str, Iterable[str]]]
-"""The name of a file, and its lines."""
+"""File names, each with the lines of the file."""
 
 RowForm = Callable[[Splits, Kind], Files]
 
@@ -23,20 +23,20 @@ _BELONG = {
     "pairs of inputs and outputs": ("input", "output"),
     "documents with summaries": ("summary", "document"),
 }
-"""Of the kinds whose two texts belong together, what is searched for and where."""
+"""For kinds whose two texts belong together: the columns of the query and of the document."""
 
 
 def jsonl(splits: Splits, kind: Kind) -> Files:
-    """A row a line, with the columns of its kind."""
+    """JSON Lines: one row per line, with the columns of its kind."""
     for split, rows in splits.items():
         yield f"{split}.jsonl", [_line({name: row[name] for name in kind.schema.names}) for row in rows]
 
 
 def squad(splits: Splits, kind: Kind) -> Files:
-    """SQuAD 1.1: articles by their titles, in each the passages with their questions.
+    """SQuAD 1.1: articles by title, each with its passages and their questions.
 
     Raises:
-        SettingsError: the rows are no questions.
+        SettingsError: the rows are not questions.
     """
     if kind.name != "questions with answers":
         raise SettingsError(f"--form squad is for questions with answers; these are {kind.name}")
@@ -53,7 +53,7 @@ def beir(splits: Splits, kind: Kind) -> Files:
     """BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``; equal texts are one document.
 
     Raises:
-        SettingsError: nothing says that the two texts of a row belong together.
+        SettingsError: the rows do not consist of two texts that belong together.
     """
     asked, found = _belonging(kind, "beir")
     every = [row for rows in splits.values() for row in rows]
@@ -69,7 +69,7 @@ def beir(splits: Splits, kind: Kind) -> Files:
 
 
 def sentence_transformers(splits: Splits, kind: Kind) -> Files:
-    """Columns in the order in which losses take them: anchor and positive, or two sentences and their score.
+    """Columns in the order that losses expect: anchor and positive, or two sentences with score or label.
 
     Raises:
         SettingsError: the rows are single texts.
@@ -101,7 +101,7 @@ def _belonging(kind: Kind, form: str) -> tuple[str, str]:
 
 
 def _place_of(rows: Sequence[Row]) -> Callable[[Row], tuple[int, int]]:
-    """Where a row's title and passage stand first, so that those of one follow each other."""
+    """A sort key that groups rows by title and passage, in order of first appearance."""
     titles: dict[str, int] = {}
     passages: dict[tuple[str, str], int] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""What an export will cost. It is little, so nothing is tried out."""
+"""Cost estimate of an export; the cost is small, so nothing is measured."""
 
 from collections.abc import Mapping
 
@@ -11,10 +11,10 @@ _ROW_BYTES = 500
 
 
 def plan_export(settings: ExportSettings, before: Mapping[str, Estimate]) -> Estimate:
-    """By the number of rows alone.
+    """Estimate from the number of rows alone.
 
     Raises:
-        InputError: the rows are there and cannot be read.
+        InputError: the rows exist but cannot be read.
     """
     if settings.data in before:
         rows = sum(before[settings.data].rows.values())

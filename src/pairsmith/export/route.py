@@ -1,4 +1,4 @@
-"""The step ``export``: a data set in the form of another tool."""
+"""The step ``export``: write a data set in the format of another tool."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,16 +24,16 @@ Content = Callable[[], bytes]
 
 
 def export(settings: ExportSettings, run: Run) -> list[Place]:
-    """Write the files of the form into the run's folder, over those of an earlier call.
+    """Write the files of the format into the run's folder, replacing those of an earlier call.
 
     Returns:
-        the files.
+        the files that were written.
 
     Raises:
-        FolderError: the run's folder holds something else, or rows of other data; for ``croissant``, the
-            data are no finished dataset folder.
+        FolderError: the run's folder holds something else, or an export of other data; for ``croissant``, the
+            data are not a finished dataset folder.
         InputError: the rows cannot be read.
-        SettingsError: rows of this kind have no such form.
+        SettingsError: rows of this kind do not suit the format.
         StorageError: a file cannot be written.
     """
     refuse_source(run, data=settings.data)
@@ -50,7 +50,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
         write_json(run.out / RECORD, identity.as_record() | {"files": [*written, *earlier]})
         for name, content in written.items():
             write_atomic(run.out / name, content())
-        for name in earlier:  # another tool would take them for these data's
+        for name in earlier:  # another tool would take them for part of this export
             with storage_errors(run.out / name):
                 (run.out / name).unlink(missing_ok=True)
         write_json(run.out / RECORD, identity.as_record() | {"files": list(written), "complete": True})
@@ -62,7 +62,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
 
 
 def _files_there(out: Place) -> list[str]:
-    """What an earlier call wrote into a folder, by its record there."""
+    """The files that an earlier call wrote into a folder, according to its record there."""
     try:
         record = json.loads((out / RECORD).read_bytes())
     except (OSError, ValueError):
@@ -74,7 +74,7 @@ def _files_there(out: Place) -> list[str]:
 
 
 def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
-    """The files of a form of rows; they are made before anything is written, as rows may not fit."""
+    """The files of a row format; made before anything is written, as rows may not suit the format."""
     kind = kind_of(settings.data)
     every = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
     rows = {split: [row for row in there if is_whole(row, kind)] for split, there in every.items()}
@@ -92,7 +92,7 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
 
 
 def _with_croissant(data: str) -> Mapping[str, Content]:
-    """The Parquet files of a dataset folder as they are, and what describes them."""
+    """The Parquet files of a dataset folder, unchanged, and their description in Croissant."""
     folder = DatasetFolder.open(data)
     hashes = {file.path: file.sha256 for shard in folder.manifest.shards for file in shard.files}
     check_files(folder.path, str(folder.path), hashes, folder.manifest.step)

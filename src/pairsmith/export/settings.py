@@ -1,4 +1,4 @@
-"""What can be set for an export."""
+"""Settings of ``export`` and their help texts."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ FormName = Literal["jsonl", "squad", "beir", "sentence-transformers", "croissant
 
 
 class ExportSettings(Settings):
-    """A data set in the form of another tool."""
+    """Write a data set in the format of another tool."""
 
     data: str = Field(description="Rows: a dataset folder, a file or a Hub id.")
     form: FormName = Field(

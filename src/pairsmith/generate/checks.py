@@ -1,4 +1,4 @@
-"""What settings of ``generate`` must be to each other and to the task."""
+"""Checks that the settings of ``generate`` fit each other and the task."""
 
 from pairsmith.errors import SettingsError
 from pairsmith.generate.settings import GenerateSettings
@@ -8,10 +8,10 @@ from pairsmith.tasks import TaskSpec
 
 
 def check(task: TaskSpec, settings: GenerateSettings) -> None:
-    """Refuse settings that do not go with the task, before anything is spent.
+    """Refuse settings that do not fit the task, before any text is generated.
 
     Raises:
-        SettingsError: the first thing that does not go.
+        SettingsError: a setting does not fit; the first such one is named.
     """
     if settings.rows is not None and settings.rows < rows_needed(task):
         raise SettingsError(
@@ -39,7 +39,7 @@ def check(task: TaskSpec, settings: GenerateSettings) -> None:
 
 
 def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
-    """Refuse what a model behind a server cannot do."""
+    """Refuse settings that a model behind a server does not support."""
     if settings.preview:
         raise SettingsError("--preview needs whole distributions, which a server does not give; leave it out")
     decoding = settings.decoding(task.decoding)

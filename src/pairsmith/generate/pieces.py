@@ -1,4 +1,4 @@
-"""The work of a run cut into pieces: shard k is the same on one process or many."""
+"""The work of a run, cut into shards that are the same for one process or many."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Items = Sequence[str] | range
 """The inputs of a pair task, or the numbers of the texts of a text task."""
 
 GROWING = frozenset({"per_input", "tries", "limit"})
-"""Settings whose rise leaves the rows that are there as they are."""
+"""Settings that can be raised without a change to the rows that are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Piece:
 
     Attributes:
         number: the shard's number.
-        items: what texts are written for.
-        duplicates: inputs met among these that had been there before.
-        names: of every input met, in order, duplicates included.
-        asked: what is asked for each item.
+        items: inputs, or numbers of texts, for which texts are written.
+        duplicates: inputs in this shard that repeat an earlier one.
+        names: ids of all inputs in this shard, in order, duplicates included.
+        asked: in words, the number of texts and tries for each item.
     """
 
     number: int
@@ -38,11 +38,11 @@ class Piece:
 
     @property
     def share(self) -> Share:
-        """The piece as the shard's entry names it."""
+        """The share in the form that the shard's entry records."""
         return Share(len(self.names), _content(self.names), self.asked)
 
     def requests(self, task: TaskSpec, decoding: Decoding) -> Iterator[TextRequest]:
-        """What is to be written."""
+        """The texts to be written."""
         if isinstance(self.items, range):
             return text_requests(task, self.items)
         return pair_requests(task, self.items, decoding.per_input)
@@ -95,7 +95,7 @@ def first_items(pieces: Sequence[Piece], count: int) -> list[str] | range:
 
 
 def growth(pieces: Sequence[Piece]) -> Growth:
-    """A run whose pieces begin with what finished shards were made for may keep these shards."""
+    """How a run may grow: it keeps finished shards whose inputs are a prefix of the new shard's inputs."""
 
     def holds(entry: ShardEntry) -> bool:
         if entry.shard >= len(pieces):

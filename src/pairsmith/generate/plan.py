@@ -1,4 +1,4 @@
-"""What ``generate`` and ``postprocess`` will cost: some seconds of the real work, carried over to all."""
+"""Cost estimates of ``generate`` and ``postprocess``: some of the real work is timed and extrapolated."""
 
 import itertools
 import math
@@ -23,13 +23,13 @@ from pairsmith.runs.training_rows import open_training_rows
 from pairsmith.tasks import Decoding, load_task
 
 CALIBRATION_SECONDS = 15.0
-"""How long a language model writes to see how fast it is."""
+"""Seconds for which a language model generates texts to measure its speed."""
 
 
 def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
-    """Have the model write a part of the first shard, and carry that over.
+    """Have the model write for ``CALIBRATION_SECONDS``, or about a shard's texts, and extrapolate.
 
-    Inputs that an earlier step will make are stood for by the sample of its estimate.
+    Where an earlier step will make the inputs, the sample in its estimate stands in for them.
 
     Raises:
         UserError: as for ``generate``.
@@ -38,7 +38,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
     check(task, settings)
-    main = peak_memory()  # what the process that only commits will need, with several workers
+    main = peak_memory()  # memory of the process that only commits, with several workers
     if settings.workers > 1 and settings.executor == "local":
         torch.set_num_threads(max(1, cores() // settings.workers))
     model = model_of(task, settings)
@@ -48,7 +48,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         return Estimate(loading, peak_memory(), 0, {"train": 0})
     asked = items * len(task.written_names)
     piece = Piece(0, texts, (), (), "")
-    # A first few wake the libraries up; they are no measure.
+    # The first few warm up the libraries, and are not timed.
     few = itertools.islice(piece.requests(task, decoding), len(task.written_names))
     write(task, model, few, decoding, settings.seed, settings.rows)
     ends: list[float] = []
@@ -91,7 +91,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
 
 
 def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
-    """Process the sample of the step before, or the folder that is there, and carry that over."""
+    """Process the folder, or the sample of the earlier step that will write it, and extrapolate."""
     earlier = before.get(settings.data)
     if earlier is None or earlier.sample is None:
         found = open_training_rows(settings.data, "cleaned")
@@ -99,8 +99,8 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
         task, total = task_of(found.folder), len(rows)
     else:
         schema, rows = rows_of(earlier.sample, settings.data)
-        task = None  # only says what becomes of near-copies
-        total = earlier.rows["train"]  # as of a folder: what is kept for validation stays there
+        task = None  # it only decides what happens to near-copies
+        total = earlier.rows["train"]  # as with a folder: validation rows are not processed
     begun = time.monotonic()
     done = processed(rows, settings, task)
     train, validation = to_table(done.train, schema), to_table(done.validation, schema)
@@ -119,7 +119,7 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
 def _inputs(
     settings: GenerateSettings, decoding: Decoding, before: Before
 ) -> tuple[int, Sequence[str] | range]:
-    """How many items there will be, and some of them to calibrate on."""
+    """The number of items there will be, and some of them to calibrate on."""
     if not settings.inputs:
         return decoding.per_input, range(decoding.per_input)
     found: list[tuple[int, list[str]]] = []
@@ -138,7 +138,7 @@ def _inputs(
         left -= taken
         found.append((taken, texts[: max(1, len(texts) * taken // max(number, 1))]))
     count = sum(number for number, _ in found)
-    # Each source by its share, and spread over all of it: a file may begin with its shortest lines.
+    # Each source in proportion, from all over it: a file may begin with its shortest lines.
     texts = [
         text
         for number, some in found
@@ -148,7 +148,7 @@ def _inputs(
 
 
 def _spread(texts: Sequence[str], count: int) -> Sequence[str]:
-    """At most ``count`` of the texts, from all over them."""
+    """Up to ``count`` of the texts, evenly spaced."""
     step = max(1, -(-len(texts) // max(count, 1)))
     return texts[::step]
 

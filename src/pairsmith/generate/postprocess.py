@@ -1,4 +1,4 @@
-"""The step ``postprocess``: from what a model wrote to what an encoder is trained on (D6-D9).
+"""The step ``postprocess``: turn generated rows into training data for an encoder (D6-D9).
 
 rows -> clean and cap (D6) -> smooth (D7) -> add sampled negatives (D8) -> split (D9)
 """
@@ -51,12 +51,12 @@ from pairsmith.texts.folding import folded
 def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     """Clean, smooth, augment and split the rows of a folder that ``generate`` wrote.
 
-    Smoothing and sampled negatives apply to scored pairs; other rows are cleaned and split. Of several splits
-    ``train`` is taken, or the one that is named.
+    Smoothing and sampled negatives apply to scored pairs; other rows are only cleaned and split. Of several
+    splits ``train`` is read, or the one that is named.
 
     Raises:
-        FolderError: ``settings.data`` is no finished dataset folder, or ``run.out`` holds something else.
-        InputError: its columns are those of no known kind of row, or it has no such split.
+        FolderError: ``settings.data`` is not a finished dataset folder, or ``run.out`` holds something else.
+        InputError: the columns match no known kind of row, or there is no such split.
         StorageError: the disk failed; run the same command again.
     """
     refuse_source(run, data=settings.data)
@@ -98,7 +98,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """Rows as they go into the splits, what was dropped, and how many sampled negatives are among them."""
+    """The rows of each split, the rejects, and the number of sampled negatives among the rows."""
 
     train: list[Row]
     validation: list[Row]
@@ -107,7 +107,7 @@ class Processed:
 
 
 def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec | None) -> Processed:
-    """Clean (D6), smooth (D7), add sampled negatives (D8) and split (D9); ``task`` is the rows' own."""
+    """Clean (D6), smooth (D7), add sampled negatives (D8) and split (D9); ``task`` is that of the rows."""
     kept, rejects = clean(rows, _filters(settings, task), settings.per_input)
     scored = [row for row in kept if isinstance(row, ScoredPair)]
     negatives: list[ScoredPair] = []
@@ -121,22 +121,22 @@ def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec
 
 
 TRIES = 100
-"""Draws for a first text's negatives; each is another entry's text with high probability."""
+"""Draws for the negatives of a first text; nearly all of them hit texts of other first texts."""
 
 SAMPLED = "sampled negatives"
-"""What rows that were added (D8) to a mixture say of their source."""
+"""The ``source`` of sampled negatives (D8) that are added to a mixture."""
 _SOURCE = pa.field("source", pa.string())
 
 Filter = Callable[[Row], str | None]
-"""Says why a row is dropped, or None."""
+"""Returns why a row is dropped, or None."""
 
 
 def clean(
     rows: Iterable[Row], filters: Mapping[str, Filter], per_input: int
 ) -> tuple[list[Row], list[Reject]]:
-    """Rows that pass every filter, each once, at most ``per_input`` for a first text and label (D6).
+    """Keep rows that pass every filter, each once, up to ``per_input`` per first text and label (D6).
 
-    The first of several equal rows stays; the order of the rows is kept.
+    Of equal rows the first is kept; the order of the rows stays the same.
     """
     kept: list[Row] = []
     rejects: list[Reject] = []
@@ -179,8 +179,8 @@ def sampled_negatives(
 
     Args:
         rows: the cleaned rows.
-        count: negatives a first text, at least 0; fewer where the other entries have too few texts.
-        seed: of the draws, 0 to 2**63 - 1; the order of the rows does not matter to them.
+        count: negatives for each first text, at least 0; fewer are found where usable texts are few.
+        seed: seed of the draws, 0 to 2**63 - 1; they do not depend on the order of the rows.
         any_text: draw any text of another first text, as the paper's program does.
 
     Returns:
@@ -206,9 +206,9 @@ def sampled_negatives(
 
 
 def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
-    """Train and validation rows; each label gives its ``share``, rounded, to validation (D9).
+    """Split into train and validation rows: of each label ``share``, rounded, goes to validation (D9).
 
-    Which rows go depends on their ids and the seed; the order of the rows is kept.
+    Which rows these are depends on the ids and the seed; the order of the rows is kept.
     """
     by_label: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
@@ -259,23 +259,23 @@ def _text(row: Row) -> str:
 
 
 def origins_of(table: pa.Table) -> dict[str, str]:
-    """By their ids where the rows of a mixture come from; nothing for other rows."""
+    """The ``source`` of each row of a mixture, by row id; empty for other tables."""
     if _SOURCE.name not in table.column_names:
         return {}
     return dict(zip(table["id"].to_pylist(), table[_SOURCE.name].to_pylist(), strict=True))
 
 
 def with_origins(table: pa.Table, origins: Mapping[str, str]) -> pa.Table:
-    """The rows with the column ``source``, which says of sampled negatives that they are such."""
+    """Add the column ``source`` to the rows; for sampled negatives it is ``SAMPLED``."""
     found = [origins.get(name, SAMPLED) for name in table["id"].to_pylist()]
     return table.append_column(_SOURCE, pa.array(found, pa.string()))
 
 
 def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:
-    """The rows of a table, and their columns.
+    """The schema and the rows of a table.
 
     Raises:
-        InputError: they are of no kind that ``generate`` writes; ``where`` they are is named.
+        InputError: the rows are of no kind that ``generate`` writes; the message names ``where``.
     """
     columns = table.column_names
     if _has(columns, SCORED_PAIR):
@@ -291,7 +291,7 @@ def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:
 
 
 def _has(columns: Sequence[str], schema: pa.Schema) -> bool:
-    """Whether these are the schema's columns; rows of a mixture name their source behind them."""
+    """Whether these are the schema's columns, followed by ``source`` for rows of a mixture."""
     return list(columns) in (schema.names, [*schema.names, "source"])
 
 
@@ -302,7 +302,7 @@ def task_of(source: DatasetFolder) -> TaskSpec | None:
 
 
 def _scores(task: TaskSpec | None, rows: Sequence[ScoredPair]) -> list[float]:
-    """The label set Y: the task's, else the scores that occur."""
+    """The label set Y: the labels of the task, else the scores that occur."""
     if task is not None and task.numeric:
         return [float(label.name) for label in task.labels]
     return sorted({row.score for row in rows})

@@ -1,4 +1,4 @@
-"""A look before a long run: a few examples, and what self-debiasing did to them token by token."""
+"""A preview before a long run: a few examples, and what self-debiasing did to them token by token."""
 
 import json
 from collections.abc import Iterator

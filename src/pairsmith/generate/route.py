@@ -36,7 +36,7 @@ from pairsmith.runs.executors import Lost, Where, execute
 from pairsmith.tasks import Decoding, TaskSpec, load_task
 
 ANSWERS = "answers.sqlite"
-"""What a server answered, in the run folder."""
+"""The cache of a server's answers, in the run folder."""
 
 
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
@@ -46,7 +46,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         The finished folder, or None after ``--preview``.
 
     Raises:
-        UserError: the task, the inputs, the model or the folder is not usable; nothing is spent before.
+        UserError: the task, the inputs, the model or the folder is not usable; no text was generated yet.
         StorageError: the disk failed; finished shards are kept, and the same command continues.
         WorkerError: a worker failed; finished shards are kept.
     """
@@ -56,7 +56,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     check(task, settings)
     for source in settings.inputs:
         refuse_source(run, model=settings.model, inputs=source)
-    # Hashed before they are read: lines added in between are more work for the next run, not lost.
+    # Hashed before they are read, so that the next run picks up lines that are added in between.
     inputs = {f"inputs {i}": hash_source(source) for i, source in enumerate(settings.inputs, start=1)}
     pieces = pieces_of(settings, decoding)
     if settings.preview:
@@ -112,7 +112,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
 @dataclass(frozen=True)
 class Todos(Sequence[Todo]):
-    """The pieces to be made; what an earlier run made for a part of one is read when it is its turn."""
+    """The pieces to be made; tables of an earlier run for part of a piece are read when its turn comes."""
 
     pieces: Sequence[Piece]
     writer: FolderWriter
@@ -133,7 +133,7 @@ class Todos(Sequence[Todo]):
 
 
 def _for_workers(settings: GenerateSettings) -> GenerateSettings:
-    """The settings with a model that lies in a store fetched once, where its workers are on this machine."""
+    """The settings with a model in a store downloaded once, if the workers are on this machine."""
     if settings.executor != "local" or not is_url(settings.model) or is_remote(settings.model):
         return settings
     return settings.model_copy(update={"model": resolve_model(settings.model)})
@@ -161,7 +161,7 @@ def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings
 
 
 def _remote_settings(task: TaskSpec, settings: GenerateSettings) -> dict[str, Any]:
-    """Those of a server's model; the length of its lists decides which texts can be certified."""
+    """Settings for a server's model; ``top_logprobs`` decides which texts can be certified."""
     steering = steering_of(task, settings)
     listed = {"top_logprobs": settings.top_logprobs} if steering == "certified" else {}
     return {"steering": steering, **listed}

@@ -11,7 +11,7 @@ from pairsmith.tasks import Decoding, label_text
 
 
 def _of_task(name: str) -> Any:
-    """The bounds and the text of one of the task's decoding settings, whose value is the default."""
+    """A field with the bounds and help text of a decoding setting; unset, the task's value is used."""
     field = Decoding.model_fields[name]
     bounds = {
         key: getattr(bound, key)
@@ -105,7 +105,7 @@ class GenerateSettings(Settings):
         return [label_text(float(each)) if type(each) in (int, float) else each for each in labels]
 
     def decoding(self, of_task: Decoding) -> Decoding:
-        """The task's decoding with what was set here put in its place."""
+        """The task's decoding settings, overridden by those that are given here."""
         names = Decoding.model_fields
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         return of_task.model_copy(update=given)

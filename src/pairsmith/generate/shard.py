@@ -1,4 +1,4 @@
-"""One shard of the step ``generate``, as a worker does it: from a piece of the work to two tables."""
+"""One shard of the step ``generate``, as a worker makes it: from a piece of the work to two tables."""
 
 import re
 from collections import defaultdict
@@ -35,7 +35,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "labelled_text": LABELLED_TEXT,
 }
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
-"""What torch says on Linux, on Windows and of other devices when memory runs out."""
+"""Parts of torch's messages when memory runs out: on Linux, on Windows, and on other devices."""
 _TRY = re.compile(r"(.+)-try-(\d+)")
 
 
@@ -58,7 +58,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class ShardLoader:
-    """Makes a worker ready: loads the model once, then makes one shard after the other."""
+    """Sets up a worker: loads the model once, then makes one shard after the other."""
 
     task: TaskSpec
     settings: GenerateSettings
@@ -67,10 +67,10 @@ class ShardLoader:
     cache: str | None = None
 
     def __call__(self, worker: int) -> Work[Todo, Tables]:
-        """The work of the ``worker``-th worker; several share the GPUs out among them.
+        """The function that worker number ``worker`` applies to each piece; workers are spread over the GPUs.
 
         Raises:
-            ModelError: the model cannot be loaded.
+            ModelError: the model cannot be loaded, or differs from that of the process that started this.
             SettingsError: the model has no room for a prompt.
         """
         settings, decoding = self.settings, self.decoding
@@ -120,7 +120,7 @@ class ShardLoader:
 def model_of(
     task: TaskSpec, settings: GenerateSettings, cache: str | None = None
 ) -> TransformersModel | RemoteModel:
-    """The model of the settings, loaded or connected to.
+    """Load the model of the settings, or connect to its server.
 
     Raises:
         ModelError: there is no such model.
@@ -139,8 +139,8 @@ def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
     """Half the row budget after memory ran out: the rows come out the same, only slower.
 
     Raises:
-        RuntimeError: ``error``, where it is about something else.
-        ModelError: there is nothing to halve.
+        RuntimeError: ``error`` itself, if it is not about memory.
+        ModelError: the budget is already as small as the task allows.
     """
     known = isinstance(error, torch.OutOfMemoryError | MemoryError)
     if not known and not any(words in str(error) for words in _NO_MEMORY):
@@ -155,9 +155,9 @@ def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
 
 
 def _earlier(todo: Todo) -> Mapping[str, Outcome]:
-    """What an earlier run's tries gave, by the id of its request.
+    """The outcome of an earlier run's tries, by the id of the request.
 
-    Rows do not say which try they came from: they are those, in order, that no reject names.
+    Rows do not record the number of their try: in order, they take the numbers that no reject has.
     """
     if todo.rows is None or todo.rejects is None:
         return {}

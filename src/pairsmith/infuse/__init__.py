@@ -1,4 +1,4 @@
-"""The route of QUIP: questions asked of passages, answered by a teacher, learned by a bi-encoder."""
+"""The QUIP route: questions generated on passages, answered by a teacher, used to train a bi-encoder."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ __all__ = ["answer", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import them when they are asked for: settings import this package, and shall not wait for torch."""
+    """Import lazily, so that the settings, which import this package, need not wait for torch."""
     if name == "load":
         from pairsmith.encoders.span_encoder import load_span_encoder
 

@@ -1,6 +1,6 @@
-"""The step ``ask``: questions asked of passages (Q1, Q2).
+"""The step ``ask``: generate questions on passages (Q1, Q2).
 
-texts -> passages of whole sentences -> answers with their questions, drawn -> distinct ones -> rows
+texts -> passages of whole sentences -> sampled answers with questions -> distinct questions -> rows
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,13 +38,13 @@ from pairsmith.runs.streamed import RecordShard, Shares, commit_records
 from pairsmith.texts import finder_revision
 
 _WHERE = {"device", "executor", "workers", "ray_address"}
-"""Settings that say where and how fast, not what."""
+"""Settings that affect where and how fast the step runs, not its result."""
 
 
 def ask(settings: AskSettings, run: Run) -> DatasetFolder:
-    """Have a model ask questions of texts; see ``AskSettings``.
+    """Generate questions on texts; see ``AskSettings``.
 
-    What was drawn and is no new question with an answer is a reject, as is a passage that is too long.
+    Outputs that are not a new question with an answer become rejects, and so do passages that are too long.
 
     Raises:
         UserError: the texts, the model or the folder is not usable.
@@ -62,7 +62,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     twice = sum(1 for _ in _every(settings)) - count
     if twice:
         run.progress.say(f"{twice:,} texts stand there more than once; each is asked about once")
-    # Numbers of two bytes come out otherwise in other batches, and with them what is written.
+    # In 16-bit formats the batch size changes rounding, and with it the generated text.
     batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
     left_out = {*_WHERE, *batch, *unused(settings, kind), "inputs", "model"}
     writer = FolderWriter.start(
@@ -92,10 +92,10 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
 
 
 def texts(settings: AskSettings) -> Iterator[Document]:
-    """The distinct ones, one at a time.
+    """The distinct texts, one at a time.
 
     Raises:
-        InputError: a source is not there (at once), or cannot be read.
+        InputError: a source does not exist (raised at once), or cannot be read.
     """
     every = _every(settings)
 
@@ -116,16 +116,16 @@ def _every(settings: AskSettings) -> Iterator[Document]:
 
 @dataclass(frozen=True, slots=True)
 class AskerLoader:
-    """Makes a worker ready: loads the model once, then asks about one shard after the other."""
+    """Sets up a worker: loads the question generator once, then processes one shard after the other."""
 
     settings: AskSettings
     models: Mapping[str, str]
 
     def __call__(self, worker: int) -> Work[RecordShard[Document], Made]:
-        """The work of a worker: a shard's rows and rejects.
+        """The function that a worker applies to each shard; it returns the shard's rows and rejects.
 
         Raises:
-            ModelError: the model cannot be loaded, or is not the one of the process that started this.
+            ModelError: the model cannot be loaded, or differs from that of the process that started this.
         """
         settings = self.settings
         if _models(settings) != self.models:
@@ -145,18 +145,18 @@ class AskerLoader:
 
 
 def _models(settings: AskSettings) -> dict[str, str]:
-    """What tells the asker from any other."""
+    """The revisions that identify the question generator."""
     if settings.model == CLOZE:
         return {"model": CLOZE, **finder_revision(settings.answers)}
     return {"model": model_revision(settings.model)}
 
 
 def load_asker(settings: AskSettings) -> QuestionGenerator:
-    """The model that asks, with settings that suit its kind.
+    """Load the question generator, after a check that the settings suit its kind.
 
     Raises:
-        ModelError: it is not there, of another kind, or knows no separator.
-        SettingsError: there is no such device, or a setting does nothing with this kind.
+        ModelError: the model does not exist, generates no text, or has no separator token.
+        SettingsError: there is no such device, or a setting has no effect with this kind.
     """
     asker_kind(settings)
     return load_question_generator(

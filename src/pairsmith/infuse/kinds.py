@@ -1,4 +1,4 @@
-"""Which asker a model makes, and which settings are for which (Q2, Q6)."""
+"""The kinds of question generators, and the settings that each of them uses (Q2, Q6)."""
 
 from typing import Literal
 
@@ -26,11 +26,11 @@ _OF_EVERY_STEP = {"seed", "dtype"}
 
 
 def asker_kind(settings: AskSettings) -> Kind:
-    """The kind of asker that ``model`` makes.
+    """The kind of question generator that ``settings.model`` is.
 
     Raises:
-        ModelError: it is not there, or writes no texts.
-        SettingsError: it is a server's, or a setting is given that does nothing with this kind.
+        ModelError: the model does not exist, or generates no text.
+        SettingsError: the model is on a server, or a setting is given that has no effect with this kind.
     """
     kind = _kind(settings.model)
     for name in sorted(unused(settings, kind) - _OF_EVERY_STEP):
@@ -41,7 +41,7 @@ def asker_kind(settings: AskSettings) -> Kind:
 
 
 def unused(settings: AskSettings, kind: Kind) -> set[str]:
-    """The settings that do nothing with a kind of asker."""
+    """The settings that have no effect with a kind of question generator."""
     if kind != "encoder-decoder":
         return _UNUSED[kind]
     return _UNUSED[kind] | ({"top_p", "seed", "tries"} if settings.decoding == "beams" else {"beams"})

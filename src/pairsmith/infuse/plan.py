@@ -1,4 +1,4 @@
-"""What asking and answering will cost: some texts and questions, carried over to all."""
+"""Cost estimates of ``ask`` and ``relabel``: a sample is processed, timed and extrapolated."""
 
 import json
 import time
@@ -32,9 +32,9 @@ CALIBRATION_QUESTIONS = 64
 
 
 def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Ask about some texts; an asker still to be trained is its ``base``.
+    """Estimate ``ask`` on some texts; ``base`` stands in for a question generator not yet trained.
 
-    It then writes on to the limit, which is more than a trained one does.
+    Untrained, it writes up to the token limit, which is more than a trained one does.
 
     Raises:
         UserError: as for ``ask``.
@@ -76,7 +76,7 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
 
 
 def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
-    """By how much longer it takes where questions are asked for all answers, and not only for whole ones."""
+    """The factor on the time if all sampled answers got a question, not only the complete ones."""
     asked = drawn - sum(not json.loads(each.row)["question"] for each in rejects)
     share = asked / max(1, drawn)
     return (ANSWER_TOKENS + QUESTION_TOKENS) / (ANSWER_TOKENS + share * QUESTION_TOKENS)
@@ -93,7 +93,7 @@ def _untrained(settings: AskSettings, base: str) -> QuestionGenerator:
 
 
 def _stand_in(text: str, number: int) -> dict[str, object]:
-    """A question as long as most."""
+    """A row with a question of typical length."""
     word = text.split()[number % len(text.split())]
     answers = {"text": [word], "answer_start": [text.index(word)]}
     question = "Who was it that did this in the year before?"
@@ -101,7 +101,7 @@ def _stand_in(text: str, number: int) -> dict[str, object]:
 
 
 def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Answer some questions; a teacher still to be trained is its ``base``.
+    """Estimate ``relabel`` on some questions; ``base`` stands in for a teacher not yet trained.
 
     Raises:
         UserError: as for ``relabel``.

@@ -1,6 +1,6 @@
-"""The step ``relabel``: questions answered by a teacher (Q3).
+"""The step ``relabel``: a teacher answers questions (Q3).
 
-questions on passages -> the teacher's distributions over starts and ends, the likeliest 8 of each -> rows
+questions on passages -> the teacher's distributions over starts and ends, the top 8 of each -> rows
 """
 
 from collections.abc import Iterator
@@ -36,14 +36,14 @@ from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.streamed import RecordShard, commit_records
 
 _WHERE = {"device", "batch_tokens", "executor", "workers", "ray_address"}
-"""Settings that say where and how fast, not what."""
+"""Settings that affect where and how fast the step runs, not its result."""
 
 
 def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
-    """Have a teacher answer questions; see ``RelabelSettings``. Rows stay in their order.
+    """Have a teacher answer questions; see ``RelabelSettings``. Rows keep their order.
 
-    Of a folder with several splits ``train`` is taken, or the one that is named. A question to which the
-    teacher finds no answer, as its passage has no tokens, is a reject.
+    Of a folder with several splits ``train`` is read, or the one that is named. Questions whose passage has
+    no tokens, so that the teacher finds no answer, become rejects.
 
     Raises:
         UserError: the questions, the teacher or the folder is not usable.
@@ -88,26 +88,26 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
 
 
 def questions(settings: RelabelSettings) -> Iterator[AskedQuestion]:
-    """All of them, one at a time.
+    """All questions, one at a time.
 
     Raises:
-        InputError: a source is not there (at once), or a row has a fault.
+        InputError: a source does not exist (raised at once), or a row is invalid.
     """
     return chain.from_iterable([read_asked(source) for source in settings.data])
 
 
 @dataclass(frozen=True, slots=True)
 class TeacherLoader:
-    """Makes a worker ready: loads the teacher once, then answers one shard after the other."""
+    """Sets up a worker: loads the teacher once, then answers one shard after the other."""
 
     settings: RelabelSettings
     revision: str
 
     def __call__(self, worker: int) -> Work[RecordShard[AskedQuestion], Made]:
-        """The work of a worker: a shard's rows and rejects.
+        """The function that a worker applies to each shard; it returns the shard's rows and rejects.
 
         Raises:
-            ModelError: the teacher cannot be loaded, or is not the one of the process that started this.
+            ModelError: the teacher cannot be loaded, or differs from that of the process that started this.
         """
         settings = self.settings
         check_revision(settings.model, self.revision, worker)
@@ -131,7 +131,7 @@ class TeacherLoader:
 
 
 def relabelled(asked: tuple[AskedQuestion, ...], told: list[Told]) -> Made:
-    """Rows of ``RELABELLED``; as rejects questions without an answer."""
+    """Make rows of ``RELABELLED``; questions without an answer become rejects."""
     rows, rejects = [], []
     for question, said in zip(asked, told, strict=True):
         row: dict[str, Any] = {
@@ -152,7 +152,7 @@ def relabelled(asked: tuple[AskedQuestion, ...], told: list[Told]) -> Made:
 
 
 def _answers(question: AskedQuestion) -> dict[str, list[Any]]:
-    """Where what was written stands, as in SQuAD; of what was answered before, the asker's."""
+    """The answer from before any teacher, as in SQuAD; empty where it does not occur in the passage."""
     if question.before is None:
         return {"text": [], "answer_start": []}
     first, behind = question.before

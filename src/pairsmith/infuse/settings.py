@@ -1,4 +1,4 @@
-"""What can be set when questions are asked of passages, and answered by a teacher."""
+"""Settings of ``ask`` and ``relabel``: their defaults, bounds and help texts."""
 
 from dataclasses import fields
 from typing import Annotated, Literal, Self
@@ -12,7 +12,7 @@ from pairsmith.texts.instructed import INSTRUCTION
 
 
 class AskSettings(Settings):
-    """Questions asked of passages by a model, each with an answer (Q1, Q2)."""
+    """Generate questions on passages, each with an answer (Q1, Q2)."""
 
     inputs: Annotated[list[str], Listed] = Field(
         min_length=1,
@@ -73,7 +73,7 @@ class AskSettings(Settings):
 
     @property
     def options(self) -> GenerationOptions:
-        """The settings of the method itself."""
+        """The settings that belong to the method itself."""
         return GenerationOptions(
             **{each.name: getattr(self, each.name) for each in fields(GenerationOptions)}
         )
@@ -93,7 +93,7 @@ class AskSettings(Settings):
 
 
 class RelabelSettings(Settings):
-    """Where a teacher finds the answers to questions: its distributions over starts and ends (Q3)."""
+    """Have a teacher answer questions, as distributions over starts and ends of answers (Q3)."""
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,

@@ -1,7 +1,7 @@
-"""A corpus as vectors: read as a stream, cut into units, encoded shard by shard, kept as a dataset folder.
+"""A corpus as vectors: read as a stream, cut into units, encoded shard by shard, saved as a dataset folder.
 
-It is finished work of its own: a run that is stopped goes on behind its last shard, and one with other
-settings of the search takes it as it is.
+The folder is a result of its own: a run that was stopped continues after its last shard, and a run with
+other search settings reuses the vectors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,14 +39,14 @@ _DECIDES_BY_SIDE = {
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What is to be encoded.
+    """A corpus to encode.
 
     Attributes:
         name: ``inputs`` or ``outputs``.
-        sources: where the texts are.
-        column: which column holds them; ``group_column`` which one their groups.
-        hashes: of the sources, by a name for each.
-        prefer: names of columns that are looked for first.
+        sources: files, dataset folders or Hub data sets with the texts.
+        column: the column that holds the texts; ``group_column``: the one that holds their groups.
+        hashes: the hash of each source, by a name for it.
+        prefer: column names that are tried first where ``column`` is None.
     """
 
     name: Literal["inputs", "outputs"]
@@ -57,7 +57,7 @@ class Corpus:
     prefer: Sequence[str] = ()
 
     def records(self) -> Iterator[Document]:
-        """All of them, one at a time."""
+        """All documents of the corpus, one at a time."""
         return chain.from_iterable(
             read_documents(source, column=self.column, group_column=self.group_column, prefer=self.prefer)
             for source in self.sources
@@ -65,10 +65,10 @@ class Corpus:
 
 
 def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
-    """The inputs and the outputs.
+    """The corpora of the inputs and of the outputs.
 
     Raises:
-        InputError: a source is not there.
+        InputError: a source does not exist.
     """
     inputs = _corpus("inputs", settings.inputs, settings.input_column, settings.group_column)
     outputs = _corpus("outputs", settings.outputs, settings.output_column, settings.group_column)
@@ -83,21 +83,21 @@ def _corpus(
 
 
 def is_styled(settings: MineSettings, side: str) -> bool:
-    """Whether texts of another style than the seeds' are left out on this side."""
+    """Whether texts whose style differs from that of the seeds are dropped on this side."""
     return "style" in _DECIDES_BY_SIDE.get((settings.kind, side), ())
 
 
 def finder_of(settings: MineSettings) -> dict[str, str]:
-    """Which model finds the answers, if one does."""
+    """The revision of the model that finds candidate answers; empty where no model is used."""
     return finder_revision(settings.answers) if settings.kind == "reading" else {}
 
 
 def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Run) -> DatasetFolder:
-    """Encode a corpus into ``run.out`` by the encoder of this revision; what is there of it is kept.
+    """Encode a corpus into ``run.out`` with this revision of the encoder; finished shards are kept.
 
     Raises:
         InputError: a text cannot be read.
-        ModelError: the encoder cannot be loaded, or gives no numbers.
+        ModelError: the encoder cannot be loaded, or gives vectors that are not finite.
         FolderError: the folder holds something else.
         StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
     """
@@ -133,25 +133,25 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
 
 
 def where_of(settings: MineSettings) -> Where:
-    """Where the work is done."""
+    """The executor and the workers that the settings ask for."""
     return Where(settings.executor, settings.workers, settings.ray_address)
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderLoader:
-    """Makes a worker ready: loads the encoder once, then encodes one shard after the other."""
+    """Sets up a worker: loads the encoder once, then encodes one shard after the other."""
 
     side: Literal["inputs", "outputs"]
     settings: MineSettings
     revision: str
 
     def __call__(self, worker: int) -> Work[RecordShard[Document], Made]:
-        """The work of a worker: a shard's rows and rejects.
+        """The function that a worker applies to each shard; it returns the shard's rows and rejects.
 
         Raises:
-            ModelError: the encoder cannot be loaded, or is not the one of the process that started this.
+            ModelError: the encoder cannot be loaded, or differs from that of the process that started this.
         """
-        from pairsmith.encoders.sentence import load_sentence_encoder  # takes seconds; a search does without
+        from pairsmith.encoders.sentence import load_sentence_encoder  # slow; not needed to search
 
         settings = self.settings
         check_revision(settings.encoder, self.revision, worker)
@@ -187,14 +187,14 @@ def encoded(
     likely: NDArray[np.float32] | None = None,
     rejects: Sequence[Reject] = (),
 ) -> Made:
-    """Rows of ``ENCODED``; as rejects units of another style (M4), and those whose vector has no direction.
+    """Make rows of ``ENCODED``; units of another style (M4) and units with a zero vector become rejects.
 
     Args:
-        units: n of them.
+        units: n units.
         vectors: ``(n, d)`` float32.
-        settings: of the step.
-        likely: ``(n,)``, how likely each is in the style of the seeds; None where nothing judges that.
-        rejects: what was lost before.
+        settings: settings of the step.
+        likely: ``(n,)`` probabilities that a unit is in the style of the seeds; None without a classifier.
+        rejects: rejects from cutting the records into units.
 
     Raises:
         ModelError: a vector is not finite.

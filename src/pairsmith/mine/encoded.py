@@ -1,4 +1,4 @@
-"""The distinct texts of an encoded corpus, their vectors mapped from a file."""
+"""The distinct texts of an encoded corpus, with vectors that are memory-mapped from a file."""
 
 import atexit
 import tempfile
@@ -25,8 +25,8 @@ ENCODED: pa.Schema = pa.schema(
         ("vector", pa.list_(pa.float32())),
     ]
 )  # fmt: skip
-"""A text, the group within which it is paired, where it is an answer in a passage both of these, and the
-text's vector, of length 1."""
+"""A text, the group within which it is paired, for a candidate answer also the answer and its passage, and
+the text's vector, of length 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Encoded:
     """The distinct texts of a corpus, numbered from 0.
 
     Attributes:
-        folder: where ``encode_corpus`` put them.
+        folder: the dataset folder that ``encode_corpus`` wrote.
         file: their vectors, float32, one after the other.
-        width: of a vector.
-        rows: ``(n,)`` int64, the row of each in the folder.
+        width: dimensions of a vector.
+        rows: ``(n,)`` int64, the row of each text in the folder.
     """
 
     folder: DatasetFolder
@@ -51,10 +51,10 @@ class Encoded:
 
     @classmethod
     def of(cls, folder: DatasetFolder, file: Path) -> Self:
-        """The texts of a folder, their vectors written to ``file``.
+        """Collect the distinct texts of a folder, and write their vectors to ``file``.
 
         Raises:
-            InputError: there are fewer than two, so that there are no neighbours to compare.
+            InputError: there are fewer than two distinct texts, so that no neighbours can be compared.
         """
         rows = _first_rows(pa.concat_tables(folder.shards("train", ["id", "group"])))
         first = width = 0
@@ -78,7 +78,7 @@ class Encoded:
         return cls(folder, file, width, rows)
 
     def here(self) -> "Encoded":
-        """The same on this machine, where the file may not be."""
+        """The same texts with a vector file on this machine; if it is missing here, it is written again."""
         if self.file.is_file() and self.file.stat().st_size == 4 * self.width * len(self):
             return self
         folder = Path(tempfile.gettempdir())
@@ -91,29 +91,29 @@ class Encoded:
         return replace(self, file=file)
 
     def vectors(self, numbers: NDArray[np.int64]) -> torch.Tensor:
-        """``(len(numbers), width)`` float32; not copied where they stand in a row."""
+        """Vectors of texts, ``(len(numbers), width)`` float32; not copied if the numbers are consecutive."""
         every = torch.from_numpy(np.memmap(self.file, np.float32, "c").reshape(-1, self.width))
         first, last = int(numbers[0]), int(numbers[-1])
-        if last - first + 1 == len(numbers):  # numbers are distinct and rise
+        if last - first + 1 == len(numbers):  # numbers are distinct and ascending
             return every[first : last + 1]
         return every[torch.from_numpy(numbers)]
 
     def groups(self) -> dict[str, NDArray[np.int64]]:
-        """The numbers of each group's texts, in order."""
+        """The numbers of the texts in each group, ascending, by the group's name."""
         names, which = self._coded("group")
         order = np.argsort(which, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
         return {names[which[numbers[0]]]: numbers for numbers in parts}
 
     def firsts(self) -> NDArray[np.int64]:
-        """Of each text the number under which it stands first: one in two groups has two numbers."""
+        """For each number, the first number of the same text: a text in two groups has two numbers."""
         _, which = self._coded("id")
         found: NDArray[np.int64] = np.unique(which, return_index=True)[1][which]
         return found
 
     def _coded(self, column: str) -> tuple[list[str], NDArray[np.int64]]:
-        """The distinct values of a column, in the order in which they come, and the place of each text's."""
-        # Codes shard by shard: names as long as the longest of them would be many times as large.
+        """The distinct values of a column, in order of first appearance, and each text's index into them."""
+        # Coded shard by shard: an array of strings as wide as the longest would be many times as large.
         codes: dict[str, int] = {}
         found = []
         for table in self.folder.shards("train", [column]):
@@ -122,11 +122,11 @@ class Encoded:
                 [codes.setdefault(name, len(codes)) for name in coded.dictionary.to_pylist()], np.int64
             )
             found.append(ours[coded.indices.to_numpy(zero_copy_only=False)] if len(coded) else ours)
-        # Some rows' texts are those of rows before; only the codes of the others are asked for.
+        # Rows that repeat the text and group of an earlier row are left out.
         return list(codes), np.concatenate(found)[self.rows]
 
     def units(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """What there is of these texts but their vectors, by column, in the order of the numbers."""
+        """The rows of these texts without their vectors, in the order of the numbers."""
         wanted = self.rows[np.asarray(numbers, dtype=np.int64)]
         found: dict[int, dict[str, Any]] = {}
         for here, table in self._of(np.unique(wanted)):
@@ -134,7 +134,7 @@ class Encoded:
         return [found[row] for row in wanted.tolist()]
 
     def copies(self, corpus: str) -> pa.Table:
-        """The texts that had been there before, as rejects."""
+        """The texts that repeat an earlier one, as rejects."""
         again = np.setdiff1d(np.arange(sum(self.folder.shard_rows())), self.rows, assume_unique=True)
         reason = f"the text was among the {corpus} before"
         found = [to_table([], REJECT)]
@@ -144,7 +144,7 @@ class Encoded:
         return pa.concat_tables(found)
 
     def _of(self, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
-        """Rows of the folder, in order, by shard, without their vectors; no shard is read in vain."""
+        """These rows of the folder without vectors, in order, by shard; shards without any are not read."""
         columns = [name for name in ENCODED.names if name != "vector"]
         edges = np.cumsum([0, *self.folder.shard_rows()])
         places = np.searchsorted(rows, edges)
@@ -156,8 +156,8 @@ class Encoded:
 
 
 def _first_rows(names: pa.Table) -> NDArray[np.int64]:
-    """The row in which each text stands first; one may stand in several groups."""
-    # Of 134 million names and more the keys have too many characters for offsets of 32 bits.
+    """The first row of each distinct text and group, ascending."""
+    # From 134 million ids on, the keys have too many characters for 32-bit offsets.
     large = pa.table([column.cast(pa.large_string()) for column in names.columns], names.column_names)
     rows = large.append_column("row", pa.array(np.arange(names.num_rows)))
     first = rows.group_by(["id", "group"], use_threads=False).aggregate([("row", "min")])["row_min"]

@@ -1,9 +1,9 @@
-"""The step ``filter``: pairs judged by a cross-encoder (M6).
+"""The step ``filter``: keep the pairs that a cross-encoder ranks best (M6).
 
 pairs -> unnormalised scores, shard by shard -> the best kept, the others rejected with their scores
 
-Mined pairs are best where the score is highest. Pairs that were written for a score are best where the
-cross-encoder's score is near to it.
+Mined pairs are ranked by the cross-encoder's score. Pairs that were generated for a target score are ranked
+by how close the cross-encoder's score is to it.
 """
 
 from dataclasses import dataclass
@@ -37,16 +37,16 @@ from pairsmith.runs.training_rows import open_training_rows
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 _TEXTS = (("input", "output"), ("sentence1", "sentence2"))
 SHARD_ROWS = 100_000
-"""Rows, and rejects, that are saved together."""
+"""Most rows, and most rejects, in a shard."""
 
 _DECIDES_SCORES = {"dtype", "max_length", "shard_size"}
 
 
 def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
-    """Score pairs and keep the best; see ``FilterSettings``. Scores stay in the folder's ``scores``.
+    """Score pairs and keep the best; see ``FilterSettings``. Scores are kept in the subfolder ``scores``.
 
-    Of several splits ``train`` is taken, or the one that is named. Rows are in the order in which they are
-    best; the score takes the place of a mined pair's cosine.
+    Of several splits ``train`` is read, or the one that is named. Rows are sorted from best to worst; in
+    mined pairs the new score replaces the cosine.
 
     Raises:
         UserError: the pairs, the model or the folder is not usable.
@@ -94,7 +94,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
 
 
 def _rows(pairs: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
-    """These rows, in this order; taken chunk by chunk, as all texts together may be too many for Arrow."""
+    """The rows of these numbers, in order; by chunk, as all texts together may overflow an Arrow array."""
     edges = np.cumsum([0, *(len(batch) for batch in pairs.to_batches())])
     where = np.searchsorted(edges, numbers, side="right") - 1
     parts, places = [], []
@@ -117,7 +117,7 @@ def _text_columns(pairs: pa.Table, source: DatasetFolder) -> tuple[str, str]:
 
 
 def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) -> NDArray[np.float64] | None:
-    """The scores that the pairs were written for; None where the cross-encoder's alone decide."""
+    """The target scores of generated pairs; None where only the cross-encoder's scores decide."""
     claimed = {"sentence1", "sentence2", "score"} <= set(pairs.column_names)
     if settings.by == "score" or not (claimed or settings.by == "agreement"):
         return None
@@ -135,29 +135,29 @@ def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) ->
 
 
 def agreement(scores: NDArray[np.float32], claims: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How near a cross-encoder's judgement is to what a pair was written for: ``1 - |sigmoid(s) - claim|``.
+    """How well a cross-encoder's scores agree with the target scores: ``1 - |sigmoid(s) - claim|``.
 
     Args:
         scores: ``(n,)``, unnormalised.
-        claims: ``(n,)``, in [0, 1].
+        claims: ``(n,)`` target scores in [0, 1].
 
     Returns:
         ``(n,)`` float64 in [0, 1].
     """
-    judged = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # the sigmoid, which cannot overflow so
+    judged = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # the sigmoid, in a form that cannot overflow
     found: NDArray[np.float64] = 1 - np.abs(judged - claims)
     return found
 
 
 def best_of_each(values: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.int64]:
-    """An order of which any beginning holds about the same part of each label's rows, the best of them.
+    """Rank rows so that any prefix holds about the same share of each label's rows, the best of them.
 
     Args:
         values: ``(n,)``, the higher the better.
         labels: ``(n,)``.
 
     Returns:
-        ``(n,)``, the numbers of the rows; of rows as far on in their label the best is first.
+        ``(n,)`` row numbers, sorted by relative rank within the label; of equal ranks the higher value first.
     """
     rank = np.empty(len(values))
     for label in np.unique(labels):
@@ -168,7 +168,7 @@ def best_of_each(values: NDArray[np.float64], labels: NDArray[np.float64]) -> ND
 
 
 def _scored(kept: pa.Table, scores: NDArray[np.float32]) -> pa.Table:
-    """Mined pairs with their new scores; of others the score is a label and stays."""
+    """Mined pairs with their new scores; other pairs keep theirs, which is a label."""
     if "margin" not in kept.column_names:
         return kept
     place = kept.column_names.index("score")
@@ -183,7 +183,7 @@ def _scores(
     models: dict[str, str],
     run: Run,
 ) -> NDArray[np.float32]:
-    """The score of each pair, in their order, in a folder of their own."""
+    """The score of each pair, in the order of the pairs; scores are saved in a folder of their own."""
     if not pairs.num_rows:
         return np.zeros(0, np.float32)
     writer = start_part(
@@ -213,16 +213,16 @@ def _scores(
 
 @dataclass(frozen=True, slots=True)
 class ScorerLoader:
-    """Makes a worker ready: loads the cross-encoder once, then scores one shard after the other."""
+    """Sets up a worker: loads the cross-encoder once, then scores one shard after the other."""
 
     settings: FilterSettings
     revision: str
 
     def __call__(self, worker: int) -> Work[RowShard, Made]:
-        """The work of a worker: a shard's scores.
+        """The function that a worker applies to each shard; it returns the shard's scores.
 
         Raises:
-            ModelError: the model cannot be loaded, or is not the one of the process that started this.
+            ModelError: the model cannot be loaded, or differs from that of the process that started this.
         """
         settings = self.settings
         check_revision(settings.model, self.revision, worker)

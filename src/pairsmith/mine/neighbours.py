@@ -1,7 +1,7 @@
-"""Neighbours of two encoded corpora in each other: a map over parts of the search, then a merge.
+"""Nearest neighbours between two encoded corpora, both ways: a map over parts of the search, then a merge.
 
-Each part is saved when it is done, in a dataset folder of its own, by whichever worker did it. Texts of a
-**cell** are compared with each other alone; without groups of texts there is one cell.
+Each part is saved as soon as a worker has computed it, as a shard of the search's dataset folder. Texts are
+only compared within their group (``Cell``); without groups, all texts are in one.
 """
 
 import re
@@ -31,7 +31,7 @@ from pairsmith.runs.mapped import Made, commit_each, start_part
 from pairsmith.runs.writer import MOST_SHARDS
 
 QUERIES = 2**24
-"""Texts that are searched for and saved together, by an index."""
+"""Most queries that are searched in an index and saved together."""
 
 NEAR: pa.Schema = pa.schema(
     [
@@ -39,13 +39,13 @@ NEAR: pa.Schema = pa.schema(
         ("ids", pa.list_(pa.int64())), ("similarities", pa.list_(pa.float32())), ("recall", pa.float32()),
     ]
 )  # fmt: skip
-"""The neighbours of a text, both by their numbers within the cell; how many of the true ones a search by an
-index finds, on a sample."""
+"""The neighbours of a text, all by their numbers within the group; for a search by an index also its recall,
+measured on a sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Texts that are compared with each other.
+    """A group of texts that are compared with each other.
 
     Attributes:
         x: ``(n,)`` int64, numbers of the inputs.
@@ -57,10 +57,10 @@ class Cell:
 
 
 def cells(x: Encoded, y: Encoded) -> list[Cell]:
-    """The texts of each group, in the order of the groups' names; those that both corpora have.
+    """The texts of each group that both corpora have, in the order of the groups' names.
 
     Raises:
-        InputError: there is no such group.
+        InputError: the corpora have no group in common.
     """
     groups_x, groups_y = x.groups(), y.groups()
     both = sorted(groups_x.keys() & groups_y.keys())
@@ -75,14 +75,14 @@ def cells(x: Encoded, y: Encoded) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a cell's search.
+    """A part of the search within one group: a range of queries against a range of the other side.
 
     Attributes:
-        cell: its number.
-        side: whose neighbours are searched: those of ``both`` at once, each product computed once, or those
-            of ``x`` in an index of ``y``, or the other way round.
-        queries: where the stretch of x, or of ``side``, begins and ends.
-        others: likewise of the other side.
+        cell: number of the group.
+        side: the side that the queries are from: ``x`` is searched in an index of y, ``y`` in one of x;
+            ``both`` searches both ways at once and computes each product once.
+        queries: begin and end of the range of queries, which for ``both`` are x.
+        others: begin and end of the range of texts on the other side.
     """
 
     cell: int
@@ -92,25 +92,25 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """How many texts are searched for."""
+        """The number of queries."""
         return self.queries[1] - self.queries[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Pieces of the search that are done and saved together."""
+    """Pieces of the search that are computed and saved together."""
 
     number: int
     pieces: tuple[Piece, ...]
 
     @property
     def size(self) -> int:
-        """How many texts are searched for."""
+        """The number of queries."""
         return sum(piece.size for piece in self.pieces)
 
 
 def parts(cells: Sequence[Cell], rows: int) -> list[Part]:
-    """The exact search of all cells, cut so that a part has ``rows`` inputs or little more."""
+    """Cut the exact search into parts of at least ``rows`` inputs each; the last may have fewer."""
     found: list[Part] = []
     pieces: list[Piece] = []
     for number, cell in enumerate(cells):
@@ -123,12 +123,12 @@ def parts(cells: Sequence[Cell], rows: int) -> list[Part]:
 
 
 def parts_by_index(cells: Sequence[Cell], rows: int, needed: int) -> list[Part]:
-    """The search of all cells by indexes, a part for each index and stretch of ``QUERIES`` at most.
+    """Cut the search by indexes into parts, one for each index and up to ``QUERIES`` queries.
 
     Args:
-        cells: of the texts.
-        rows: vectors of an index at most, but never fewer than it is trained on.
-        needed: so many.
+        cells: the groups to search.
+        rows: most vectors in an index, unless training it needs more.
+        needed: vectors that an index is trained on.
     """
     pieces: list[Piece] = []
     for number, cell in enumerate(cells):
@@ -147,7 +147,7 @@ def _sides(cell: Cell) -> Iterator[tuple[Literal["x", "y"], int, int]]:
 
 
 def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
-    """As few equal parts as there can be of at most ``most``, or ``least`` if that is more."""
+    """Split ``count`` into as few equal ranges as possible, of up to ``most`` each, or ``least`` if more."""
     number = -(-count // most)
     if least:
         number = max(1, min(number, count // least))
@@ -155,10 +155,10 @@ def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
 
 
 def check_index(index: str) -> None:
-    """Refuse an index that FAISS cannot build of vectors of any usual width.
+    """Check that FAISS can build an index for vectors of some usual width.
 
     Raises:
-        SettingsError: it cannot.
+        SettingsError: FAISS cannot build it.
         MissingExtra: FAISS is not installed.
     """
     parts = [8 * int(number) for number in re.findall(r"PQ(\d+)", index) if int(number)]
@@ -172,17 +172,17 @@ def check_index(index: str) -> None:
 def find_neighbours(
     x: Encoded, y: Encoded, settings: MineSettings, inputs: Mapping[str, str], run: Run
 ) -> tuple[DatasetFolder, list[Cell]]:
-    """Search both ways, in a folder of its own; what is there of it is kept.
+    """Search both ways and save the neighbours in a folder of their own; finished parts are kept.
 
     Args:
-        x: the inputs, ``y`` the outputs.
-        settings: of the step.
-        inputs: what was encoded: fingerprints by name.
+        x: the inputs; ``y``: the outputs.
+        settings: settings of the step.
+        inputs: fingerprints of the encoded corpora, by name.
         run: where to write.
 
     Raises:
         InputError: the corpora have no group in common.
-        SettingsError: the search falls into too many parts.
+        SettingsError: the search has too many parts.
         StorageError, WorkerError: the disk or a worker failed; finished parts are kept.
     """
     every = cells(x, y)
@@ -227,7 +227,7 @@ def find_neighbours(
 def _search(
     todo: Sequence[Part], loader: "SearchLoader", writer: FolderWriter, settings: MineSettings, run: Run
 ) -> None:
-    """Do the parts that are not there."""
+    """Compute the parts that are missing."""
     left = [part for part in todo if not writer.is_done(part.number)]
     total = sum(part.size for part in todo)
     commit_each(
@@ -246,14 +246,14 @@ def _search(
 
 @dataclass(frozen=True, slots=True)
 class SearchLoader:
-    """Makes a worker ready: opens the vectors, then searches one part after the other."""
+    """Sets up a worker: opens the vectors, then searches one part after the other."""
 
     x: Encoded
     y: Encoded
     settings: MineSettings
 
-    def __call__(self, worker: int) -> Work[Part, Made]:  # noqa: ARG002 - all are alike
-        """The work of a worker: a part's neighbours, as ``NEAR``, and no rejects."""
+    def __call__(self, worker: int) -> Work[Part, Made]:  # noqa: ARG002 - all workers are alike
+        """The function that a worker applies to each part; it returns rows of ``NEAR`` and no rejects."""
         x, y = self.x.here(), self.y.here()
         every = cells(x, y)
         settings = self.settings
@@ -329,7 +329,8 @@ def near_pairs(
     """Merge the parts and score all candidates (M3).
 
     Returns:
-        those of each x and those of each y, and how many had no margin, as cosines are not above 0.
+        the candidates of each x, those of each y, and the number of candidates without a margin, since the
+        mean cosine to their neighbours is not above 0.
     """
     ahead: list[Pairs] = []
     back: list[Pairs] = []
@@ -344,7 +345,7 @@ def near_pairs(
 
 
 def _merged(folder: DatasetFolder, k: int) -> Iterator[tuple[int, Neighbours, Neighbours]]:
-    """Of each cell, in order: the nearest y of each x, and the nearest x of each y."""
+    """For each group, in order: its number, the nearest y of each x, and the nearest x of each y."""
     pieces = (piece for table in folder.shards() for piece in _pieces(table))
     for cell, found in groupby(pieces, key=lambda piece: piece[0]):
         near = {"x": _Merge(k), "y": _Merge(k)}
@@ -354,7 +355,7 @@ def _merged(folder: DatasetFolder, k: int) -> Iterator[tuple[int, Neighbours, Ne
 
 
 class _Merge:
-    """Neighbours of all texts of a side, found once or in several passes over parts of the other."""
+    """Collects the neighbours of all texts of one side, from one or several passes over the other side."""
 
     def __init__(self, k: int) -> None:
         self._k = k
@@ -362,7 +363,7 @@ class _Merge:
         self._pass: list[Neighbours] = []
 
     def add(self, first: int, near: Neighbours) -> None:
-        """Those of a stretch of the texts; one from 0 begins a pass."""
+        """Add the neighbours of consecutive texts from number ``first`` on; 0 begins a new pass."""
         if not first:
             self._end_pass()
         self._pass.append(near)
@@ -370,7 +371,7 @@ class _Merge:
     def finish(self) -> Neighbours:
         """The k nearest of each text."""
         self._end_pass()
-        assert self._whole is not None  # a cell has texts on both sides
+        assert self._whole is not None  # a group has texts on both sides
         return self._whole
 
     def _end_pass(self) -> None:
@@ -381,7 +382,7 @@ class _Merge:
 
 
 def _pieces(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
-    """What ``_table`` made, one after the other: the cell, the side, the number of the first text."""
+    """Undo ``_table``: yields the group, the side, the first text's number and the neighbours."""
     sides = table["side"].combine_chunks().dictionary_encode()
     keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])
     borders = [0, *(np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1).tolist(), table.num_rows]

@@ -1,4 +1,4 @@
-"""What mining will cost: some texts encoded and some vectors searched, carried over to all."""
+"""Cost estimates of ``mine``, ``filter`` and ``rewrite``: a sample is processed, timed and extrapolated."""
 
 import time
 from collections import Counter
@@ -29,11 +29,11 @@ CALIBRATION_TEXTS = 256
 CALIBRATION_ROWS = 8_192
 CALIBRATION_WRITTEN = 16
 _FOUND_BYTES = 12
-"""Of a neighbour on the disk, both numbers together."""
+"""Bytes of a neighbour on the disk: its number and its similarity."""
 
 
 def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Encode some texts of both corpora, search some vectors; an encoder still to be trained is its ``base``.
+    """Estimate ``mine`` on some texts and vectors; ``base`` stands in for an encoder not yet trained.
 
     Raises:
         UserError: as for ``mine``.
@@ -82,12 +82,12 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
 
 @dataclass(slots=True)
 class _Sample:
-    """Some of a corpus.
+    """A sample of a corpus.
 
     Attributes:
-        units: some, at least one.
-        per_record: how many a record has on average.
-        records: how many records each group has.
+        units: some units of the corpus, at least one.
+        per_record: mean number of units in a record.
+        records: number of records in each group.
         kept: share of the units that are in the style of the seeds.
     """
 
@@ -98,12 +98,12 @@ class _Sample:
 
     @property
     def texts(self) -> list[str]:
-        """Of the units."""
+        """The texts of the units."""
         return [unit.text for unit in self.units]
 
     @property
     def count(self) -> int:
-        """How many units the corpus has."""
+        """The estimated number of units in the corpus."""
         return round(self.records.total() * self.per_record)
 
 
@@ -119,22 +119,22 @@ def _sample(corpus: Corpus, settings: MineSettings) -> _Sample:
 
 
 def _products(x: _Sample, y: _Sample) -> float:
-    """How many inputs and outputs are compared; an index compares fewer, how many is not known before."""
+    """Pairs of an input and an output that an exact search compares; an index compares fewer."""
     pairs = sum(count * y.records[group] for group, count in x.records.items())
     return pairs * x.per_record * x.kept * y.per_record * y.kept
 
 
 def _found(counts: Sequence[int], settings: MineSettings) -> int:
-    """How many neighbours are saved: each part of a search has its own."""
+    """The number of neighbours that are saved; each part of the search saves its own."""
     inputs, outputs = counts
-    if settings.index:  # each index of one side finds those of the whole other side
+    if settings.index:  # each index is searched with all texts of the other side
         indexes = [-(-count // settings.index_rows) for count in counts]
         return settings.k * (inputs * indexes[1] + outputs * indexes[0])
     return settings.k * (inputs + outputs * -(-inputs // settings.search_rows))
 
 
 def _search_seconds(width: int, settings: MineSettings) -> float:
-    """Seconds for each product of an input and an output."""
+    """Seconds for each comparison of an input and an output, measured on random vectors."""
     vectors = torch.nn.functional.normalize(torch.randn(CALIBRATION_ROWS, width), dim=1)
     two_way_search(vectors[:1024], vectors[:1024], settings.k)
     begun = time.monotonic()
@@ -143,7 +143,7 @@ def _search_seconds(width: int, settings: MineSettings) -> float:
 
 
 def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:
-    """Rows as long as those that will be mined."""
+    """Rows about as long as those that will be mined."""
     rows = [
         {
             "id": str(number),
@@ -160,7 +160,7 @@ def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:
 
 
 def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Score some pairs; a cross-encoder still to be trained is its ``base``.
+    """Estimate ``filter`` on some pairs; ``base`` stands in for a cross-encoder not yet trained.
 
     Raises:
         UserError: as for ``filter``.
@@ -196,7 +196,7 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
 
 
 def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Write some texts; a model still to be trained is its ``base``.
+    """Estimate ``rewrite`` on some texts; ``base`` stands in for a model not yet trained.
 
     Raises:
         UserError: as for ``rewrite``.
@@ -244,7 +244,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) 
 
 
 def _some_of(pairs: str, before: Before) -> tuple[pa.Table, int]:
-    """Some rows of a folder, or of what an earlier step would make, and how many there are."""
+    """Some rows of a folder, or of an earlier step's estimate, and the number of all rows."""
     earlier = before.get(pairs)
     if earlier is not None and earlier.sample is not None:
         return earlier.sample, earlier.rows.get("train", 0)

@@ -1,6 +1,6 @@
-"""The step ``rewrite``: one side of pairs written anew by a model, to compare with what was mined (Gen).
+"""The step ``rewrite``: a model generates one side of mined pairs anew, for comparison with mining (Gen).
 
-pairs -> their answers in passages, or documents -> a question, or a summary, by the model -> rows
+pairs -> answers in passages, or documents -> generated questions, or summaries -> rows
 """
 
 from collections.abc import Sequence
@@ -33,16 +33,16 @@ from pairsmith.runs.training_rows import open_training_rows
 
 _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
 _SCORES = ("margin", "score")
-"""Columns that say how good a pair was that is no more."""
+"""Columns that score the original pair, and do not apply to the rewritten one."""
 
 _WHERE = {"device", "batch_size", "executor", "workers", "ray_address"}
-"""Settings that say where and how fast, not what."""
+"""Settings that affect where and how fast the step runs, not its result."""
 
 
 def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
-    """Write the questions or the summaries of pairs anew; see ``RewriteSettings``. Rows stay in their order.
+    """Generate the questions or summaries of pairs anew; see ``RewriteSettings``. Rows keep their order.
 
-    Of several splits ``train`` is taken, or the one that is named.
+    Of several splits ``train`` is read, or the one that is named.
 
     Raises:
         UserError: the pairs, the model or the folder is not usable.
@@ -82,16 +82,16 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
 
 @dataclass(frozen=True, slots=True)
 class WriterLoader:
-    """Makes a worker ready: loads the model once, then writes for one shard after the other."""
+    """Sets up a worker: loads the model once, then rewrites one shard after the other."""
 
     settings: RewriteSettings
     revision: str
 
     def __call__(self, worker: int) -> Work[RowShard, Made]:
-        """The work of a worker: a shard's pairs with one side anew; as rejects those with nothing written.
+        """The function that a worker applies to each shard; it returns rewritten pairs and rejects.
 
         Raises:
-            ModelError: the model cannot be loaded, or is not the one of the process that started this.
+            ModelError: the model cannot be loaded, or differs from that of the process that started this.
         """
         settings = self.settings
         check_revision(settings.model, self.revision, worker)
@@ -121,7 +121,7 @@ class WriterLoader:
 
 
 def read_texts(pairs: pa.Table, kind: str) -> list[str]:
-    """What the model reads of each pair: the answer in its passage, or the document."""
+    """The model's input for each pair: the answer with its passage, or the document."""
     if kind == "summaries":
         documents: list[str] = pairs["input"].to_pylist()
         return documents
@@ -130,10 +130,10 @@ def read_texts(pairs: pa.Table, kind: str) -> list[str]:
 
 
 def check_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
-    """Find out whether these are pairs of the kind.
+    """Check that the pairs have the columns of their kind.
 
     Raises:
-        InputError: they are not.
+        InputError: a column is missing.
     """
     needed = _NEEDED[settings.kind]
     if missing := [name for name in needed if name not in pairs.column_names]:
@@ -144,7 +144,7 @@ def check_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
 
 
 def _again(texts: Sequence[str]) -> list[bool]:
-    """Whether each has been there before: the model would write the same of it."""
+    """Whether each text repeats an earlier one, for which the model would write the same."""
     seen: set[str] = set()
     found = []
     for text in texts:
@@ -154,12 +154,12 @@ def _again(texts: Sequence[str]) -> list[bool]:
 
 
 def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> Made:
-    """The pairs with their questions, or summaries, replaced; as rejects those that got none.
+    """Replace the questions, or summaries, of pairs; pairs that got none become rejects.
 
     Args:
-        pairs: n of them.
-        texts: what was written for each; None where another pair has the same to be read.
-        kind: of the pairs.
+        pairs: n pairs.
+        texts: the generated text of each; None where an earlier pair has the same model input.
+        kind: kind of the pairs.
     """
     side = "input" if kind == "reading" else "output"
     rows, rejects = [], []

@@ -1,4 +1,4 @@
-"""The step ``mine``: naturally occurring pairs of two corpora (few-shot mining).
+"""The step ``mine``: find naturally occurring pairs in two corpora (few-shot mining).
 
 corpora -> units -> vectors -> nearest neighbours both ways -> margin score (M3) -> filters (M5) -> rows
 """
@@ -44,13 +44,13 @@ from pairsmith.runs import (
 from pairsmith.runs.storage import scratch_file
 
 _WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address"}
-"""Settings that say where and how fast, not what."""
+"""Settings that affect where and how fast the step runs, not its result."""
 
 _TASKS = {"summaries": "summarization"}
-"""The Hub's category of a kind's task, where the columns do not tell."""
+"""The Hub's task category of a kind, where it does not follow from the columns."""
 
 SHARD_ROWS = 100_000
-"""Pairs that are saved together."""
+"""Most pairs in a shard."""
 
 Mined = MinedPair | MinedAnswer
 
@@ -58,7 +58,7 @@ Mined = MinedPair | MinedAnswer
 def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     """Mine pairs; see ``MineSettings`` for what can be set.
 
-    The vectors stay in the folder's ``inputs`` and ``outputs``, the neighbours in ``search``.
+    Vectors are kept in the subfolders ``inputs`` and ``outputs``, neighbours in ``search``.
 
     Raises:
         UserError: a corpus, the encoder or the folder is not usable.
@@ -84,7 +84,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
-    for corpus in both:  # what a finder or an index lacks is told before hours of encoding
+    for corpus in both:  # fail on a missing package before hours of encoding
         cutter(corpus.name, settings)
     if settings.index:
         check_index(settings.index)
@@ -103,7 +103,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
             x, y, settings, encodings, Run(run.out / "search", run.progress, run.fresh)
         )
         forward, backward, unscored = near_pairs(near, cells, settings.k, settings.margin)
-        if settings.group_column:  # a text of two groups is to be taken once all the same
+        if settings.group_column:  # a text in two groups may still be taken only once
             of_text = torch.from_numpy(x.firsts()), torch.from_numpy(y.firsts())
             forward, backward = (each.renumbered(*of_text) for each in (forward, backward))
         choice = chosen(forward, backward, x, y, settings)
@@ -123,7 +123,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
 
 
 def chosen(forward: Pairs, backward: Pairs, x: Encoded, y: Encoded, settings: MineSettings) -> Choice:
-    """Pairs by the retrieval rule, those left out that the filters (M5) drop."""
+    """Choose pairs by the retrieval rule, without those that the filters (M5) drop."""
 
     def judge(pairs: Pairs) -> list[str]:
         units = zip(x.units(pairs.x.tolist()), y.units(pairs.y.tolist()), strict=True)
@@ -139,7 +139,7 @@ def chosen(forward: Pairs, backward: Pairs, x: Encoded, y: Encoded, settings: Mi
 
 
 def verbatim(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Why an input and an output, as columns of ``ENCODED``, are no pair (M5); empty if they are."""
+    """Why an input and an output, as rows of ``ENCODED``, may not be paired (M5); empty if they may."""
     if other["answer"] is not None:
         return answer_in_question(one["text"], other["answer"])
     return method.verbatim(one["text"], other["text"])
@@ -148,7 +148,7 @@ def verbatim(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 def sorted_out(
     choice: Choice, x: Encoded, y: Encoded, settings: MineSettings
 ) -> tuple[list[Mined], list[Reject]]:
-    """Rows of the pairs that were taken and reach the threshold, and rejects of the others."""
+    """Rows for the chosen pairs that reach the threshold, and rejects for the others."""
     rows = _rows(choice.taken, x, y)
     low = [row for row in rows if settings.threshold is not None and row.margin < settings.threshold]
     rejects = [

@@ -1,4 +1,4 @@
-"""Settings of ``mine``: their defaults, bounds and help texts."""
+"""Settings of ``mine``, ``filter`` and ``rewrite``: their defaults, bounds and help texts."""
 
 from typing import Annotated, Literal, Self
 
@@ -138,7 +138,7 @@ class MineSettings(Settings):
 
 
 class FilterSettings(Settings):
-    """Judge pairs by a cross-encoder and keep the best (M6)."""
+    """Score pairs with a cross-encoder and keep the best (M6)."""
 
     pairs: str = Field(
         description="Dataset folder of pairs: with the columns input and output, as mine writes it, or "
@@ -172,7 +172,7 @@ class FilterSettings(Settings):
 
 
 class RewriteSettings(Settings):
-    """Have a model write one side of pairs anew: the questions, or the summaries (the paper's Gen)."""
+    """Have a model generate one side of pairs anew: the questions or the summaries (the paper's Gen)."""
 
     kind: Literal["reading", "summaries"] = Field(
         description="What is written. reading: a question to each answer in its passage; summaries: a "

@@ -1,4 +1,4 @@
-"""What is encoded of a record: itself, the candidate answers of a passage, or a document's sentences."""
+"""The texts that are encoded for a record: itself, candidate answers in it, or its sentences."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ class Unit:
     """A text that is encoded.
 
     Attributes:
-        text: what the encoder gets.
-        where: where its record stood.
-        group: within which it is paired.
-        context: the passage, where it is an answer in one; ``answer`` and ``answer_start`` likewise.
+        text: the encoder's input.
+        where: location of the record in its source.
+        group: group within which the text is paired.
+        context: passage of a candidate answer, else None; likewise ``answer`` and ``answer_start``.
     """
 
     text: str
@@ -33,11 +33,11 @@ Cut = Callable[[Document], tuple[Sequence[Unit], Sequence[Reject]]]
 
 
 def cutter(side: str, settings: MineSettings) -> Cut:
-    """What makes units of a record of the ``inputs`` or ``outputs``.
+    """The function that cuts a record of one side, ``inputs`` or ``outputs``, into units.
 
     Raises:
-        SettingsError: there is no such finder of answers.
-        MissingExtra, ModelError: what it needs is not installed.
+        SettingsError: there is no such answer finder.
+        MissingExtra, ModelError: a package or model that the finder needs is not installed.
     """
     cut = _cutter(side, settings)
 
@@ -58,7 +58,7 @@ def _cutter(side: str, settings: MineSettings) -> Cut:
 
 
 def _answers(settings: MineSettings) -> Cut:
-    """Each candidate answer with the window of the passage that it stands in (M7)."""
+    """Cut a passage into its candidate answers, each with the window that contains it (M7)."""
     find = entity_finder(settings.answers)
 
     def cut(record: Document) -> tuple[list[Unit], list[Reject]]:
@@ -82,7 +82,7 @@ def _answers(settings: MineSettings) -> Cut:
 
 
 def _long_enough(least: int) -> Cut:
-    """Documents of at least so many sentences (M8)."""
+    """Keep whole documents of at least ``least`` sentences (M8)."""
 
     def cut(record: Document) -> tuple[list[Unit], list[Reject]]:
         count = len(split_sentences(record.document))
@@ -94,7 +94,7 @@ def _long_enough(least: int) -> Cut:
 
 
 def _sentences(record: Document) -> tuple[list[Unit], list[Reject]]:
-    """Each sentence by itself."""
+    """Cut a document into its sentences."""
     return [Unit(s.text, record.where, record.group) for s in split_sentences(record.document)], []
 
 

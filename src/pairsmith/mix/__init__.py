@@ -1,1 +1,1 @@
-"""Rows of several routes become one training set."""
+"""Combine rows of several routes into one training set."""

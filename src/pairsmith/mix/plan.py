@@ -1,4 +1,4 @@
-"""What a mixture will hold and cost."""
+"""Estimates of the rows and the cost of a mixture."""
 
 import time
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from pairsmith.records.splits import to_train_on
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 _SAMPLE = 1_000
-"""Rows of each source that are mixed to see how long it takes, and as rows for the steps behind."""
+"""Rows of each source that are mixed to measure the time, and to give later steps a sample."""
 _ROW_BYTES = 300
 
 
 def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
-    """Mix some rows of each source, and carry that over; repeats are not foreseen.
+    """Mix some rows of each source and extrapolate; duplicates are not taken into account.
 
     Raises:
-        InputError: a source that is there cannot be read.
+        InputError: a source exists but cannot be read.
         SettingsError: as for ``mix``.
     """
     begun = time.monotonic()
@@ -59,7 +59,7 @@ def _kind(source: str, before: Mapping[str, Estimate]) -> Kind:
 
 
 def _as_row(row: Mapping[str, Any], kind: Kind, score: float | None) -> Row:
-    """A row of a step before as the kind's."""
+    """A row of an earlier step with the columns of ``kind``."""
     given = {"question": row.get("input"), "title": "", **row}
     if "sentence1" in kind.schema.names and "input" in row:
         given |= {"sentence1": row["input"], "sentence2": row["output"], "score": score}

@@ -1,6 +1,6 @@
-"""The step ``mix``: rows of several data sets become one, each row once, in the proportions asked for.
+"""The step ``mix``: combine rows of several data sets in given proportions, without duplicates.
 
-sources -> rows of one kind -> repeats dropped -> so many of each -> one data set, each row with its source
+sources -> rows of one kind -> duplicates dropped -> a share of each -> one data set, rows with their source
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,9 +34,8 @@ from pairsmith.texts.folding import folded
 def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     """Mix rows, and write them with a column ``source`` into the run's folder.
 
-    Of dataset folders the split ``train`` is mixed. Rows that are the same as an earlier one, or are more
-    than the proportion takes, are rejects, as are questions without an answer and documents without a
-    summary.
+    Of several splits ``train`` is read, or the one that is named. Duplicates of earlier rows, rows beyond a
+    source's share, questions without an answer and documents without a summary become rejects.
 
     Raises:
         FolderError: the run's folder holds something else.
@@ -54,7 +53,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
         run,
         step="mix",
         schema=schema,
-        # By what rows call them; where they lie decides nothing.
+        # Sources by the names that rows give them; their paths have no effect.
         settings=settings.model_dump(mode="json")
         | {"data": list(names.values()), "split": "train"}
         | _pick_of_all(settings),
@@ -81,15 +80,15 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
 
 
 def _pick_of_all(settings: MixSettings) -> dict[str, str]:
-    """The one way to pick, where there is one; written once for all sources or for each it is the same."""
+    """``pick`` as one value if all sources share it: given once or for each source, it means the same."""
     return {"pick": settings.pick[0]} if len(set(settings.pick)) == 1 else {}
 
 
 def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
-    """The kinds of sources' rows, where ``pairs_as`` makes scored pairs of pairs of inputs and outputs.
+    """The kind of each source's rows; ``pairs_as`` turns pairs of inputs and outputs into scored pairs.
 
     Raises:
-        SettingsError: there are no such pairs.
+        SettingsError: ``pairs_as`` is given, and no source has such pairs.
     """
     found = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
     if settings.pairs_as is not None and found == kinds:
@@ -99,7 +98,7 @@ def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
 
 
 def common_kind(kinds: Mapping[str, Kind]) -> Kind:
-    """The kind of the rows of all sources, by whose names their kinds are given.
+    """The one kind that the rows of all sources have; ``kinds`` is by source.
 
     Raises:
         InputError: two sources have rows of different kinds.
@@ -114,7 +113,7 @@ def common_kind(kinds: Mapping[str, Kind]) -> Kind:
 
 
 def names_of(sources: Sequence[str]) -> dict[str, str]:
-    """What the rows call each source: its name, not where it lies; a number tells those of one name apart."""
+    """The name that rows give each source: not its path, and numbered where sources share a name."""
     found: dict[str, str] = {}
     for source in dict.fromkeys(sources):
         name = called(source)
@@ -124,7 +123,7 @@ def names_of(sources: Sequence[str]) -> dict[str, str]:
 
 
 def origins(source: str) -> list[str]:
-    """Where each row of ``source`` comes from, if it is a mixture itself; else nothing."""
+    """The origin of each row of ``source`` if it is a mixture itself; else empty."""
     name, split = split_of(source)
     path = place(name)
     if not is_folder(path) or size_of(path / MANIFEST) is None:
@@ -137,7 +136,7 @@ def origins(source: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Rows with their source, how many there are of each, and those that were left out."""
+    """The mixed rows with their source, the number of rows from each source, and the rejects."""
 
     rows: list[dict[str, Any]]
     taken: Mapping[str, int]
@@ -150,10 +149,10 @@ def mixed(
     settings: MixSettings,
     earlier: Mapping[str, Sequence[str]],
 ) -> Mixed:
-    """Drop repeats, take so many of each source, and let all sources run evenly through the rows.
+    """Drop duplicates, take each source's share, and interleave the sources evenly.
 
-    ``earlier`` tells of each row of a source where it comes from in turn; those of a source ``ab`` that is a
-    mixture of ``a`` and ``b`` say ``ab/a`` or ``ab/b``.
+    ``earlier`` holds the origins of the rows of sources that are mixtures themselves; rows of a source ``ab``
+    mixed from ``a`` and ``b`` get the source ``ab/a`` or ``ab/b``.
     """
     left, rejects = dict[str, list[Row]](), list[Reject]()
     seen: dict[tuple[str, ...], tuple[str, Any]] = {}
@@ -191,7 +190,7 @@ def mixed(
 
 
 def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
-    """Give rows other ids where one stands twice; the first keeps it."""
+    """Make ids unique: the first row with an id keeps it, the others get a number appended."""
     taken = {str(row["id"]) for row in rows}
     following: dict[str, int] = {}
     for row in rows:
@@ -205,16 +204,16 @@ def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> list[int]:
-    """How many rows are taken of each source.
+    """The number of rows to take from each source.
 
     Args:
-        there: rows of each.
-        weights: above 0, of each; none: in proportion to ``there``.
-        rows: in all; None for as many as can be had.
+        there: number of rows in each source.
+        weights: weight of each source, above 0; empty: in proportion to ``there``.
+        rows: total number of rows; None for as many as possible.
 
     Returns:
-        for each source at most what is there, in proportion to the weights but for rounding, ``rows`` in all
-        or as many as that proportion allows.
+        for each source at most ``there``, in proportion to the weights up to rounding; together ``rows``, or
+        as many as that proportion allows.
     """
     total = sum(weights) if weights else sum(there)
     parts = [each / total for each in (weights or there)] if total else [0.0] * len(there)
@@ -229,7 +228,7 @@ def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> 
 
 
 def _repeats(row: Row, source: str, kind: Kind, seen: dict[tuple[str, ...], tuple[str, Any]]) -> str:
-    """Why a row is left out, and nothing for a new one, which is seen from now on."""
+    """Why a row is a duplicate; empty for a new row, which is added to ``seen``."""
     key = tuple(folded(str(row[name])) for name in kind.texts)
     claim = row.get(kind.claim)
     if key not in seen:

@@ -1,4 +1,4 @@
-"""What can be set when rows are mixed."""
+"""Settings of ``mix``: their defaults, bounds and help texts."""
 
 from typing import Annotated, Literal, Self
 
@@ -8,7 +8,7 @@ from pairsmith.settings import Listed, Settings
 
 
 class MixSettings(Settings):
-    """One data set of the rows of several, in any proportion, each row once."""
+    """Combine rows of several data sets in any proportion, without duplicates."""
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,

@@ -1,1 +1,1 @@
-"""Dataset and model folders sent to the Hugging Face Hub."""
+"""Upload dataset and model folders to the Hugging Face Hub."""

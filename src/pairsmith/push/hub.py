@@ -1,4 +1,4 @@
-"""One commit to the Hub, and what can go wrong with it in words for people."""
+"""Upload files to the Hub in one commit, with readable error messages."""
 
 import os
 import re
@@ -17,28 +17,28 @@ _OURS = {
     "dataset": re.compile(r"(data|rejects)/.+\.parquet"),
     "model": re.compile(r"([^/]+/)?(model|pytorch_model)[\w.-]*\.(safetensors|bin)(\.index\.json)?"),
 }
-"""What an earlier push may have left that is no part of what is sent now."""
+"""Files of an earlier push, which are deleted unless they are sent again."""
 
 _TOKEN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
 def endpoint() -> str:
-    """The address of the Hub: ``HF_ENDPOINT``, or the usual one."""
+    """The URL of the Hub: ``HF_ENDPOINT``, or the default."""
     return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
 def send(parts: Parts, settings: PushSettings) -> str:
-    """Make the repository if it is not there, and send the files in one commit.
+    """Create the repository if it does not exist, and upload the files in one commit.
 
-    Files of an earlier push that are no longer among them are removed by the same commit.
+    The same commit deletes files of an earlier push that are no longer among them.
 
     Returns:
-        the address of the commit.
+        the URL of the commit.
 
     Raises:
-        SettingsError: no token, one that is not known or may not write, or the repository is public and a
-            private one is wanted.
-        RemoteError: the Hub cannot be reached, or answers with another error.
+        SettingsError: there is no token, it is unknown or may not write, the Hub refuses the upload, or the
+            repository is public and a private one is wanted.
+        RemoteError: the Hub cannot be reached, or fails.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 
@@ -74,7 +74,7 @@ def _left_over(api: "HfApi", parts: Parts, settings: PushSettings) -> list[str]:
 
 @contextmanager
 def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
-    """Turn what the client raises into a line; the token stands in none."""
+    """Turn the client's exceptions into one-line messages without the token."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     def told(text: str) -> str:
@@ -101,6 +101,6 @@ def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
         raise RemoteError(f"the Hub failed (answer {code}: {said}); try again later") from None
     except ValueError as error:  # names and cards that the Hub does not allow
         raise SettingsError(told(first_line(error))) from None
-    except Exception as error:  # each transport has its own kinds for a connection that fails
+    except Exception as error:  # each transport raises its own types for a failed connection
         why = told(first_line(error))
         raise RemoteError(f"the Hub ({endpoint()}) cannot be reached: {why}; check the connection") from None

@@ -1,4 +1,4 @@
-"""Names in the place of paths: what is sent says what a file is called, not where it lies on a machine."""
+"""Replace paths by names, so that uploads say what a file is called, but not where it is on a machine."""
 
 import re
 import tempfile
@@ -15,11 +15,11 @@ _REST = r"(?:/[^\s`'\"|()<>\[\]\\]*)?"
 
 
 class Names:
-    """Replaces places on this machine, or in a store, by the names of what lies there.
+    """Replaces paths on this machine, and URLs in a store, by the names of the files or folders there.
 
-    Places are the texts in a record that are nothing but a path or a URL (of the web's addresses, which
-    anybody can open, only passwords are taken out), and everything below the home folder, the working
-    folder, the one for temporary files and the one that the data lie in.
+    It replaces strings in a record that are nothing but a path or URL, and all paths below the home folder,
+    the working folder, the temporary folder and the folder that holds the data. Web addresses, which anybody
+    can open, stay; only passwords in them are removed.
     """
 
     def __init__(self, folder: Path, record: Any) -> None:
@@ -30,9 +30,9 @@ class Names:
         self._below = re.compile("(?:" + "|".join(map(re.escape, long)) + r")(?![\w.-])" + _REST)
 
     def text(self, text: str) -> str:
-        """``text`` with names for places, and without passwords and tokens."""
+        """``text`` with paths replaced by names, and without passwords and tokens."""
         parts = _WEB.split(text)
-        parts[::2] = map(self._named, parts[::2])  # between addresses
+        parts[::2] = map(self._named, parts[::2])  # the parts between web addresses
         return redacted("".join(parts))
 
     def _named(self, text: str) -> str:
@@ -42,7 +42,7 @@ class Names:
         return self._below.sub(lambda found: called(found[0]), text)
 
     def values(self, value: Any) -> Any:
-        """``value``, as JSON has them, with every text and key in it replaced likewise."""
+        """A JSON value with the paths in all its strings and keys replaced."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -63,5 +63,5 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_place(text: str) -> bool:
-    """Whether a text is a place, and no text for people that begins like one."""
+    """Whether a text is a path or URL, and not prose that begins like one."""
     return len(text) < 1000 and len(re.findall(r"[/\\]", text)) > 1 and _PLACE.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""What of a folder is sent: listed one by one, so that nothing else that lies there can be among it."""
+"""The files of a folder that are uploaded: an allowlist, so that nothing else in it can get out."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from pairsmith.training.folder import RECORD, Record
 CARD = "README.md"
 
 Content = Path | bytes
-"""A file as it is, or what takes its place."""
+"""A file that is sent unchanged, or the bytes that replace it."""
 
 _MODEL = re.compile(
     r"""(?x)
@@ -37,27 +37,27 @@ _MODULE = re.compile(r"\d+_\w+|query_\d+_\w+|document_\d+_\w+")
 """Folders of the modules of a sentence encoder."""
 
 _TOKENS = ("tokenizer.json", "vocab.json")
-"""Their texts are tokens, which are not to be touched."""
+"""Files whose strings are tokens, which must not be changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Files by their names on the Hub, and whether they are a data set or a model."""
+    """The files to upload, by their names on the Hub, and whether they are a data set or a model."""
 
     kind: Literal["dataset", "model"]
     files: Mapping[str, Content]
 
 
 def parts_of(data: str, repo: str, endpoint: str) -> Parts:
-    """What is sent of the folder ``data``, with names in the place of paths.
+    """The files to upload from the folder ``data``, with paths replaced by names.
 
     Args:
         data: a path, or the URL of a folder in a store.
         repo: OWNER/NAME, for the description of a data set.
-        endpoint: address of the Hub, likewise.
+        endpoint: URL of the Hub, likewise.
 
     Raises:
-        FolderError: it is neither kind of folder, is unfinished, or is not as it was written.
+        FolderError: the folder is of neither kind, is unfinished, or was changed since it was written.
     """
     found = place(data)
     with reaching(found, FolderError):
@@ -107,7 +107,7 @@ def _model(folder: Path, name: str) -> dict[str, Content]:
             raise FolderError(
                 f"{name} is unfinished; run the command that trains it ({training.step}) again, it continues"
             )
-        # A card is there to be changed by hand; the rest is the model.
+        # The card may be edited by hand; the other files are the model.
         hashes = {path: digest for path, digest in training.files.items() if path != CARD}
         check_files(folder, name, hashes, training.step)
         chosen: Iterable[str] = training.files
@@ -128,7 +128,7 @@ def _is_model_file(path: str) -> bool:
 
 
 def _cleaned(file: Path, names: Names) -> Content:
-    """A text with names in it for places; a file as it is where none are in it."""
+    """A card or JSON file with paths replaced by names; any other file, and JSON without paths, as it is."""
     if file.name == CARD:
         return names.text(_card(file)).encode()
     if file.suffix == ".json" and file.name not in _TOKENS:
@@ -153,10 +153,10 @@ def _card(file: Path) -> str:
 
 
 def _check_sources(folder: DatasetFolder, name: str) -> None:
-    """Rows of a mixture name where they are from; earlier versions wrote paths there.
+    """Refuse a mixture whose rows give a path as their source, as earlier versions wrote it.
 
     Raises:
-        FolderError: rows hold such a path.
+        FolderError: a row has an absolute path as its source.
     """
     for split in folder.splits:
         if "source" not in folder.table(split).column_names:

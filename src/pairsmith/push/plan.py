@@ -1,4 +1,4 @@
-"""What sending a folder will cost. It is little but for the way to the Hub, of which nothing is known."""
+"""Cost estimate of an upload: nearly all of it is the transfer, whose speed is not known."""
 
 from collections.abc import Mapping
 
@@ -7,15 +7,15 @@ from pairsmith.push.settings import PushSettings
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 _BYTES_A_SECOND = 10e6
-"""Of a usual connection."""
+"""Assumed speed of the connection."""
 _RECORD_BYTES = 2_000
 
 
 def plan_push(settings: PushSettings, before: Mapping[str, Estimate]) -> Estimate:
-    """By the bytes of the folder alone.
+    """Estimate from the size of the folder alone.
 
     Raises:
-        StorageError: its store cannot be reached.
+        StorageError: the folder's store cannot be reached.
     """
     if settings.data in before:
         size = before[settings.data].disk

@@ -1,6 +1,6 @@
-"""The step ``push``: a folder sent to the Hub, or what would be sent written to a folder.
+"""The step ``push``: upload a folder to the Hub, or in a dry run write the same files to a folder.
 
-folder -> found whole -> what is sent, with names for paths -> one commit, or a folder that looks the same
+folder -> checked -> files to upload, with names for paths -> one commit, or a folder with the same files
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ RECORD = "push.json"
 
 
 def push(settings: PushSettings, run: Run) -> str | None:
-    """Send a folder; see ``PushSettings``. With a folder to write to, ``push.json`` in it says what was sent.
+    """Upload a folder; see ``PushSettings``. If the run has a folder, its ``push.json`` records the upload.
 
     Returns:
-        the address of the commit; None for a dry run.
+        the URL of the commit; None for a dry run.
 
     Raises:
-        FolderError: what is to be sent is unfinished, damaged or nothing that can be sent; or the run's
-            folder holds something else.
+        FolderError: the data are unfinished, damaged, or neither a data set nor a model; or the run's folder
+            holds something else.
         SettingsError: see ``hub.send``.
         RemoteError: the Hub cannot be reached, or fails.
         StorageError: a file cannot be written.
@@ -49,7 +49,7 @@ def push(settings: PushSettings, run: Run) -> str | None:
 
 
 def _write(files: Mapping[str, Content], run: Run) -> None:
-    """Write the files; over others of these names only with ``--fresh``."""
+    """Write the files; different files of the same names are only replaced with ``--fresh``."""
     if not isinstance(run.out, Path):
         raise SettingsError(f"--out {run.out}: a dry run needs a folder on this machine")
     if run.out.is_file():
@@ -72,14 +72,14 @@ def _write(files: Mapping[str, Content], run: Run) -> None:
 
 
 def _is(content: Content, file: Path) -> bool:
-    """Whether a file holds this."""
+    """Whether a file has this content."""
     with storage_errors(file):
         digest = hash_bytes(content) if isinstance(content, bytes) else hash_file(content)
         return hash_file(file) == digest
 
 
 def _recorded(settings: PushSettings, run: Run, parts: Parts) -> str:
-    """Send the files, and put down where to and which."""
+    """Upload the files, and record the commit and their hashes."""
     hashes = {
         name: hash_bytes(content) if isinstance(content, bytes) else hash_file(content)
         for name, content in parts.files.items()
@@ -87,7 +87,7 @@ def _recorded(settings: PushSettings, run: Run, parts: Parts) -> str:
     identity = Identity.of(
         "push", settings.model_dump(mode="json", exclude={"data", "dry_run"}), inputs=hashes, models={}
     )
-    # Sent again at every call: what lies on the Hub may have been changed there.
+    # Every call uploads again: the files on the Hub may have been changed there.
     claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest), lambda _: True)
     try:
         write_json(run.out / RECORD, identity.as_record())

@@ -1,4 +1,4 @@
-"""What can be set for sending a folder to the Hub."""
+"""Settings of ``push``: their defaults and help texts."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from pairsmith.settings import Settings
 
 
 class PushSettings(Settings):
-    """A dataset folder or a model folder sent to the Hugging Face Hub, in one commit."""
+    """Upload a dataset folder or a model folder to the Hugging Face Hub in one commit."""
 
     data: str = Field(description="What to send: a finished dataset folder, or a model folder.")
     repo: str = Field(

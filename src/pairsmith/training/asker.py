@@ -1,7 +1,7 @@
-"""The step ``train-asker``: a model that asks questions of passages, their answers first (Q2).
+"""The step ``train-asker``: a question generator, which writes an answer and then its question (Q2).
 
-questions with answers -> passage to "answer separator question" -> sequence-to-sequence loss -> asker;
-a causal language model learns to follow the instruction that ``ask`` gives it instead
+questions with answers -> passage to "answer separator question" -> sequence-to-sequence loss -> model;
+a causal language model instead learns to follow the instruction that ``ask`` gives it
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,17 +36,17 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 
 
 def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
-    """Train an asker on questions with answers, and save it in the run's folder.
+    """Train a question generator on questions with answers, and save it in the run's folder.
 
-    The folder opens with ``AutoModelForSeq2SeqLM``; with a causal base with ``AutoModelForCausalLM``.
+    The folder opens with ``AutoModelForSeq2SeqLM``, or ``AutoModelForCausalLM`` if the base is causal.
 
     Returns:
         The run's folder.
 
     Raises:
         FolderError: the run's folder holds something else.
-        InputError: questions cannot be read, or no passage holds an answer.
-        ModelError: the base cannot be loaded or reads too little, or the training diverged.
+        InputError: questions cannot be read, or no passage contains an answer.
+        ModelError: the base cannot be loaded or its context is too short, or the training diverged.
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
@@ -86,18 +86,18 @@ def train_asker_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Any, Any, float, Training]:
-    """Train an asker of the kind that ``base`` makes, for each learning rate, and take the best.
+    """Train a question generator, of the kind that suits ``base``, at each learning rate; keep the best.
 
     Args:
-        examples: what ``asker_examples`` found; at least one.
-        unseen: such of the validation questions, by whose token accuracy is chosen; may be empty.
-        settings: paths in it are not looked at here, but for ``base``.
+        examples: training examples from ``asker_examples``; at least one.
+        unseen: validation examples, by whose token accuracy step and rate are chosen; may be empty.
+        settings: of its paths only ``base`` is read here.
         device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where to show it.
-        checkpoints: where they are kept.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
 
     Returns:
-        the network and its tokenizer, the learning rate, and how its training went.
+        the model and its tokenizer, the learning rate, and how the training went.
 
     Raises:
         ModelError: the base cannot be loaded, or the training diverged.
@@ -122,9 +122,9 @@ def train_asker_on(
 
 
 def as_summarizer(settings: TrainAskerSettings, examples: int) -> TrainSummarizerSettings:
-    """The settings of the training of a model with an encoder and a decoder on so many examples.
+    """The settings for training an encoder-decoder model on this number of examples.
 
-    Passages are within their limit, which does not count special tokens, and are read whole.
+    Passages are already within their limit, which excludes special tokens, so they are not truncated.
     """
     return TrainSummarizerSettings(
         **settings.model_dump(exclude={"data", "validation", "epochs", "max_steps", "max_length"}),
@@ -137,12 +137,13 @@ def as_summarizer(settings: TrainAskerSettings, examples: int) -> TrainSummarize
 
 
 def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) -> Iterator[Example]:
-    """Passages, and what is to be written of each; of a long text the passage that holds the answer (Q1).
+    """Training examples: the passage of a text that contains the answer, and the text to generate (Q1).
 
-    Left out are questions whose answer no passage holds, and those that hold what ends an answer.
+    A question is left out if no passage contains its answer, or if either contains the text that ends an
+    answer: the separator or, for a causal model, a quotation mark.
 
     Raises:
-        ModelError: the base is missing, or reads too little.
+        ModelError: the base is missing, or its context is too short.
     """
     tokenizer = load_tokenizer(settings.base)
     limit, write = _form(settings, tokenizer)
@@ -158,7 +159,7 @@ def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) 
         for window in cut[text]:
             last = window.start + len(window.text)
             if window.start <= answer.start and answer.start + len(answer.text) <= last:
-                # Only a single word can be above the limit, and is no passage to ask about.
+                # Only a single word can exceed the limit, and no question can be asked about that.
                 if len(window.text.split()) > 1 or token_count(window.text, tokenizer) <= limit:
                     yield Example(window.text, written)
                 break
@@ -167,10 +168,10 @@ def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) 
 def check_examples(
     examples: Sequence[Example], unseen: Sequence[Example], settings: TrainAskerSettings
 ) -> None:
-    """Refuse to train on nothing, or to look at nothing where questions to look at are given.
+    """Refuse to train without examples, or to validate on none of the validation questions that were given.
 
     Raises:
-        InputError: there are no examples.
+        InputError: there are no training examples, or no validation examples though ``validation`` is set.
     """
     if not examples or (settings.validation and not unseen):
         limit, _ = _form(settings, load_tokenizer(settings.base))
@@ -182,7 +183,7 @@ def check_examples(
 
 
 def _form(settings: TrainAskerSettings, tokenizer: Any) -> tuple[int, Callable[[str, str], str | None]]:
-    """Tokens of a passage at most, and what is to be written of an answer and its question."""
+    """The most tokens in a passage, and the function that turns answer and question into a target text."""
     if writes_as(settings.base) == "decoder":
         room = causal_limit(settings.base, tokenizer)
         return min(settings.max_length or room, room), said

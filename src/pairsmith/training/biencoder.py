@@ -1,6 +1,6 @@
 """The step ``train-biencoder``: from a hundred pairs to an encoder that finds more (M2, M4, M7, M8).
 
-seeds and corpora -> wrong outputs for each seed -> contrastive loss, style classifier's loss -> encoder
+seeds and corpora -> negatives for each seed -> contrastive loss, style classifier's loss -> encoder
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ print(encoder.similarity(inputs, outputs))
 
 
 def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
-    """Train a bi-encoder on seeds, and save it in the run's folder, the style classifier beside it.
+    """Train a bi-encoder on seeds, and save it and its style classifier in the run's folder.
 
     The folder opens with ``SentenceTransformer(DIR)``.
 
@@ -58,7 +58,7 @@ def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
         FolderError: the run's folder holds something else.
         InputError: the seeds or a corpus cannot be read.
         ModelError: the base cannot be loaded, or the training diverged.
-        SettingsError: there is no such device or finder of answers.
+        SettingsError: there is no such device or answer finder.
         StorageError: the model cannot be written.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
@@ -110,11 +110,11 @@ def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Texts of the corpora in which will be mined.
+    """Texts sampled from the corpora that will be mined.
 
     Attributes:
         strangers: texts that are probably not in the style of the seeds.
-        outputs: passages (kind ``reading``), sentences (``summaries``) or texts, none of them right.
+        outputs: passages (kind ``reading``), sentences (``summaries``) or texts, to draw negatives from.
     """
 
     strangers: Sequence[str] = ()
@@ -158,16 +158,16 @@ def train_biencoder_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[BiEncoder, float, Training]:
-    """Train a bi-encoder for each learning rate, and take the best.
+    """Train a bi-encoder at each learning rate, and keep the best.
 
     Args:
         seeds: at least 2.
-        validation: by which the best step and rate are chosen; may be empty.
-        around: of the corpora.
-        settings: ``seeds``, ``validation``, ``inputs`` and ``outputs`` are not looked at here.
+        validation: examples by which the best step and rate are chosen; may be empty.
+        around: texts sampled from the corpora.
+        settings: ``seeds``, ``validation``, ``inputs`` and ``outputs`` are not read here.
         device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where to show it.
-        checkpoints: where they are kept.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
 
     Returns:
         the model, its learning rate, and how its training went.
@@ -210,7 +210,7 @@ def train_biencoder_on(
 
 
 def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTransformer:
-    """The base, once for both sides or once for each."""
+    """Load the base: one encoder for inputs and outputs, or one for each."""
 
     def load() -> SentenceTransformer:
         return load_sentence_encoder(
@@ -226,7 +226,7 @@ def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTrans
 def wrong_outputs(
     examples: Sequence[Example], around: Surroundings, settings: TrainBiencoderSettings
 ) -> WrongOutputs:
-    """What draws wrong outputs for these examples, beside those of the batch."""
+    """A function that draws negatives for these examples, in addition to the in-batch negatives."""
     if settings.kind == "reading":
         return wrong_answers(examples, around.outputs, entity_finder(settings.answers), settings.negatives)
     return random_outputs(around.outputs, settings.negatives)
@@ -234,7 +234,7 @@ def wrong_outputs(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An example, all outputs of its input, wrong ones, and a text not in the style of the seeds."""
+    """An example, all positives of its input, negatives, and a text that is not in the style of the seeds."""
 
     input: str
     output: str
@@ -245,7 +245,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Makes rows of examples."""
+    """Makes a row from an example."""
 
     examples: Sequence[Example]
     right: Sequence[frozenset[str]]
@@ -253,7 +253,7 @@ class Rows:
     strangers: Sequence[str]
 
     def __call__(self, number: int, _: int, rng: np.random.Generator) -> Row:
-        """The row of an example, its wrong outputs and stranger drawn."""
+        """The row of an example, with negatives and a stranger drawn at random."""
         example = self.examples[number]
         wrong = self.wrong(number, rng)
         stranger = self.strangers[int(rng.integers(len(self.strangers)))] if len(self.strangers) else None
@@ -263,12 +263,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Makes what ``BiEncoder`` is called with."""
+    """Collates rows into the arguments of ``BiEncoder.forward``."""
 
     model: BiEncoder
 
     def __call__(self, rows: Sequence[Row]) -> Mapping[str, Any]:
-        """Features of the inputs, of all outputs, the right ones first, and of strangers."""
+        """Features of inputs, outputs (own ones first) and strangers, and which outputs are positives."""
         outputs = [row.output for row in rows] + [text for row in rows for text in row.wrong]
         made: dict[str, Any] = {
             "inputs": self.model.features([row.input for row in rows], "query"),
@@ -284,9 +284,9 @@ class Batch:
 def retrieval_accuracy(
     encoder: SentenceTransformer, examples: Sequence[Example], wrong: WrongOutputs
 ) -> float | None:
-    """Share, ×100, of inputs to which their own output is nearer than every wrong one.
+    """Share, ×100, of inputs that are more similar to their own output than to any negative.
 
-    None where a vector is not finite.
+    None if a vector is not finite.
     """
     added = [wrong(number, generator(0, "validation", number)) for number in range(len(examples))]
     outputs = [example.output for example in examples] + list(chain.from_iterable(added))

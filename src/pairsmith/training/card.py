@@ -40,7 +40,7 @@ def encoder_card(
         settings: what it was trained with.
         data: what it was trained on.
         training: how it went (``Training.to_json``).
-        sources: the base and the data, with licences and citations; without, as they are found.
+        sources: the base and the data, with licences and citations; looked up if not given.
     """
     if sources is None:
         sources = sources_of(models=[settings.base], data=[data.path])
@@ -60,7 +60,7 @@ def encoder_card(
 
 @dataclass(frozen=True, slots=True)
 class _OnTheHub:
-    """How the Hub files what a training makes: the library that opens it, its task, and tags."""
+    """How the Hub lists the result of a training: the library that opens it, its task, and tags."""
 
     library: str
     task: str
@@ -87,7 +87,7 @@ _KINDS = {
     "train-reader": _OnTheHub("transformers", "question-answering"),
     "train-summarizer": _OnTheHub("transformers", "summarization"),
     "train-asker": _OnTheHub("transformers", "text-generation", ("question-generation",)),
-    # What AutoModel opens are their encoders; a pipeline for answers would not find the heads beside them.
+    # AutoModel opens their encoders; a question-answering pipeline would not find the heads beside them.
     "train-teacher": _OnTheHub("transformers", "feature-extraction", ("question-answering",)),
     "infuse": _OnTheHub("transformers", "feature-extraction", ("question-answering",)),
 }
@@ -115,7 +115,7 @@ def _bases(base: str) -> list[str]:
     if is_bundled(base) or base.startswith(EMBEDDED):
         return [_EMBEDDED[base]] if base in _EMBEDDED else []
     if is_gguf(base):
-        return [*filter(None, [hub_repository(base)])]  # a file alone does not tell where it is from
+        return [*filter(None, [hub_repository(base)])]  # a file alone does not say where it is from
     if is_hub_id(base):
         return [base]
     named = card_of(place(base)).get("base_model")
@@ -123,7 +123,7 @@ def _bases(base: str) -> list[str]:
 
 
 def _rights(step: str, sources: Sources) -> list[str]:
-    """The sections on what to cite and on licences."""
+    """The sections on citation and licences."""
     lines = dict.fromkeys([OF_TRAININGS[step], *sources.citations])
     return [cite(list(lines)), *filter(None, [licences("", sources.credits)])]
 
@@ -167,15 +167,15 @@ def few_shot_card(
     training: Training,
     folder: ModelFolder,
 ) -> str:
-    """README.md of a model that was trained on seeds.
+    """README.md of a model from any training other than ``train-encoder``.
 
     Args:
-        title: what it is.
+        title: what the model is.
         use: how to use it, in Markdown.
         settings: what it was trained with.
-        facts: what a reader should know of the data, by name.
+        facts: what a reader should know about the data, by name.
         training: how it went.
-        folder: which step it is, and what it is made with.
+        folder: gives the step, and the base and data with licences and citations.
     """
     metadata = _metadata(folder.step, settings.base, folder.sources, getattr(settings, "kind", "summaries"))
     rights = "\n\n".join(_rights(folder.step, folder.sources)) + "\n"

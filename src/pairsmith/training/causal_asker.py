@@ -1,6 +1,6 @@
-"""The training of a causal language model to ask: it learns to go on behind an instruction (Q2).
+"""Training a causal language model as a question generator: it learns to continue an instruction (Q2).
 
-instruction and passage -> answer and question, each up to a quotation mark -> loss of these -> asker
+instruction and passage -> answer and question, each closed by a quotation mark -> loss on these -> model
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,11 +31,11 @@ from pairsmith.training.writing import IGNORED, Writer, chunks_of, token_accurac
 
 
 def causal_limit(base: str, tokenizer: Any) -> int:
-    """Tokens of a passage at most, special ones not counted, that ``ask`` can give to this model.
+    """The most tokens that a passage in ``ask`` may have for this model, special tokens not counted.
 
     Raises:
-        ModelError: there is no such model, it is none that writes, it reads too few tokens for a passage, or
-            its tokenizer does not say where tokens stand.
+        ModelError: there is no such model, it is no causal language model, its context is too short for a
+            passage, or its tokenizer gives no character offsets.
     """
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
@@ -62,55 +62,55 @@ def causal_limit(base: str, tokenizer: Any) -> int:
 
 
 def _tokens(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
-    """The tokens of a text as ``ask`` gives them to the model, and where each ends in the text."""
+    """The tokens of a text as ``ask`` gives them to the model, and the offset at which each ends."""
     found = tokenizer(text, return_offsets_mapping=True, verbose=False)
     tokens, ends = list(found["input_ids"]), [end for _, end in found["offset_mapping"]]
-    while tokens and tokens[-1] in tokenizer.all_special_ids:  # some tokenizers close every text
+    while tokens and tokens[-1] in tokenizer.all_special_ids:  # some tokenizers append one to every text
         tokens.pop()
         ends.pop()
     return tokens, ends
 
 
 def said(answer: str, question: str) -> str | None:
-    """What shall be written behind ``ANSWER``; None where a quotation mark would end it before its time."""
+    """The target text after ``ANSWER``; None if a quotation mark in answer or question would end it early."""
     answer, question = " ".join(answer.split()), " ".join(question.split())
     return None if END in answer + question else f"{answer}{QUESTION}{question}{END}"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The tokens of an instruction and what is written behind it, of which the first ``told`` are given."""
+    """The tokens of an instruction and its target text; the first ``told`` of them are the prompt."""
 
     tokens: Sequence[int]
     told: int
 
 
 def rows_of(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Row]:
-    """Passages with what is to be written of each; what is longer than the context is cut off."""
+    """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
     for example in examples:
         given = told(example.input, ANSWER)
         tokens, ends = _tokens(tokenizer, given + example.output)
-        # A token across the border counts as written: it is not there before.
+        # A token that spans the border belongs to the target: the prompt alone does not contain it.
         begin = next((place for place, end in enumerate(ends) if end > len(given)), len(tokens))
         if begin < min(len(tokens), context):
             yield Row(tokens[:context], begin)
 
 
 class CausalWriter(Writer):
-    """A causal language model; called with a batch of rows, it gives the loss of what is written."""
+    """A causal language model; called with a batch of rows, it returns the loss on the target tokens."""
 
     def __init__(self, base: str, device: str, label_smoothing: float) -> None:
-        """Raises: ModelError: there is no such model."""
+        """Load the base. Raises ``ModelError`` if there is no such model."""
         tokenizer, model = load_causal(base, device=device)
         super().__init__(model, label_smoothing)
         self.tokenizer = tokenizer
         self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
 
     def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
-        """Rows in chunks of about one length; labels are the tokens that come next.
+        """Rows in chunks of similar length; the labels are the next tokens.
 
-        ``kept`` are the places from the first on behind which something is written: of the others no token
-        is foretold, which for large vocabularies would take most of the memory.
+        ``kept`` are the positions from the first one on that predicts a target token. Logits are computed
+        for these only: with a large vocabulary those of the prompt would take most of the memory.
         """
 
         def features(numbers: list[int]) -> dict[str, Tensor]:
@@ -127,7 +127,7 @@ class CausalWriter(Writer):
         return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device).as_inputs()}
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """Of the token behind each that is kept: ``(n, kept, vocabulary)``."""
+        """Logits of the next token at each kept position: ``(n, kept, vocabulary)``."""
         keeping = {"logits_to_keep": chunk["kept"]} if self._keeps else {}
         found: Tensor = self.model(
             input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], use_cache=False, **keeping
@@ -136,7 +136,7 @@ class CausalWriter(Writer):
 
 
 def _labels(row: Row) -> list[int]:
-    """The tokens that come next, where these are written."""
+    """The next token at each position, or ``IGNORED`` where that is not part of the target."""
     given = max(row.told - 1, 0)
     return [IGNORED] * given + [*row.tokens[given + 1 :], IGNORED]
 
@@ -150,15 +150,15 @@ def train_causal_asker_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[CausalWriter, float, Training]:
-    """Train a causal language model for each learning rate, and take the best.
+    """Train a causal language model at each learning rate, and keep the best.
 
     Args:
-        examples: passages, and what ``said`` makes of answers and questions; at least one.
-        validation: by whose token accuracy the best step and rate are chosen; may be empty.
-        settings: paths in it are not looked at here, but for ``base``.
+        examples: passages with the target texts that ``said`` makes; at least one.
+        validation: examples by whose token accuracy the best step and rate are chosen; may be empty.
+        settings: of its paths only ``base`` is read here.
         device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where to show it.
-        checkpoints: where they are kept.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
 
     Raises:
         ModelError: the base cannot be loaded, or the training diverged.

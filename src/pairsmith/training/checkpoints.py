@@ -1,9 +1,9 @@
-"""Checkpoints of a training: what a stopped one goes on from, to the weights it would have had.
+"""Checkpoints, from which a stopped training resumes and ends with the weights it would have had.
 
-The trainer saves weights, optimiser, schedule and random states into a folder of its own for each
-checkpoint; ours adds what was found on the validation pairs, and writes the file that makes the
-checkpoint count last, with the hashes of the others. One that was being written at a kill lacks it;
-one that was damaged since does not fit it; both are passed over for the one before.
+The trainer saves weights, optimiser, schedule and random states in a separate folder for each
+checkpoint. We add the validation results and, last, a record with the hashes of all files. A checkpoint
+that was interrupted while being written has no record, and one that was damaged later does not match
+its record; either is skipped in favour of the previous one.
 """
 
 import atexit
@@ -33,13 +33,13 @@ _BEST = "best.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there was by a checkpoint.
+    """What a training had found by the time of a checkpoint.
 
     Attributes:
-        curve: validation figure by step.
-        best_step: step of the best one.
+        curve: validation figure at each step.
+        best_step: step with the best figure.
         best: that figure; None before there is one.
-        best_weights: the weights then.
+        best_weights: the weights at that step.
         seconds: time the training had taken.
     """
 
@@ -51,11 +51,11 @@ class Found:
 
 
 class Checkpoints:
-    """The checkpoints in one place; the trainer's are always on this machine, a store gets copies.
+    """The checkpoints of a training: written on this machine, and copied to the store if there is one.
 
     Attributes:
-        folder: where the trainer puts them.
-        logs: where TensorBoard logs of the training go, if there are to be any.
+        folder: where the trainer writes them.
+        logs: where TensorBoard logs of the training are written, if wanted.
     """
 
     def __init__(self, where: Place, logs: Place | None = None) -> None:
@@ -68,11 +68,11 @@ class Checkpoints:
             atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
 
     def part(self, name: str, shown: str) -> "Checkpoints":
-        """Those of a part of the training, which is a training of its own, ``shown`` as such in the logs."""
+        """The checkpoints of one part, such as one learning rate, which is called ``shown`` in the logs."""
         return Checkpoints((self._store or self.folder) / name, self.logs / shown if self.logs else None)
 
     def end(self, total: int) -> Found | None:
-        """What the checkpoint of the last step holds, with the weights that were kept; None without one.
+        """The results in the checkpoint of the last step, best weights included; None if there is none.
 
         Raises:
             StorageError: the store cannot be reached.
@@ -83,7 +83,7 @@ class Checkpoints:
         return _found(path, record) if record and _BEST in record["files"] else None
 
     def seal(self, step: int, found: Found) -> None:
-        """Add what validation found to the checkpoint of ``step``, and make it count.
+        """Add the validation results to the checkpoint of ``step``, and mark it complete with a record.
 
         Raises:
             StorageError: it cannot be written.
@@ -115,10 +115,10 @@ class Checkpoints:
                         _remove(other)
 
     def latest(self, total: int) -> tuple[Path, Found] | None:
-        """The last whole checkpoint before step ``total``, or None.
+        """The latest complete checkpoint before step ``total``, or None.
 
-        One of the last step leaves the trainer no step to make, which it does not bear. Those that are
-        not whole are removed.
+        One of the last step is not used: the trainer fails if no step is left to make. Incomplete ones
+        that are met on the way are removed.
 
         Raises:
             StorageError: the store cannot be reached.
@@ -139,7 +139,7 @@ class Checkpoints:
                     download(sealed.parent, self.folder / sealed.parent.name)
 
     def remove(self) -> None:
-        """Remove them all: first what makes them count, so that a kill leaves no half one.
+        """Remove all checkpoints, each one's record first, so that a kill leaves no damaged one that counts.
 
         Raises:
             StorageError: they cannot be removed.
@@ -149,7 +149,7 @@ class Checkpoints:
             with storage_errors(folder):
                 for record in _records(folder):
                     _remove(record)
-                remove_files(list(files_below(folder).values()))  # of checkpoints that never counted
+                remove_files(list(files_below(folder).values()))  # of checkpoints without a record
                 if isinstance(folder, Path) and folder.exists():
                     shutil.rmtree(folder)
 
@@ -161,14 +161,14 @@ def _found(path: Path, record: Mapping[str, Any]) -> Found:
 
 
 def _records(folder: Place) -> list[Place]:
-    """What makes the checkpoints in ``folder`` count."""
+    """The records of the complete checkpoints in ``folder``."""
     return [path / _RECORD for path in inside(folder) if size_of(path / _RECORD) is not None]
 
 
 def _remove(record: Place) -> None:
     """Remove a checkpoint, its record first."""
     record.unlink(missing_ok=True)
-    with suppress(FileNotFoundError):  # there was nothing else
+    with suppress(FileNotFoundError):  # the record was its only file
         if isinstance(record, UPath):
             record.fs.rm(record.parent.path, recursive=True)
         else:
@@ -176,7 +176,7 @@ def _remove(record: Place) -> None:
 
 
 def _whole(path: Path) -> dict[str, Any] | None:
-    """The record of a checkpoint whose files are as they were written, or None."""
+    """The record of a checkpoint whose files all match their hashes, or None."""
     try:
         record: dict[str, Any] = json.loads((path / _RECORD).read_bytes())
         if all(hash_file(path / name) == digest for name, digest in record["files"].items()):

@@ -1,8 +1,8 @@
-"""A batch computed in chunks of texts of one length, so that its size is no matter of memory.
+"""Batches computed in chunks of texts of similar length, so that memory does not limit the batch size.
 
-Chunks are small enough for a processor's caches, and hold hardly any padding. A loss that is a sum over texts
-goes backward chunk by chunk. Where the loss takes all texts together, a chunk keeps its result alone and is
-computed once more on the way backward, with the same dropout: a third more arithmetic.
+Chunks fit into a CPU's caches and contain little padding. If a loss is a sum over texts, its gradients are
+computed chunk by chunk. If it depends on all texts together, only the results of chunks are kept, and each
+chunk is recomputed in the backward pass, with the same dropout: a third more arithmetic.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from pairsmith.encoders.encode import batches_by_length, tokens_at_once
 Features = Mapping[str, Any]
 
 _CALLS = 8
-"""So many calls of a model with hardly any tokens take as long as one with ``tokens_at_once``, or less."""
+"""This many calls of a model with hardly any tokens take no longer than one with ``tokens_at_once``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,15 @@ class Chunked:
     """Features of n texts in chunks.
 
     Attributes:
-        chunks: those of each chunk, padded to the longest in it.
-        order: ``(n,)`` int64, the number of the text at each place of all chunks together.
+        chunks: the features of each chunk, padded to its longest text.
+        order: ``(n,)`` int64, the index of the text at each position of the concatenated chunks.
     """
 
     chunks: Sequence[Features]
     order: Tensor
 
     def as_inputs(self) -> dict[str, Any]:
-        """As a trainer can move it to a device."""
+        """As a mapping, which a trainer can move to a device."""
         return {"chunks": list(self.chunks), "order": self.order}
 
 
@@ -44,13 +44,13 @@ def chunked(
     device: torch.device,
     batch_tokens: int | None = None,
 ) -> Chunked:
-    """Cut n texts, of so many tokens each, into chunks.
+    """Split n texts into chunks of similar length.
 
     Args:
-        lengths: of the texts.
-        features: makes those of the texts of these numbers.
-        device: where they will be computed; it says how large a chunk may be, where nothing else does.
-        batch_tokens: most tokens of a chunk, padding included, unless one text has more.
+        lengths: of the texts, in tokens.
+        features: makes the features of the texts with these indices.
+        device: where they are computed; it decides the size of chunks if ``batch_tokens`` does not.
+        batch_tokens: most tokens in a chunk, padding included, unless a single text has more.
     """
     most = batch_tokens or tokens_at_once(device)
     batches = list(batches_by_length(lengths, len(lengths), most))
@@ -63,13 +63,13 @@ def grouped(
     device: torch.device,
     batch_tokens: int | None = None,
 ) -> Chunked:
-    """Cut one chunk's n texts where padding would cost more than another call of the model does.
+    """Split the n texts of one chunk where padding would cost more than another call of the model.
 
     Args:
         lengths: of the texts, in tokens.
-        features: makes those of the texts of these numbers.
-        device: where they will be computed; it says what a call costs.
-        batch_tokens: most tokens of a call, padding included, unless one text has more; None: any number.
+        features: makes the features of the texts with these indices.
+        device: where they are computed; it decides what a call costs.
+        batch_tokens: most tokens in a call, padding included, unless a single text has more; None: no limit.
     """
     most = tokens_at_once(device) // _CALLS
     groups: list[list[int]] = []
@@ -91,11 +91,11 @@ def _of(batches: Sequence[list[int]], features: Callable[[list[int]], Features])
 
 
 def compute_chunks(compute: Callable[[Features], Tensor], inputs: Mapping[str, Any]) -> Tensor:
-    """What ``compute`` makes of each text, a row for each, in the order of the texts.
+    """The results of ``compute`` for all chunks: one row for each text, in the order of the texts.
 
     Args:
-        compute: from a chunk's features to ``(texts, …)``.
-        inputs: what ``Chunked.as_inputs`` gave.
+        compute: maps a chunk's features to a tensor ``(texts, …)``.
+        inputs: what ``Chunked.as_inputs`` returned.
     """
     chunks = inputs["chunks"]
     if len(chunks) == 1 or not torch.is_grad_enabled():
@@ -108,26 +108,26 @@ def compute_chunks(compute: Callable[[Features], Tensor], inputs: Mapping[str, A
 def sum_of_losses(
     losses: Callable[[Features], Tensor], chunks: Sequence[Features], model: nn.Module
 ) -> Tensor:
-    """The sum of all texts' losses, whose gradients are computed chunk by chunk along with it.
+    """The sum of all texts' losses; its gradients are computed chunk by chunk in the forward pass.
 
     Args:
-        losses: from a chunk's features to the losses of its texts, ``(texts,)``; it computes with
+        losses: maps a chunk's features to the losses of its texts, ``(texts,)``, computed with
             ``model``.
-        chunks: of the texts; at least one.
-        model: whose weights get the gradients.
+        chunks: features of the texts; at least one chunk.
+        model: the model whose weights get the gradients.
 
     Returns:
-        ``()`` float32, to go backward from once.
+        ``()`` float32; ``backward`` may be called on it once.
     """
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not torch.is_grad_enabled() or not weights:
         return torch.stack([losses(chunk).sum() for chunk in chunks]).sum()
-    total: Tensor = _Summed.apply(losses, chunks, *weights)  # type: ignore[no-untyped-call]  # torch has no type
+    total: Tensor = _Summed.apply(losses, chunks, *weights)  # type: ignore[no-untyped-call]  # torch has no types for it
     return total
 
 
 class _Summed(torch.autograd.Function):
-    """A sum of chunks' losses that has its gradients with it, and no chunk's activations."""
+    """A sum of chunks' losses that stores its gradients, and no chunk's activations."""
 
     @staticmethod
     def forward(
@@ -138,7 +138,7 @@ class _Summed(torch.autograd.Function):
         for chunk in chunks:
             with torch.enable_grad():
                 loss = losses(chunk).sum()
-            with torch.autocast(total.device.type, enabled=False):  # backward is in forward's formats
+            with torch.autocast(total.device.type, enabled=False):  # gradients use the forward pass's dtypes
                 found = torch.autograd.grad(loss, weights, allow_unused=True)
             for place, gradient in enumerate(found):
                 if gradient is not None:

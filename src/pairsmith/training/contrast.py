@@ -1,4 +1,4 @@
-"""The loss of the bi-encoder (M2), and the style classifier's beside it (M4)."""
+"""The losses of the bi-encoder (M2) and of its style classifier (M4)."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 STYLE_SCALE = 100.0
-"""Factor of the style classifier's weights: an encoder's small steps would hardly move them otherwise."""
+"""Factor of the style classifier's weights, which would hardly move at an encoder's learning rate."""
 
 
 def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor:
@@ -22,13 +22,13 @@ def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor
 
     Args:
         x: ``(n, d)`` floating, inputs.
-        y: ``(m, d)``, m >= n: the output of input i at i, behind them added wrong outputs.
-        same: ``(n, m)`` bool: output j is right for input i too, and no wrong one; left out, but for i
-            itself.
+        y: ``(m, d)``, m >= n: the output of input i in row i, after these additional negatives.
+        same: ``(n, m)`` bool: output j is a positive of input i; such outputs other than its own are
+            ignored.
         scale: factor of the cosines.
 
     Returns:
-        one number: the mean over the inputs.
+        a single number: the mean over the inputs.
     """
     x, y = (nn.functional.normalize(each, dim=1) for each in (x, y))
     logits = (scale * (x @ y.T)).float()
@@ -38,7 +38,7 @@ def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor
 
 
 class BiEncoder(nn.Module):
-    """A sentence encoder, of one tower or two, and the style classifier; gives the loss of a batch."""
+    """A sentence encoder, of one tower or two, and the style classifier; returns the loss of a batch."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class BiEncoder(nn.Module):
 
     @property
     def side(self) -> Side:
-        """The side whose style is judged."""
+        """The side that the style classifier judges."""
         return "query" if self._side == "inputs" else "document"
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Any]:
-        """What ``vectors`` takes for these texts."""
+        """Features of these texts, for ``vectors``."""
         prompt = prompt_of(self.encoder, side)
 
         def made(numbers: list[int]) -> Any:
@@ -74,7 +74,7 @@ class BiEncoder(nn.Module):
         return chunked(token_counts(self.encoder, texts), made, self.encoder.device).as_inputs()
 
     def vectors(self, features: Mapping[str, Any], side: Side) -> Tensor:
-        """``(n, d)``."""
+        """The texts' vectors, ``(n, d)``."""
         width = self.encoder.get_embedding_dimension()
         return compute_chunks(
             lambda chunk: self.encoder(dict(chunk), task=side)["sentence_embedding"][:, :width], features
@@ -91,9 +91,9 @@ class BiEncoder(nn.Module):
 
         Args:
             inputs: features of n inputs.
-            outputs: features of their outputs and of wrong ones.
+            outputs: features of their outputs, then of additional negatives.
             same: as for ``contrastive_loss``.
-            strangers: features of texts of the corpus, which are not in the style of the seeds.
+            strangers: features of corpus texts, which are not in the style of the seeds.
         """
         x, y = self.vectors(inputs, "query"), self.vectors(outputs, "document")
         loss = contrastive_loss(x, y, same, self._scale)
@@ -104,7 +104,7 @@ class BiEncoder(nn.Module):
         return {"loss": loss}
 
     def _style_loss(self, ours: Tensor, theirs: Tensor) -> Tensor:
-        """Mean binary cross-entropy of texts of the seeds and of strangers, each with half the weight."""
+        """Mean binary cross-entropy over seed texts and over strangers, each with half the weight."""
         assert self.style is not None
         losses = []
         for vectors, target in ((ours, 1.0), (theirs, 0.0)):
@@ -115,7 +115,7 @@ class BiEncoder(nn.Module):
         return (losses[0] + losses[1]) / 2
 
     def trained_style(self) -> Style | None:
-        """The style classifier as it is now."""
+        """The style classifier with its current weights; None if there is none."""
         if self.style is None:
             return None
         weight = STYLE_SCALE * self.style.weight.detach().float().cpu().squeeze(0)

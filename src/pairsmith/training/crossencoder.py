@@ -1,7 +1,7 @@
-"""The step ``train-crossencoder``: a second, closer look at pairs (M6).
+"""The step ``train-crossencoder``: a model that reads both texts of a pair together to score it (M6).
 
-seeds and what the bi-encoder confuses with their outputs -> binary or list-wise loss -> cross-encoder
-pairs that people scored -> binary loss towards the scores -> cross-encoder
+seeds and the bi-encoder's hard negatives -> binary or list-wise loss -> cross-encoder
+pairs that people scored -> binary loss against the scores -> cross-encoder
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,10 +54,10 @@ def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
         The run's folder.
 
     Raises:
-        FolderError: the run's folder holds something else, or the mined pairs' is none.
+        FolderError: the run's folder holds something else, or ``mined`` is no folder that ``mine`` wrote.
         InputError: the seeds cannot be read.
         ModelError: a model cannot be loaded, or the training diverged.
-        SettingsError: there is no such device or finder of answers, or an encoder is missing.
+        SettingsError: there is no such device or answer finder, or an encoder is missing.
         StorageError: the model cannot be written.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
@@ -119,17 +119,17 @@ def train_crossencoder_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[CrossEncoder, float, Training]:
-    """Train a cross-encoder for each learning rate, and take the best.
+    """Train a cross-encoder at each learning rate, and keep the best.
 
     Args:
         seeds: at least 2.
-        validation: by which the best step and rate are chosen; may be empty.
-        near: for each seed, then for each validation example, wrong outputs that a search found (see
-            ``retrieved``); None without.
-        settings: paths in it are not looked at here, but for ``base``.
+        validation: examples by which the best step and rate are chosen; may be empty.
+        near: the hard negatives of each seed, then of each validation example (see ``retrieved``); None
+            for none.
+        settings: of its paths only ``base`` is read here.
         device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where to show it.
-        checkpoints: where they are kept.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
 
     Raises:
         InputError: there are fewer than two seeds.
@@ -176,13 +176,13 @@ def train_crossencoder_on(
 def wrong_for(
     examples: Sequence[Example], near: Sequence[Sequence[str]] | None, settings: TrainCrossencoderSettings
 ) -> WrongOutputs:
-    """What draws ``negatives`` wrong outputs for these examples.
+    """A function that draws up to ``negatives`` negatives for each of these examples.
 
-    Of kind ``reading``, wrong answers of the right passage, right answers in wrong passages (M7) and what
-    a search found; of kind ``scored`` none; of the others what a search found, or other examples' outputs.
+    For kind ``reading``: wrong answers from the right passage, right answers in wrong passages (M7) and hard
+    negatives; for ``scored``: none; for the others: hard negatives or, without any, other examples' outputs.
     """
     if settings.kind == "scored":
-        return lambda number, rng: []  # noqa: ARG005 - all numbers alike
+        return lambda number, rng: []  # noqa: ARG005 - the same for all examples
     outputs, right = [example.output for example in examples], right_outputs(examples)
     made: WrongOutputs | None = None
     if settings.kind == "reading":
@@ -201,7 +201,7 @@ def wrong_for(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An input, and outputs of which the first is right, or as right as ``score`` says; others are wrong."""
+    """An input and outputs: the first is a positive, or has the given ``score``; the others are negatives."""
 
     input: str
     outputs: Sequence[str]
@@ -209,7 +209,7 @@ class Row:
 
 
 def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
-    """All pairs of the rows, to which row each belongs, and how right each is."""
+    """All pairs of the rows, the row that each belongs to, and its target score."""
     inputs = [row.input for row in rows for _ in row.outputs]
     outputs = [output for row in rows for output in row.outputs]
     pairs = chunked(
@@ -223,7 +223,7 @@ def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
 
 
 class Scorer(nn.Module):
-    """A cross-encoder's model; called with a batch of pairs, it gives the loss."""
+    """A cross-encoder's model; called with a batch of pairs, it returns the loss."""
 
     def __init__(self, cross: CrossEncoder, *, listwise: bool) -> None:
         super().__init__()
@@ -242,17 +242,17 @@ def binary_loss(scores: Tensor, right: Tensor) -> Tensor:
 
     Args:
         scores: ``(pairs,)`` float32, unnormalised.
-        right: ``(pairs,)`` float32 in [0, 1], how right each is: 1 and 0, or what people scored.
+        right: ``(pairs,)`` float32 in [0, 1], targets: 1 for positives, 0 for negatives, or people's scores.
     """
     return nn.functional.binary_cross_entropy_with_logits(scores, right)
 
 
 def listwise_loss(scores: Tensor, row: Tensor) -> Tensor:
-    """Negative log likelihood of the right pair among all of its input, mean over inputs (M6, summarisation).
+    """Mean negative log likelihood of the positive among the pairs of its input (M6, summarisation).
 
     Args:
         scores: ``(pairs,)`` float32, unnormalised.
-        row: ``(pairs,)`` int64, to which input each belongs, in order; the first of each is right.
+        row: ``(pairs,)`` int64, the input of each pair, in order; the first pair of each is the positive.
     """
     own = row[:, None] == torch.arange(int(row[-1]) + 1, device=row.device)  # (pairs, rows)
     totals = scores[:, None].masked_fill(~own, -torch.inf).logsumexp(dim=0)
@@ -260,12 +260,12 @@ def listwise_loss(scores: Tensor, row: Tensor) -> Tensor:
 
 
 def _first(row: Tensor) -> Tensor:
-    """Whether each is the first of its row."""
+    """Whether each pair is the first of its row."""
     return torch.cat([row.new_ones(1, dtype=torch.bool), row[1:] != row[:-1]])
 
 
 def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: WrongOutputs) -> float | None:
-    """Share, ×100, of inputs whose own output is scored higher than its wrong ones."""
+    """Share, ×100, of inputs whose own output is scored higher than all negatives."""
     rows = [
         [example.output, *wrong(number, generator(0, "validation", number))]
         for number, example in enumerate(examples)
@@ -280,7 +280,7 @@ def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: Wr
 
 
 def score_correlation(cross: CrossEncoder, examples: Sequence[Example]) -> float | None:
-    """Spearman's correlation, ×100, of the scores with people's; None where it is undefined."""
+    """Spearman's correlation, ×100, of the model's scores and people's; None where it is undefined."""
     scores = score_pairs(cross, [each.input for each in examples], [each.output for each in examples])
     found = spearman(scores, np.array([each.score for each in examples]))
     return None if np.isnan(found) else 100.0 * found
@@ -293,9 +293,9 @@ def near_outputs(
     device: str,
     progress: Progress,
 ) -> list[list[str]]:
-    """Wrong outputs that the bi-encoder finds near each example's input."""
-    assert settings.encoder is not None  # it goes with the mined folder
-    read = found.manifest.settings["max_length"]  # as the outputs were, by an encoder that may read more
+    """The hard negatives of each example: wrong outputs that the bi-encoder finds near its input."""
+    assert settings.encoder is not None  # it is given whenever ``mined`` is
+    read = found.manifest.settings["max_length"]  # as for the outputs; the encoder may allow more
     encoder = load_sentence_encoder(
         settings.encoder, device=device, max_length=read if isinstance(read, int) else None
     )

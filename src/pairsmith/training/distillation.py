@@ -1,4 +1,4 @@
-"""What a student learns of a teacher: where answers start and end, in the student's own tokens (Q5)."""
+"""What a student learns from a teacher: where answers start and end, in the student's own tokens (Q5)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from pairsmith.records.asked import Distribution
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question, and where its answer starts and ends: places in the passage, and the weight of each.
+    """A question, with distributions over the characters where its answer starts and ends.
 
-    No place at all stands for the passage's first token.
+    None means the passage's first token, the target if the passage does not contain the answer.
     """
 
     question: str
@@ -27,22 +27,22 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class PassageLesson:
-    """A passage, and all that is asked of it."""
+    """A passage with all its questions."""
 
     text: str
     questions: Sequence[Asked]
 
 
 def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weights: Tensor) -> Tensor:
-    """-Σ T(i) log p(i) of a sparse distribution T, p the softmax over the allowed tokens (Q5).
+    """-Σ T(i) log p(i) for a sparse distribution T, where p is the softmax over the allowed tokens (Q5).
 
-    The Kullback-Leibler divergence of p from T, but for the entropy of T, which no training changes.
+    This is the Kullback-Leibler divergence of p from T plus the entropy of T, which is constant.
 
     Args:
         logits: ``(n, tokens)`` of any floating dtype, finite.
         allowed: ``(n, tokens)`` bool.
-        places: ``(n, k)`` int64, tokens at which T is not 0; allowed ones.
-        weights: ``(n, k)`` float32, T there; 0 where there are fewer than k.
+        places: ``(n, k)`` int64, the tokens at which T is not 0; all of them allowed.
+        weights: ``(n, k)`` float32, T at these tokens; 0 as padding.
 
     Returns:
         ``(n,)`` float32, at least 0.
@@ -52,13 +52,13 @@ def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weight
 
 
 def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageLesson]) -> dict[str, Tensor]:
-    """Where answers start and end, in tokens: ``{start,end}_places`` and ``…_weights``, ``(questions, k)``.
+    """Target tokens of starts and ends: ``{start,end}_places`` and ``…_weights``, ``(questions, k)``.
 
-    Probabilities of places that one token holds are added up. What lies behind the last token, in text
-    that was cut off, is left out. No place stands for the first token of all (Q6).
+    Probabilities of positions within the same token add up. Positions after the last token, in text that
+    was cut off, are left out. Where there is no distribution, the target is the first token (Q6).
 
     Args:
-        tokens: of each row's passage.
+        tokens: the tokens of each row's passage.
         rows: passages with their questions.
     """
     each = [(of_text, asked) for of_text, row in zip(tokens, rows, strict=True) for asked in row.questions]
@@ -74,7 +74,7 @@ def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageLesson]) -> dict
 
 
 def is_read(tokens: TextTokens, asked: Asked) -> bool:
-    """Whether any place of a question's answer is among the tokens of its passage that are read."""
+    """Whether any start or end of the answer lies in the tokens of the passage that are read."""
     starts, _ = _in_tokens(tokens, asked.starts, start_tokens)
     ends, _ = _in_tokens(tokens, asked.ends, end_tokens)
     return len(starts) + len(ends) > 0
@@ -83,7 +83,7 @@ def is_read(tokens: TextTokens, asked: Asked) -> bool:
 def _in_tokens(
     tokens: TextTokens, distribution: Distribution | None, tokens_at: Callable[[Ints, Ints], Ints]
 ) -> tuple[Tensor, Tensor]:
-    """The tokens of those places that are read, and their weights."""
+    """The tokens of the positions that are not cut off, and their weights."""
     if distribution is None:
         return torch.zeros(1, dtype=torch.int64), torch.ones(1)
     at = tokens_at(tokens.offsets, np.array(distribution.positions, np.int64))

@@ -1,29 +1,29 @@
-"""Dropout of attention, which costs a processor more than the rest of a step's chance."""
+"""Dropout of attention weights, which on a CPU costs more than all other random numbers of a step."""
 
 from torch import nn
 
 from pairsmith.errors import SettingsError
 
 _NAMES = ("dropout", "attention_dropout", "attn_dropout")
-"""What models of transformers call it in their attention: a number, or a module that holds one as ``p``."""
+"""Names of this dropout in attention modules of transformers: a number, or a module with one as ``p``."""
 
 
 def set_attention_dropout(model: nn.Module, share: float) -> None:
-    """Drop another share of the attention weights in training, in place; 0 drops none.
+    """Change the share of attention weights that is dropped in training, in place; 0 drops none.
 
-    Without it, torch multiplies queries and keys block by block and keeps no weights.
+    Without dropout, torch can compute attention block by block and need not keep the weights.
 
     Args:
-        model: of transformers, or one that holds such.
-        share: in [0, 1).
+        model: a model of transformers, or a module that contains one.
+        share: the share that is dropped, in [0, 1).
 
     Raises:
-        SettingsError: the model's attention has none that could be set.
+        SettingsError: no dropout was found in the model's attention.
     """
     found = 0
     for module in model.modules():
         inside = [each for each in module.modules() if type(each).__name__.endswith("Attention")]
-        if inside != [module]:  # another module, or one around the attention, whose dropout is another
+        if inside != [module]:  # no attention, or a module around it with another dropout
             continue
         for name in _NAMES:
             value = getattr(module, name, None)

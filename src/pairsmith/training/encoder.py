@@ -1,4 +1,4 @@
-"""Training a sentence encoder on scored pairs (D10), and for other objectives on the same pairs."""
+"""Training a sentence encoder on scored pairs, with the paper's objective (D10) or others."""
 
 import math
 from functools import partial
@@ -37,7 +37,7 @@ from pairsmith.training.watch import Measure, Training, Watch, watched
 
 STEP = "train-encoder"
 _COLUMNS = ("sentence1", "sentence2", "score")
-# The data count by their content. The rest says where and how fast, not what.
+# Data are identified by a hash of their content; the others affect where and how fast, not the result.
 _NOT_IN_WEIGHTS = {"data", "device", "eval_batch_size", "checkpoint_steps", "tensorboard"}
 
 
@@ -116,20 +116,20 @@ def train_encoder_on(
     By default the loss is the mean squared difference between cosine similarity and score; the module
     ``objectives`` has the other losses. The learning rate rises linearly over the warm-up and falls linearly
     to 0. Spearman's correlation on the validation pairs is measured every ``eval_steps`` steps and after the
-    last one, and the weights of the best of these steps are kept, of the earliest if several are equal. The
-    untrained encoder is measured too, but its weights are never kept.
+    last one, and the weights of the best of these steps are kept, the earliest if several are equal. The
+    untrained encoder is evaluated too, but its weights are never kept.
 
     Args:
         encoder: what to train.
         train: columns sentence1, sentence2, score.
         validation: the same columns; without it, or with scores that are all equal, the last step is kept.
-        settings: ``base`` and ``data`` are not looked at here.
-        progress: where to show it; nowhere if not given.
-        checkpoints: where one is kept every ``checkpoint_steps``; the training goes on from the last
-            one there, to the same weights. Without it there are none.
+        settings: ``base`` and ``data`` are not read here.
+        progress: where progress is shown; nowhere if not given.
+        checkpoints: where one is kept every ``checkpoint_steps``; the training resumes from the latest
+            one there and ends with the same weights. None are kept if not given.
 
     Raises:
-        InputError: a table is not of that kind.
+        InputError: a table does not hold scored pairs.
         ModelError: the training diverged.
         StorageError: a checkpoint cannot be written.
     """
@@ -152,7 +152,7 @@ def train_encoder_on(
 
 
 def total_steps(rows: int, settings: TrainEncoderSettings) -> int:
-    """Steps that ``epochs`` times ``rows`` pairs make, or ``max_steps`` if that is fewer."""
+    """The number of steps in ``epochs`` passes over ``rows`` pairs, or ``max_steps`` if that is fewer."""
     steps = max(1, math.ceil(settings.epochs * math.ceil(rows / settings.batch_size)))
     return steps if settings.max_steps is None else min(steps, settings.max_steps)
 
@@ -161,7 +161,7 @@ def scored_pairs(data: DatasetFolder, split: str) -> pa.Table:
     """The pairs of a split: columns sentence1, sentence2, score.
 
     Raises:
-        InputError: the folder holds something other than scored pairs, or the split no rows.
+        InputError: the folder holds something other than scored pairs, or the split is empty.
     """
     table = data.table(split)
     missing = [name for name in _COLUMNS if name not in table.column_names]
@@ -185,10 +185,10 @@ def save_encoder(encoder: SentenceTransformer, out: Path, card: str) -> None:
 
 
 class _Trainer(SentenceTransformerTrainer):
-    """The library's trainer without its model card, which asks the Hub; ours is written on saving."""
+    """The library's trainer without its model card, which queries the Hub; ours is written on saving."""
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Add none."""
+        """Add no callback."""
 
 
 def validation_spearman(encoder: SentenceTransformer, pairs: pa.Table, batch_size: int) -> float | None:
@@ -227,7 +227,7 @@ def _trainer(
         seed=settings.seed,
         use_cpu=encoder.device.type == "cpu",
         bf16=pick_dtype(settings.dtype, encoder.device.type) == "bfloat16",
-        # If a text stood in a batch twice, it would be its own negative.
+        # A text that occurs twice in a batch would be its own negative.
         batch_sampler=(
             BatchSamplers.NO_DUPLICATES if settings.objective in IN_BATCH else BatchSamplers.BATCH_SAMPLER
         ),
@@ -242,7 +242,7 @@ def _trainer(
         report_to="none",
         disable_tqdm=True,
     )
-    # With several GPUs the library would give each of them a batch, which is another batch size.
+    # With several GPUs the library would give each of them a batch, which multiplies the batch size.
     arguments._n_gpu = min(1, arguments.n_gpu)
     trainer = _Trainer(
         model=encoder,
@@ -281,7 +281,7 @@ def _check_pairs(pairs: pa.Table, where: str) -> None:
 
 
 def _check_selectable(validation: pa.Table | None, progress: Progress) -> bool:
-    """Whether there are validation pairs that can tell one step from another; if not, say so."""
+    """Whether the best step can be chosen by the validation pairs; if not, say why."""
     if validation is None:
         progress.say(
             "the data have no validation split, so no step can be chosen by it; the last one is kept"

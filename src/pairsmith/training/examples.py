@@ -1,4 +1,4 @@
-"""Seeds as the trainings take them."""
+"""Seeds in the form that the trainings use."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from pairsmith.texts import count_words, windows
 
 
 def in_window(example: Example, words: int) -> Example:
-    """A long passage cut to the window with the answer, as mining cuts it; other examples as they are."""
+    """Cut a long passage to the window with the answer, as mining does; other examples stay unchanged."""
     if example.context is None or example.answer is None or example.answer_start is None:
         return example
     for window in windows(example.context, words, count_words):
@@ -15,4 +15,4 @@ def in_window(example: Example, words: int) -> Example:
         if start >= 0 and window.text.startswith(example.answer, start):
             output = answer_in_passage(example.answer, window.text)
             return replace(example, context=window.text, answer_start=start, output=output)
-    return example  # the answer reaches over the end of a window
+    return example  # the answer crosses the end of a window

@@ -1,4 +1,4 @@
-"""How every training on seeds begins."""
+"""The first steps that trainings share: pick splits, check sources, claim the folder, read seeds."""
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ E = TypeVar("E")
 
 
 def at_splits(settings: S, say: Say | None = None, *, later: Container[str] = ()) -> S:
-    """The settings with the split said wherever a folder has several: of what is trained on ``train``.
+    """The settings with a split named for each folder that has several: ``train``, or ``validation``.
 
     Args:
-        settings: of a training; corpora in them stay as they are.
-        say: is told which splits are left, if any.
-        later: sources that are not there yet.
+        settings: of a training; its corpora stay unchanged.
+        say: called with a message about the splits that are not used, if any.
+        later: sources that do not exist yet.
 
     Raises:
-        InputError: a folder has not the split that is wanted, and names none.
+        InputError: a folder lacks the split that is needed, and no other is named.
     """
 
     def train(source: str) -> str:
@@ -48,7 +48,7 @@ def at_splits(settings: S, say: Say | None = None, *, later: Container[str] = ()
 
 
 def refuse_sources(run: Run, settings: FitSettings, sources: Mapping[str, str | None]) -> None:
-    """Refuse to write where something is read from, and logs that cannot be; before anything is read.
+    """Before anything is read, refuse an output folder that is a source, and logs without TensorBoard.
 
     Raises:
         MissingExtra: logs are wanted, and TensorBoard is not installed.
@@ -72,22 +72,22 @@ def begin(
     models: Mapping[str, str] | None = None,
     made_with: Sequence[str] = (),
 ) -> ModelFolder | None:
-    """Claim the run's folder; None where this very training lies there, whole, which is said.
+    """Claim the run's folder; None, with a message, if it holds the finished result of this training.
 
     Args:
         run: where to write.
         step: name of the step.
         settings: of the training.
-        sources: what is read, by name: a setting's, with a number where it names several; None is left out.
-        elsewhere: settings beside these that count by something else, or say where and how fast, not what.
-        inputs: hashes of what is read besides, by name.
-        models: revisions of what else is used, by name.
-        made_with: data that the card is to name besides.
+        sources: what is read, by setting, numbered where a setting lists several; None is left out.
+        elsewhere: other settings that do not identify the training: hashed otherwise, or without effect.
+        inputs: hashes of other data that are read, by name.
+        models: revisions of other models that are used, by name.
+        made_with: other data that the card names.
 
     Raises:
         FolderError: the folder holds something else.
-        InputError: a source is not there.
-        ModelError: a model is not there.
+        InputError: a source does not exist.
+        ModelError: a model does not exist.
         StorageError: it cannot be written.
     """
     read = {name: source for name, source in sources.items() if source}
@@ -110,19 +110,19 @@ def begin(
 
 
 def numbered(name: str, sources: list[str]) -> dict[str, str]:
-    """The sources of a setting, by its name and a number."""
+    """The sources that a setting lists, each by the setting's name and a number."""
     return {f"{name} {number}": source for number, source in enumerate(sources, start=1)}
 
 
 @dataclass(frozen=True, slots=True)
 class Seeds(Generic[E]):
-    """Seeds, each once, in their order; ``repeated`` of those in the source were there before."""
+    """Distinct seeds in their order; ``repeated`` is the number of duplicates that were left out."""
 
     each: list[E]
     repeated: int
 
     def tell(self, progress: Progress) -> None:
-        """Say what was left out, and where there are hardly enough to learn from."""
+        """Say how many duplicates were left out, and warn if there are too few seeds to learn much."""
         count = len(self.each)
         if self.repeated:
             whole = count + self.repeated
@@ -131,7 +131,7 @@ class Seeds(Generic[E]):
             progress.say(f"only {count} seeds: some hundred are usual, and what {count} teach is little")
 
     def facts(self) -> dict[str, object]:
-        """What a card says of them."""
+        """Facts about the seeds for the model card."""
         repeated = {"seeds left out, as they were there before": self.repeated} if self.repeated else {}
         return {"seeds": len(self.each), **repeated}
 
@@ -146,7 +146,7 @@ def read_seeds(source: str, kind: KindName) -> Seeds[Example]:
 
 
 def read_asked_seeds(source: str) -> Seeds[Question]:
-    """Those of a reader, which are the same where the question, its passage and its answers are.
+    """The seeds of a reader; duplicates have the same question, passage and answers.
 
     Raises:
         InputError: as for ``read_questions``.

@@ -1,4 +1,4 @@
-"""Training of a model that computes its own loss, on batches drawn anew in each pass over the examples."""
+"""Training of a model that computes its own loss, with rows drawn anew in each pass over the examples."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,18 +25,18 @@ from pairsmith.training.watch import Measure, Training, watched
 
 T = TypeVar("T")
 Draw = Callable[[int, int, np.random.Generator], T]
-"""Makes a row of example number i in pass n, from 0, with chance from a generator, such as its negatives."""
+"""Makes the row of example i in pass n, both from 0; its negatives, say, are drawn with the generator."""
 Collate = Callable[[Sequence[T]], Mapping[str, Any]]
-"""Makes what the model is called with out of a batch's rows."""
+"""Turns a batch of rows into the model's keyword arguments."""
 
 _WEIGHTS = "model.safetensors"
 
 
 class Passes(Dataset[T], Generic[T]):
-    """The rows of a training in their order: all examples shuffled, then all shuffled otherwise, and so on.
+    """The rows of a training in order: pass after pass over the examples, shuffled anew in each.
 
-    A row depends on the seed, the pass and the example alone, so a training that goes on from a
-    checkpoint sees the rows that it would have seen.
+    A row depends only on the seed, the pass and the example, so a training that resumes from a
+    checkpoint sees the same rows as one that was never stopped.
     """
 
     def __init__(self, examples: int, rows: int, draw: Draw[T], seed: int) -> None:
@@ -60,12 +60,12 @@ class Passes(Dataset[T], Generic[T]):
 
 
 class _Trainer(Trainer):
-    """The library's trainer for any module, tied weights included, which takes the rows in their order."""
+    """The library's trainer for any module, tied weights included, which does not shuffle the rows."""
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
         return SequentialSampler(train_dataset or self.train_dataset)
 
-    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ARG002 - the trainer's
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:  # noqa: ARG002 - the trainer's signature
         assert output_dir is not None
         Path(output_dir).mkdir(parents=True, exist_ok=True)
         save_model(self.model, str(Path(output_dir) / _WEIGHTS))
@@ -76,13 +76,13 @@ class _Trainer(Trainer):
 
 @dataclass(frozen=True, slots=True)
 class Lesson(Generic[T]):
-    """What a model is trained on.
+    """What a model is trained on, and by what its best step is chosen.
 
     Attributes:
-        examples: how many there are; at least 1.
-        draw: makes an example's row, anew in each pass.
-        collate: makes a batch of rows.
-        measure: the figure by which the best step is chosen; without it the last is kept.
+        examples: the number of examples; at least 1.
+        draw: makes the row of an example, anew in each pass.
+        collate: makes a batch from rows.
+        measure: computes the figure by which the best step is chosen; None: the last step is kept.
     """
 
     examples: int
@@ -104,26 +104,26 @@ def fit_each_rate(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[M, float, Training]:
-    """Train a model for each learning rate, and keep the one with the highest validation figure (M9).
+    """Train a model at each learning rate, and keep the one with the highest validation figure (M9).
 
     Args:
-        make: makes a model, to be called with what ``collate`` makes, by name; it gives a mapping with
-            ``loss``.
-        lesson: what a model is trained on.
+        make: makes a model that is called with what ``collate`` returns as keyword arguments and returns
+            a mapping with ``loss``.
+        lesson: makes the training data and the evaluation for a model.
         settings: of the training.
-        metric: what is measured, in a word.
+        metric: name of the validation metric.
         device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where to show it; nowhere if not given.
-        checkpoints: where one is kept every ``checkpoint_steps``; the training goes on from the last one
-            there, to the same weights.
+        progress: where progress is shown; nowhere if not given.
+        checkpoints: where one is kept every ``checkpoint_steps``; the training resumes from the latest one
+            there and ends with the same weights.
 
     Returns:
         the model with the weights of its best step, its learning rate and how its training went, with the
-        curves of all rates; the first among equals.
+        validation curves of all rates. The first of several equally good rates is kept.
 
     Raises:
         ModelError: a training diverged.
-        SettingsError: the model has no such dropout as the settings set.
+        SettingsError: the settings set the attention dropout, and the model has none.
         StorageError: a checkpoint cannot be written.
     """
 
@@ -191,7 +191,7 @@ def _fit(
             report_to="none",
             disable_tqdm=True,
         )
-        # With several GPUs the library would give each of them a batch, which is another batch size.
+        # With several GPUs the library would give each of them a batch, which multiplies the batch size.
         arguments._n_gpu = min(1, arguments.n_gpu)
         trainer = _Trainer(
             model=model, args=arguments, train_dataset=rows, data_collator=lesson.collate, callbacks=[watch]
@@ -211,7 +211,7 @@ def _fit(
             checkpoints,
         ) as watch,
     ):
-        # Of several trainings each is kept until the best of them is saved.
+        # With several learning rates the result of each is kept until the best one is saved.
         watch.run(make, keep_end=len(settings.learning_rate) > 1)
     model.eval()
     return watch.training

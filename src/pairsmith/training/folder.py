@@ -1,6 +1,6 @@
-"""Model folders: written whole or not at all, and recognised when the same training is asked for again.
+"""Model folders: written whole or not at all, and recognised when the same training is requested again.
 
-``training.json`` is there from the first moment, so that a killed run can be started again in its
+``training.json`` exists from the start, so that a killed run can be started again in its
 folder, and says ``"complete": true`` only after every file of the model is in place.
 """
 
@@ -38,7 +38,7 @@ class Record(Manifest):
     @field_validator("files")
     @classmethod
     def _inside(cls, files: dict[str, str]) -> dict[str, str]:
-        """Names that would leave the folder are not ours and are left out."""
+        """Leave out names that point outside the folder; they cannot be ours."""
         paths = {name: Path(name) for name in files}
         return {
             name: hashed
@@ -48,13 +48,13 @@ class Record(Manifest):
 
 
 class ModelFolder:
-    """The one way into a model folder. Made by ``start``; ``finish`` ends it.
+    """A model folder that is being written: opened with ``start``, completed with ``finish``.
 
     Attributes:
         finished: whether there is nothing left to do.
         step: name of the step.
         sources: the base and the data, with their licences and citations.
-        checkpoints: those of the training, until it is finished.
+        checkpoints: the checkpoints of the training, until it is finished.
     """
 
     def __init__(self, out: Place, identity: Identity, sources: Sources, *, finished: bool) -> None:
@@ -75,14 +75,14 @@ class ModelFolder:
         models: Mapping[str, str],
         sources: Sources | None = None,
     ) -> Self:
-        """Claim ``run.out``; ``finished`` tells whether this very training lies there, whole.
+        """Claim ``run.out``; ``finished`` says whether it holds the complete result of this training.
 
         Args:
-            run: where to write; with ``fresh``, a model folder of ours is written anew.
+            run: where to write; with ``fresh``, an earlier model folder of this step is overwritten.
             step: name of the step.
             settings: every setting that changes the weights.
-            inputs: from an input's name to the hash of its content.
-            models: from a model's name to its revision.
+            inputs: hashes of the inputs' content, by name.
+            models: revisions of the models, by name.
             sources: the base and the data, for the card.
 
         Raises:
@@ -95,7 +95,7 @@ class ModelFolder:
         if record is not None and record.complete and not run.fresh:
             if _is_whole(run.out, record):
                 folder = cls(run.out, identity, sources, finished=True)
-                folder.checkpoints.remove()  # left by a kill at the very end
+                folder.checkpoints.remove()  # left if a run was killed at the very end
                 lock.release(run.out)
                 return folder
             run.progress.say(f"{run.out} is not as it was written; it is trained again")
@@ -110,7 +110,7 @@ class ModelFolder:
         """Have ``save`` write the model into an empty folder, move it into place, and mark it complete.
 
         Raises:
-            StorageError: it cannot be written; run again, it is trained again.
+            StorageError: it cannot be written; the step can be run again.
         """
         lock.check(self._out)
         files = self._move_in(save) if isinstance(self._out, Path) else self._put(save)
@@ -123,7 +123,7 @@ class ModelFolder:
         lock.release(self._out)
 
     def _move_in(self, save: Callable[[Path], None]) -> dict[str, str]:
-        """Save on the disk of the folder, and rename; returns the files' hashes."""
+        """Save in a scratch folder on the same disk, and move the files into place; returns their hashes."""
         assert isinstance(self._out, Path)
         scratch = self._out / _SCRATCH
         with storage_errors(self._out):
@@ -138,7 +138,7 @@ class ModelFolder:
         return files
 
     def _put(self, save: Callable[[Path], None]) -> dict[str, str]:
-        """Save on this machine, and put the files into the folder's store; returns their hashes."""
+        """Save on this machine, and upload the files to the folder's store; returns their hashes."""
         with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
             _call(save, Path(scratch), self._out)
             return upload(Path(scratch), self._out)

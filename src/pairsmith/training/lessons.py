@@ -1,4 +1,4 @@
-"""Passages with what is asked of them, kept on disk: a student may learn from more than memory holds."""
+"""Passages with their questions, kept on disk, as a student's training data may not fit into memory."""
 
 import shutil
 import tempfile
@@ -20,20 +20,24 @@ from pairsmith.runs.seeds import stream_key
 from pairsmith.training.distillation import Asked, PassageLesson
 
 _TOGETHER = 4_096
-"""Rows that are written together."""
+"""Rows in a record batch."""
 
 _PASSAGE = pa.schema([("text", pa.string())])
 _QUESTION = pa.schema([("question", pa.string()), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)])
 
 
 class Lessons(Sequence[PassageLesson]):
-    """Passages in the order in which they come first, each with all its questions.
+    """Passages in the order of their first occurrence, each with all its questions.
 
-    They lie in a temporary folder, which goes with this object; memory holds some numbers for each question.
+    They are kept in a temporary folder, which is deleted with this object; memory holds only a few numbers
+    for each question.
     """
 
     def __init__(self, asked: Iterable[tuple[str, Asked]]) -> None:
-        """Args: ``asked``: passages and questions of them; those of a passage need not follow each other.
+        """Write passages and questions to disk.
+
+        Args:
+            asked: passages with questions; those of the same passage need not be adjacent.
 
         Raises:
             StorageError: they cannot be written.
@@ -54,7 +58,7 @@ class Lessons(Sequence[PassageLesson]):
         self._questions.close()
         _, first, passage = np.unique(np.array(keys, np.uint64), return_index=True, return_inverse=True)
         order = np.argsort(first)
-        numbers = np.argsort(order)[passage]  # of each question's passage, by where it came first
+        numbers = np.argsort(order)[passage]  # each question's passage, numbered by first occurrence
         self._rows = np.argsort(numbers, kind="stable")
         self._ends = np.cumsum(np.bincount(numbers))
         self._text_of = np.array(texts, np.int64)[first[order]]
@@ -62,16 +66,17 @@ class Lessons(Sequence[PassageLesson]):
 
     @property
     def questions(self) -> int:
-        """How many there are in all."""
+        """The number of questions of all passages."""
         return len(self._rows)
 
     def only(self, kept: NDArray[np.bool_]) -> "Lessons":
-        """The same with some of the questions, without passages of which none is left.
+        """A copy with some of the questions, without passages that have none left.
 
-        Args: ``kept``: of each question, passage by passage, whether it stays.
+        Args:
+            kept: whether each question stays, passage by passage.
         """
         found = copy(self)
-        found._whole = self  # with which the files go
+        found._whole = self  # which keeps the files
         sizes = np.diff(self._ends, prepend=0)
         left = np.bincount(np.repeat(np.arange(len(self)), sizes)[kept], minlength=len(self))
         found._rows = self._rows[kept]
@@ -97,7 +102,7 @@ class Lessons(Sequence[PassageLesson]):
 
 
 class _Rows:
-    """Rows of an Arrow file: first appended, then, once it is closed, read where they lie."""
+    """Rows of an Arrow file: first appended, then, once it is closed, read through a memory map."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.count = 0

@@ -1,8 +1,8 @@
-"""TensorBoard logs of a training, for whoever wants to see it go: ``tensorboard --logdir OUT/logs``.
+"""TensorBoard logs of a training, to be watched with ``tensorboard --logdir OUT/logs``.
 
-They are no part of the model: nothing in ``training.json`` speaks of them, and they may be deleted. The
-trainer's own callback is not used, as it writes down every argument, paths of the machine among them, and
-does not hide what a stopped training logged after the checkpoint from which it goes on.
+They are not part of the model: ``training.json`` does not mention them, and they may be deleted. The
+trainer's own callback is not used, as it logs every argument, local paths included, and does not hide what
+a stopped training logged after the checkpoint from which it resumes.
 """
 
 import importlib.util
@@ -19,11 +19,11 @@ from pairsmith.runs.storage import storage_errors, upload
 FOLDER = "logs"
 _POINTS = 1_000
 _NAMES = {"loss": "train/loss", "learning_rate": "train/learning_rate", "grad_norm": "train/gradient_norm"}
-"""What the trainer tells, and what it is called in the logs."""
+"""The trainer's names of the values that are logged, and their names in the logs."""
 
 
 def check_tensorboard() -> None:
-    """Find out whether TensorBoard is installed.
+    """Check that TensorBoard is installed.
 
     Raises:
         MissingExtra: it is not.
@@ -33,18 +33,20 @@ def check_tensorboard() -> None:
 
 
 def steps_between(total: int) -> int:
-    """Steps between two points of the curves: each step is one in a short training, a long one has 1,000."""
+    """Steps between two points of the curves: 1 in a short training; a long one gets about 1,000 points."""
     return max(1, total // _POINTS)
 
 
 class Logs:
-    """The event files of one training in ``where``; a store gets copies of those on this machine."""
+    """The event files of one training in ``where``; for a store, written on this machine and uploaded."""
 
     def __init__(self, where: Place, metric: str, last_step: int) -> None:
-        """Args:
-        where: folder of this training alone.
-        metric: what is measured on the validation data, in a word.
-        last_step: the step of the checkpoint that it goes on from, or -1; what was logged after it is hidden.
+        """Open the event files.
+
+        Args:
+            where: a folder for this training alone.
+            metric: name of the validation metric.
+            last_step: step of the checkpoint that it resumes from, or -1; logs of later steps are hidden.
 
         Raises:
             MissingExtra: TensorBoard is not installed.
@@ -63,7 +65,7 @@ class Logs:
             self._writer = SummaryWriter(str(self._folder), purge_step=purge)
 
     def train(self, told: Mapping[str, Any], step: int) -> None:
-        """Log what the trainer tells after ``step``."""
+        """Log what the trainer reports after ``step``."""
         for name, shown in _NAMES.items():
             if name in told:
                 self._add(shown, float(told[name]), step)
@@ -74,7 +76,7 @@ class Logs:
             self._add(self._metric, figure, step)
 
     def flush(self) -> None:
-        """Have all that was logged on the disk, or in the store, before a checkpoint counts.
+        """Write everything logged so far to disk, or to the store, before a checkpoint is marked complete.
 
         Raises:
             StorageError: it cannot be written.
@@ -85,7 +87,7 @@ class Logs:
             upload(self._folder, self._where)
 
     def close(self) -> None:
-        """Write the rest.
+        """Write what is left, and close the files.
 
         Raises:
             StorageError: it cannot be written.
@@ -103,7 +105,7 @@ class Logs:
 
 
 def remove_logs(folder: Place) -> None:
-    """Remove the event files in ``folder`` and in the folders in it; whatever else lies there stays.
+    """Remove the event files in ``folder`` and in its direct subfolders; other files stay.
 
     Raises:
         StorageError: they cannot be removed.

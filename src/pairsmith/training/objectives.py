@@ -28,7 +28,7 @@ def training_rows(pairs: pa.Table, objective: Objective, hard_negatives: float =
 
     Args:
         pairs: scored pairs, with the columns sentence1, sentence2 and score.
-        objective: what the encoder is trained for.
+        objective: the training objective.
         hard_negatives: for ``contrastive``, the highest score of a text that is a hard negative.
 
     Raises:
@@ -43,10 +43,10 @@ def training_rows(pairs: pa.Table, objective: Objective, hard_negatives: float =
 
 
 def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
-    """For each text that means the same as its first text, one text of each low score as hard negative.
+    """Rows of a first text, one of its positives, and one hard negative of each low score.
 
     The texts of the highest score are the positives. Texts in between, which are somewhat similar, are not
-    used: neither as positives nor as negatives. The i-th positive of a first text is put beside the i-th of
+    used: neither as positives nor as negatives. The i-th positive of a first text is paired with the i-th of
     its texts of each low score, starting again at the first where there are fewer. A first text that lacks
     texts of one of these scores is left out, so that all rows have the same number of texts.
 
@@ -58,7 +58,7 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
         columns ``anchor``, ``positive`` and ``negative_1`` …, those of the higher scores first.
 
     Raises:
-        InputError: no row comes of it.
+        InputError: there would be no rows.
     """
     found: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
     for pair in pairs.select(["sentence1", "sentence2", "score"]).to_pylist():
@@ -96,10 +96,10 @@ def loss_of(encoder: SentenceTransformer, objective: Objective, scale: float) ->
 
 
 class EncodedByLength(nn.Module):
-    """A loss of sentence-transformers whose texts are encoded in groups of nearly one length.
+    """A loss of sentence-transformers whose texts are encoded in groups of similar length.
 
-    The library pads all texts of a column to its longest: of a batch of sentences most of the arithmetic went
-    into padding. Loss and gradients stay the same but for rounding.
+    The library pads all texts of a column to its longest, so that most of the arithmetic on a batch of
+    sentences would be spent on padding. Loss and gradients stay the same except for rounding.
     """
 
     def __init__(self, encoder: SentenceTransformer, loss: Any) -> None:
@@ -114,16 +114,16 @@ class EncodedByLength(nn.Module):
         return found
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What the library writes into a model card of its own."""
+        """The library's entries for its own model card; none."""
         return {}
 
 
 def encode_by_length(encoder: SentenceTransformer, columns: Sequence[Mapping[str, Any]]) -> list[Tensor]:
-    """The sentence vectors of each column, ``(rows, d)``, computed together in groups of nearly one length.
+    """The sentence vectors of each column, ``(rows, d)``, computed together in groups of similar length.
 
     Args:
-        encoder: whose ``forward`` gives the vectors.
-        columns: what its tokenizer made of each column's texts: ``(rows, tokens)`` tensors, padded behind.
+        encoder: the encoder whose ``forward`` computes the vectors.
+        columns: the tokenized texts of each column: ``(rows, tokens)`` tensors, padded at the end.
     """
     texts = [
         {key: value[row] for key, value in column.items() if torch.is_tensor(value) and value.ndim == 2}

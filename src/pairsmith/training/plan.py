@@ -1,4 +1,4 @@
-"""What ``train-encoder`` will cost: some steps and one look at validation pairs, carried over to all."""
+"""The cost of ``train-encoder``, extrapolated from some steps and one evaluation."""
 
 import time
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ from pairsmith.training.settings import TrainEncoderSettings
 
 CALIBRATION_STEPS = 12
 _BESIDE_WEIGHTS = 300_000
-"""About what a tokenizer, configuration, card and record take."""
+"""Approximate bytes of tokenizer, configuration, card and record."""
 
 _WAKING = 3
 _LENGTHS = 12
 _KEPT = 3
-"""Checkpoints that lie on the disk at one time at most: two, and the next one until it is whole."""
+"""Most checkpoints on disk at one time: two, and the next one while it is being written."""
 
 
 def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estimate:
-    """Train for some steps on the sample of the step before, or on the folder that is there.
+    """Train for some steps on a sample from the previous step, or on the data if they exist already.
 
     Raises:
         UserError: as for ``train_encoder``.
@@ -47,7 +47,7 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
 
     short = timed(_WAKING)
     for some in _of_many_lengths(pairs, settings.batch_size):
-        timed(1, some)  # memory grows with each length that comes along
+        timed(1, some)  # memory grows with each new text length
     step = max(timed(_WAKING + CALIBRATION_STEPS) - timed(_WAKING), 0.0) / CALIBRATION_STEPS
     looks = 2 + steps // settings.eval_steps if rows.get("validation") else 0
     seconds = loading + short + steps * step
@@ -79,7 +79,7 @@ def _of_many_lengths(pairs: pa.Table, batch_size: int) -> Iterator[pa.Table]:
 
 
 def _pairs(settings: TrainEncoderSettings, before: Before) -> tuple[pa.Table, dict[str, int]]:
-    """Pairs to try on, and how many there will be by split."""
+    """Pairs for the trial, and how many pairs each split will have."""
     earlier = before.get(settings.data)
     if earlier is not None and earlier.sample is not None:
         return earlier.sample.select(["sentence1", "sentence2", "score"]), dict(earlier.rows)

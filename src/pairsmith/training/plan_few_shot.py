@@ -1,4 +1,4 @@
-"""What the few-shot trainings will cost: some steps and a look at validation data, carried over to all."""
+"""The cost of the few-shot trainings, extrapolated from some steps and an evaluation."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,19 +34,19 @@ from pairsmith.training.watch import TRAIN
 CALIBRATION_STEPS = 4
 _WAKING = 2
 PATIENCE = 10.0
-"""Seconds a step: of one that takes longer a part is tried, and carried over."""
+"""Seconds; of a step that takes longer only a part is timed, and extrapolated."""
 
 _SOME = 2
-"""Examples of that part; a bi-encoder tells one pair from another."""
+"""Examples in that part; a bi-encoder needs two pairs to tell apart."""
 
 _BESIDE_WEIGHTS = 300_000
-"""About what a tokenizer, configuration, card and record take."""
+"""Approximate bytes of tokenizer, configuration, card and record."""
 _KEPT = 3
-"""Checkpoints that lie on the disk at one time at most: two, and the next one until it is whole."""
+"""Most checkpoints on disk at one time: two, and the next one while it is being written."""
 
 S = TypeVar("S", bound=FitSettings)
 Train = Callable[[S, int, Progress], int]
-"""Trains with these settings and so many validation examples, telling its steps; gives the weights' bytes."""
+"""Trains with these settings and this many validation examples, reports steps, returns weights' bytes."""
 
 
 def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Estimate:
@@ -71,7 +71,7 @@ def plan_train_biencoder(settings: TrainBiencoderSettings, before: Before) -> Es
 
 
 def plan_train_crossencoder(settings: TrainCrossencoderSettings, before: Before) -> Estimate:
-    """Train a cross-encoder for some steps, with outputs of other seeds for those that a search would find.
+    """Train a cross-encoder for some steps, with other seeds' outputs in place of hard negatives.
 
     Raises:
         UserError: as for ``train_crossencoder``.
@@ -127,10 +127,10 @@ def plan_train_summarizer(settings: TrainSummarizerSettings, before: Before) -> 
 
 @contextmanager
 def samples_of(settings: S, before: Before) -> Iterator[S]:
-    """Settings in which what earlier steps are to make is a file with a sample of it.
+    """The settings, with sources that earlier steps will make replaced by files with a sample of them.
 
     Raises:
-        SettingsError: nothing is known of what such a step makes.
+        SettingsError: an earlier step has no sample of what it will make.
     """
     with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
 
@@ -155,14 +155,14 @@ def samples_of(settings: S, before: Before) -> Iterator[S]:
 
 
 def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: float = 0.0) -> Estimate:
-    """Time the steps of a short training, and its look at validation data.
+    """Estimate the cost of a training from the steps and the evaluation of a short one.
 
     Args:
         settings: of the training.
         train: trains for ``settings.steps_of`` steps.
-        seeds: examples that are trained on.
-        unseen: validation examples.
-        reading: seconds that reading took.
+        seeds: number of training examples.
+        unseen: number of validation examples.
+        reading: seconds that reading the data took.
     """
     whole, rates = settings.steps_of(seeds), len(settings.learning_rate)
 
@@ -182,7 +182,7 @@ def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: floa
     if first.step(waking) * settings.batch_size / examples < PATIENCE:
         examples, looked, waking = settings.batch_size, unseen, _WAKING
         trial = tried(waking + CALIBRATION_STEPS, examples, looked)
-    # The first loads libraries, too, which later rates find loaded.
+    # The first trial also loads libraries, which are loaded already for later learning rates.
     loading = trial.loading(waking)
     libraries = max(first.loading(1) - loading, 0.0)
     step = trial.step(waking) * settings.batch_size / examples
@@ -194,13 +194,13 @@ def planned(settings: S, train: Train[S], seeds: int, unseen: int, reading: floa
         memory=peak_memory(),
         disk=trial.weights + _BESIDE_WEIGHTS,
         rows={},
-        # 3: AdamW's two moments
+        # 3: the weights and AdamW's two moments
         scratch=checkpoints * 3 * trial.weights + (rates if rates > 1 else 0) * trial.weights,
     )
 
 
 class _Steps(Silent):
-    """Notes when each step of a training ended, and the last look at validation data."""
+    """Records when each step of a training ended, and when its last evaluation did."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ class _Steps(Silent):
         self.looked = 0.0
 
     def draw(self, bar: Task) -> None:
-        """A step has ended, or a look before or after one."""
+        """A step has ended, or an evaluation before or after one."""
         if bar.label == TRAIN:
             self.looked = time.monotonic()
             if bar.done > len(self.ends):
@@ -217,11 +217,11 @@ class _Steps(Silent):
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A short training, looked at before and after.
+    """The timing of a short training, with an evaluation before and after.
 
     Attributes:
-        ends: of each step, in seconds after the training began.
-        look: seconds of a look; 0 without validation data.
+        ends: when each step ended, in seconds after the training began.
+        look: seconds that an evaluation takes; 0 without validation data.
         weights: bytes of the weights.
     """
 
@@ -230,11 +230,11 @@ class _Trial:
     weights: int
 
     def step(self, waking: int) -> float:
-        """Seconds of a step, those that only wake the machine up left out."""
+        """Seconds that a step takes, without the first ``waking`` steps, which are for warming up."""
         return (self.ends[-1] - self.ends[waking - 1]) / (len(self.ends) - waking)
 
     def loading(self, waking: int) -> float:
-        """Seconds before the first step, without the look."""
+        """Seconds before the first step, without the evaluation."""
         return max(self.ends[0] - self.step(waking) - self.look, 0.0)
 
 

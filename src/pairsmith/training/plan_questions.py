@@ -1,4 +1,4 @@
-"""What the trainings on questions will cost: some steps on some of them, carried over to all."""
+"""The cost of the trainings on questions, extrapolated from some steps on a sample."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -21,11 +21,11 @@ from pairsmith.training.settings import FitSettings
 from pairsmith.training.student import infuse_on, passages
 
 SOME = 2_000
-"""Questions that are looked at."""
+"""Questions in the sample of a source."""
 
 
 def some_asked(sources: Sequence[str], before: Before) -> tuple[list[AskedQuestion], int]:
-    """Some questions of the sources, or of what earlier steps would make, and how many there are in all.
+    """A sample of the questions of all sources, existing or from earlier steps, and the number of all.
 
     Raises:
         InputError: a source cannot be read.
@@ -47,7 +47,7 @@ def some_asked(sources: Sequence[str], before: Before) -> tuple[list[AskedQuesti
 
 
 def plan_train_asker(settings: TrainAskerSettings, before: Before) -> Estimate:
-    """Train an asker for some steps.
+    """Train a question generator for some steps.
 
     Raises:
         UserError: as for ``train_asker``.
@@ -103,13 +103,13 @@ def plan_infuse(settings: InfuseSettings, before: Before) -> Estimate:
 
 
 def _unseen(settings: FitSettings, before: Before) -> list[Question]:
-    """The validation questions, or a sample of those that an earlier step would make."""
+    """The validation questions, or a sample of those that an earlier step will make."""
     with samples_of(settings, before) as there:
         return list(read_questions(there.validation)) if there.validation else []
 
 
 def _with_answers(asked: Sequence[AskedQuestion]) -> list[Question]:
-    """Those whose answer stands in the passage."""
+    """The questions whose answer occurs in the passage."""
     return [
         Question(each.id, "", each.context, each.question, (Answer(each.context[slice(*place)], place[0]),))
         for each in asked

@@ -1,4 +1,4 @@
-"""What a training on a processor does otherwise than one on a GPU, as it takes less time there."""
+"""Changes that make a training on a CPU faster; elsewhere nothing changes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,20 +9,20 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 _SHARES = 2**16
-"""A share to be dropped is rounded to a multiple of 1 / 65,536."""
+"""Dropout probabilities are rounded to multiples of 1 / 65,536."""
 
 
 T = TypeVar("T")
 AsUsual = Callable[[Callable[[], T]], T]
-"""Calls what it is given while the model attends as usual: it may read more at once than a training does."""
+"""Calls a function with the model's usual attention, as it may process more at once than training does."""
 
 
 @contextmanager
 def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
-    """Within it a training of ``model`` on a processor takes less time; elsewhere nothing changes.
+    """Make training ``model`` within this context faster on a CPU; elsewhere change nothing.
 
-    Attention is written out, as torch's block-wise one takes longer backward than it saves forward, and
-    dropout draws four numbers where torch's draws one.
+    Attention is computed in full, as torch's block-wise attention costs more time in the backward pass than
+    it saves in the forward pass, and dropout makes four numbers where torch's makes one.
     """
     if device != "cpu":
         yield lambda call: call()
@@ -58,9 +58,10 @@ def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
 
 
 def _configs(model: nn.Module) -> list[PreTrainedConfig]:
-    """By what the models of transformers in it attend, outer ones first.
+    """The configurations that decide the attention of all transformers models in it, outer ones first.
 
-    A layer's may be another one than its model's: an encoder that was given a decoder has a new one.
+    A layer's configuration may differ from its model's: an encoder that was given a decoder has a new one.
+    There are none if the attention of one of the models cannot be changed.
     """
     models = [each for each in model.modules() if isinstance(each, PreTrainedModel)]
     if not all(each._can_set_attn_implementation() for each in models):
@@ -75,10 +76,10 @@ def _config(module: nn.Module) -> PreTrainedConfig | None:
 
 
 class QuickDropout(nn.Dropout):
-    """Dropout that takes its chance from 16 bits a number; the generator makes 64 at once."""
+    """Dropout with 16 random bits for each value; the generator makes 64 at once."""
 
     def forward(self, values: Tensor) -> Tensor:
-        """Of values of any shape and floating dtype a share ``p`` is 0, the others are divided by 1 - p."""
+        """Set a share ``p`` of values of any shape and floating dtype to 0; divide the others by 1 - p."""
         dropped = round(self.p * _SHARES)
         if not self.training or dropped == 0:
             return values

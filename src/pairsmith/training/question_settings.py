@@ -1,4 +1,4 @@
-"""What can be set when a model that asks, a teacher or its student is trained."""
+"""Settings of the training of question generators, teachers and students."""
 
 import math
 from typing import Annotated, Literal, Self
@@ -10,7 +10,7 @@ from pairsmith.training.settings import FitSettings, Several
 
 
 class EpochSettings(FitSettings):
-    """A training of so many times through its examples."""
+    """A training for a number of epochs."""
 
     epochs: float = Field(default=2.0, gt=0, allow_inf_nan=False, description="Times through the examples.")
     max_steps: int | None = Field(
@@ -18,17 +18,17 @@ class EpochSettings(FitSettings):
     )
 
     def steps_of(self, examples: int) -> int:
-        """Steps of a training on so many examples."""
+        """The number of steps with this number of examples."""
         whole = max(1, math.ceil(self.epochs * examples / self.batch_size))
         return min(whole, self.max_steps or whole)
 
     def cut_to(self, steps: int) -> Self:
-        """The same for so many steps."""
+        """A copy with this number of steps."""
         return self.model_copy(update={"epochs": float(steps * self.batch_size), "max_steps": steps})
 
 
 class TrainAskerSettings(EpochSettings):
-    """An asker: a model that reads a passage, and writes an answer and its question (Q2)."""
+    """A question generator: a model that reads a passage, and writes an answer and its question (Q2)."""
 
     base: str = Field(
         description="Model to start from, a folder or Hub id: one with an encoder and a decoder; an encoder, "
@@ -55,7 +55,7 @@ class TrainAskerSettings(EpochSettings):
 
 
 class TrainTeacherSettings(EpochSettings):
-    """A teacher: a reader whose distributions over starts and ends of answers others learn (Q3)."""
+    """A teacher: a reader from whose span distributions students learn (Q3)."""
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
@@ -70,7 +70,7 @@ class TrainTeacherSettings(EpochSettings):
 
 
 class InfuseSettings(EpochSettings):
-    """A bi-encoder whose token vectors answer questions, as a teacher would (Q4, Q5)."""
+    """A student: a bi-encoder whose token vectors answer questions as a teacher would (Q4, Q5)."""
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,

@@ -1,6 +1,6 @@
-"""The step ``train-reader``: a reader from a hundred questions, mined ones simply added to them (M9).
+"""The step ``train-reader``: a reader trained on about a hundred questions and added mined ones (M9).
 
-questions with answers -> windows that hold an answer -> start and end classified -> reader
+questions with answers -> windows that contain an answer -> classifiers of start and end -> reader
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,8 +61,8 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
 
     Raises:
         FolderError: the run's folder holds something else.
-        InputError: questions cannot be read, or none has an answer that a window holds.
-        ModelError: the base cannot be loaded or is a teacher, or the training diverged.
+        InputError: questions cannot be read, or no window contains an answer.
+        ModelError: the base cannot be loaded or is a teacher or student, or the training diverged.
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
@@ -109,7 +109,7 @@ def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
 
 
 def added_questions(settings: TrainReaderSettings) -> list[Question]:
-    """The questions of ``added``, source after source; the first ``extra`` of them where that is given.
+    """The questions of all sources in ``added``, in order; only the first ``extra`` if that is given.
 
     Raises:
         InputError: a source cannot be read.
@@ -120,13 +120,13 @@ def added_questions(settings: TrainReaderSettings) -> list[Question]:
 
 @dataclass(frozen=True, slots=True)
 class TrainedReader:
-    """A reader, and how it came to be.
+    """A trained reader, and how its training went.
 
     Attributes:
-        reader: with the weights of its best step.
+        reader: the reader with the weights of its best step.
         learning_rate: the one that did best.
         training: how it went with that rate.
-        questions: how many it was trained on: those with an answer that a window holds.
+        questions: number of questions it was trained on: those with an answer that a window contains.
     """
 
     reader: Reader
@@ -145,19 +145,19 @@ def train_reader_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedReader:
-    """Train a reader for each learning rate, and take the one with the best F1.
+    """Train a reader at each learning rate, and keep the one with the best F1.
 
     Args:
-        questions: to train on; those without an answer that a window holds are left out, which is said.
-        validation: by which the best step and rate are chosen; may be empty.
-        settings: paths in it are not looked at here, but for ``base``.
+        questions: to train on; those of which no window contains an answer are left out, with a message.
+        validation: questions by which the best step and rate are chosen; may be empty.
+        settings: of its paths only ``base`` is read here.
         device: ``cpu``, ``cuda`` or ``mps``.
-        perceptrons: whether a head that the base lacks shall be a teacher's (Q3).
-        progress: where to show it.
-        checkpoints: where they are kept.
+        perceptrons: whether the new head, if the base has none, is a teacher's (Q3).
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
 
     Raises:
-        InputError: no question has an answer that a window holds.
+        InputError: no window contains an answer to any question.
         ModelError: the base cannot be loaded, or the training diverged.
     """
     shown = progress or Silent()
@@ -171,7 +171,7 @@ def train_reader_on(
             seed=settings.seed,
             max_length=settings.max_length,
         )
-        reader.tokenizer.model_max_length = reader.max_length  # whoever reads with it reads such windows
+        reader.tokenizer.model_max_length = reader.max_length  # saved for later use with the same windows
         return SpanMarker(reader, training_windows(reader, questions))
 
     told = False
@@ -209,13 +209,13 @@ class Target:
 
 
 def training_windows(reader: Reader, questions: Sequence[Question]) -> list[list[Target]]:
-    """Of each question the windows that hold its first answer, or else the next of its answers.
+    """For each question, the windows that contain its first answer or, where none do, its next answer.
 
     Returns:
         one list for each question that has such windows.
 
     Raises:
-        InputError: no question has.
+        InputError: no question has any.
     """
     windows: list[list[Feature]] = [[] for _ in questions]
     texts = [question.question for question in questions]
@@ -243,7 +243,7 @@ def answer_tokens(window: Feature, gold: Answer) -> tuple[int, int] | None:
     """The tokens of the text that cover an answer's first and last character; white space does not count.
 
     Returns:
-        the first that covers the first, and the last that covers the last; None where either is missing.
+        the first token on the first character, and the last token on the last; None if either is missing.
     """
     text = gold.text
     first = gold.start + len(text) - len(text.lstrip())
@@ -259,13 +259,13 @@ def answer_tokens(window: Feature, gold: Answer) -> tuple[int, int] | None:
 
 
 def _drawn(examples: Sequence[Sequence[Target]], number: int, _: int, rng: np.random.Generator) -> Target:
-    """A question's window; where windows overlap and several hold the answer, one of them by chance."""
+    """A question's window, drawn at random if several overlapping windows contain the answer."""
     targets = examples[number]
     return targets[int(rng.integers(len(targets)))]
 
 
 def batch_of_windows(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any]:
-    """What ``SpanMarker`` is called with."""
+    """The arguments of ``SpanMarker.forward``."""
     lengths = [len(row.window.input_ids) for row in rows]
     made = chunked(
         lengths, lambda numbers: _features(reader, [rows[i] for i in numbers]), reader.model.device
@@ -284,7 +284,7 @@ def _features(reader: Reader, rows: Sequence[Target]) -> dict[str, Any]:
 
 
 class SpanMarker(nn.Module):
-    """A reader's model with what it is trained on; called with a batch of windows, it gives the loss."""
+    """A reader's model and its training windows; called with a batch of windows, it returns the loss."""
 
     def __init__(self, reader: Reader, examples: Sequence[Sequence[Target]]) -> None:
         super().__init__()
@@ -306,17 +306,17 @@ class SpanMarker(nn.Module):
 def span_losses(
     start_logits: Tensor, end_logits: Tensor, allowed: Tensor, starts: Tensor, ends: Tensor
 ) -> Tensor:
-    """Cross-entropy of the answers' starts and ends, the mean of the two (M9).
+    """The mean of the cross-entropies of the answers' starts and ends (M9).
 
-    The softmax is over the tokens of the text, as it is where answers are looked for (Q7), and not over
-    those of the question too, as in the heads of transformers.
+    The softmax is over the tokens of the text, as at inference (Q7), without those of the question, which
+    the heads of transformers include.
 
     Args:
-        start_logits: ``(n, tokens)`` of any floating dtype, and ``end_logits``; finite where allowed.
-        end_logits: the same shape.
+        start_logits: ``(n, tokens)`` of any floating dtype; finite where allowed.
+        end_logits: the same for ends.
         allowed: ``(n, tokens)`` bool, the tokens of the text.
-        starts: ``(n,)`` int64, the first token of each answer, and ``ends`` its last; allowed ones.
-        ends: the same shape.
+        starts: ``(n,)`` int64, the first token of each answer; an allowed one.
+        ends: ``(n,)`` int64, the last token of each answer; an allowed one.
 
     Returns:
         ``(n,)`` float32, at least 0.
@@ -334,6 +334,6 @@ def validation_f1(reader: Reader, questions: Sequence[Question]) -> float | None
     """F1 of the reader's answers, ×100; None where its scores are no longer finite."""
     try:
         found = answer(reader, [each.question for each in questions], [each.context for each in questions])
-    except ModelError:  # the training diverged, which is said at its end
+    except ModelError:  # the training diverged, which is reported at its end
         return None
     return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1

@@ -1,4 +1,4 @@
-"""Wrong outputs that a bi-encoder finds near to an input, which a cross-encoder is to see through (M6)."""
+"""Hard negatives for a cross-encoder: wrong outputs that a bi-encoder finds near an input (M6)."""
 
 from collections.abc import Callable, Sequence
 from heapq import nlargest
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _SPARE = 10
-"""Outputs looked at beside those wanted, as some may be right."""
+"""Additional outputs to retrieve from each shard, as some may be positives."""
 
 
 def retrieved(
@@ -28,18 +28,18 @@ def retrieved(
     count: int,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:
-    """The outputs of the corpus nearest to each example's input, without those that are right.
+    """The outputs of the corpus nearest to each example's input, without positives.
 
     Args:
         examples: n of them.
         outputs: encoded outputs, as ``mine`` leaves them in its folder.
-        encoder: what they were encoded with.
-        count: how many for each.
-        advance: hears of how many inputs are encoded.
+        encoder: the encoder that made their vectors.
+        count: number of outputs for each example.
+        advance: called with the number of inputs that were encoded.
 
     Returns:
-        n lists of distinct texts, nearest first. Right is the output of any example with the same input, its
-        answer in whatever passage, and what overlaps that in its own passage.
+        n lists of distinct texts, nearest first. Positives are the outputs of all examples with the same
+        input, their answers in any passage, and what overlaps these answers in the example's own passage.
     """
     inputs = [example.input for example in examples]
     queries = encode_texts(encoder, inputs, side="query", advance=advance)
@@ -49,7 +49,7 @@ def retrieved(
     for table in outputs.shards("train", ["text", "answer", "context", "vector"]):
         if not table.num_rows:
             continue
-        table = table.take(_first_of_each(table["text"]))  # copies would take the places of other texts
+        table = table.take(_first_of_each(table["text"]))  # duplicates would displace other texts
         flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
         vectors = torch.tensor(flat).view(table.num_rows, -1)
         values, places = (x @ vectors.T).topk(min(count + _SPARE, table.num_rows), dim=1)
@@ -67,7 +67,7 @@ def retrieved(
 
 
 def _first_of_each(texts: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The rows in which a text stands first."""
+    """The row of each text's first occurrence."""
     codes = texts.combine_chunks().dictionary_encode().indices.to_numpy()
     return np.sort(np.unique(codes, return_index=True)[1])
 

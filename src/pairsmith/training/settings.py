@@ -1,4 +1,4 @@
-"""What can be set when an encoder, or what learns from a hundred examples, is trained."""
+"""Settings of the training of sentence encoders, and of the few-shot trainings."""
 
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -9,13 +9,13 @@ from pairsmith.modelnames import PoolingName
 from pairsmith.settings import Listed, Settings, refuse
 
 Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
-"""One number may be given without a list around it."""
+"""A single number may be given in place of a list."""
 
 TrainingDevice = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda)$")]
 
 
 class TrainEncoderSettings(Settings):
-    """A sentence encoder, from pairs that are scored by how similar they are (D10)."""
+    """A sentence encoder, trained on pairs with similarity scores (D10)."""
 
     base: str = Field(
         description="Model to start from: a folder or Hub id of a sentence-transformers model, of any "
@@ -106,7 +106,7 @@ class TrainEncoderSettings(Settings):
 
 
 class FitSettings(Settings):
-    """What trainings on examples have in common."""
+    """Settings that all trainings on examples share."""
 
     base: str = Field(description="Model to start from: a folder or Hub id, or embedded:all-minilm-l6-v2.")
     validation: str | None = Field(
@@ -164,25 +164,25 @@ class FitSettings(Settings):
         return rates
 
     def steps_of(self, examples: int) -> int:
-        """Steps of a training on so many examples."""
+        """The number of steps with this number of examples."""
         raise NotImplementedError
 
     def cut_to(self, steps: int) -> Self:
-        """The same for so many steps."""
+        """A copy with this number of steps."""
         raise NotImplementedError
 
 
 class FewShotSettings(FitSettings):
-    """A training of so many steps, as on a hundred examples."""
+    """A training for a fixed number of steps, as on a hundred examples."""
 
     steps: int = Field(default=200, ge=1, description="Steps of the training.")
 
-    def steps_of(self, examples: int) -> int:  # noqa: ARG002 - of every training
-        """Steps of a training on so many examples."""
+    def steps_of(self, examples: int) -> int:  # noqa: ARG002 - the signature of FitSettings
+        """The number of steps with this number of examples."""
         return self.steps
 
     def cut_to(self, steps: int) -> Self:
-        """The same for so many steps."""
+        """A copy with this number of steps."""
         return self.model_copy(update={"steps": steps})
 
 
@@ -252,9 +252,9 @@ class TrainBiencoderSettings(FewShotSettings):
 
 
 class TrainCrossencoderSettings(FewShotSettings):
-    """A cross-encoder that tells the pairs of the seeds from those that a search confuses with them (M6).
+    """A cross-encoder that tells the pairs of the seeds from hard negatives (M6).
 
-    Of kind ``scored`` it learns the scores that people gave pairs.
+    With kind ``scored`` it learns the scores that people gave to pairs.
     """
 
     seeds: str = Field(description="The labelled pairs; as for train-biencoder.")

@@ -1,7 +1,7 @@
-"""The step ``infuse``: a bi-encoder whose token vectors answer the questions that a teacher answered (Q4).
+"""The step ``infuse``: distils a teacher into a bi-encoder whose token vectors answer questions (Q4).
 
-passages with their questions -> a passage encoded once, its questions beside it -> the teacher's
-distributions learned (Q5) -> encoder, and heads for questions
+passages with their questions -> each passage encoded once, its questions separately -> cross-entropy with
+the teacher's span distributions (Q5) -> encoder, and heads for questions
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ from pairsmith.training.question_settings import InfuseSettings
 from pairsmith.training.watch import Training
 
 _AT_ONCE = 1_000
-"""Passages of which is looked at once what is read."""
+"""How many passages are tokenized at a time when answers are looked for."""
 
 _USE = """```python
 import pairsmith.infuse
@@ -64,8 +64,8 @@ def infuse(settings: InfuseSettings, run: Run) -> Place:
 
     Raises:
         FolderError: the run's folder holds something else.
-        InputError: questions cannot be read, lack a teacher's distributions, or have their answers all
-            behind what is read of the passages.
+        InputError: questions cannot be read, lack a teacher's distributions, or have all their answers in
+            the part of the passages that is cut off.
         ModelError: the base cannot be loaded, or the training diverged.
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
@@ -98,17 +98,17 @@ def infuse(settings: InfuseSettings, run: Run) -> Place:
 
 
 def save_student(student: SpanEncoder, card: str, out: Path) -> None:
-    """Save the encoder as one of transformers, and the heads beside it."""
+    """Save the encoder as a transformers model, and the heads beside it."""
     save_transformer(student.tokens.model, student.tokens.tokenizer, card, out)
     save_heads(student.heads, out)
 
 
 def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> Lessons:
-    """Questions by their passages, with what is learned of each (Q5, Q6).
+    """Questions grouped by passage, with their training targets (Q5, Q6).
 
     Raises:
-        InputError: a question has no distributions, and ``labels`` wants them; or there is none at all.
-        StorageError: they cannot be written.
+        InputError: a question lacks distributions that ``labels`` requires, or there are no questions.
+        StorageError: they cannot be written to disk.
     """
     found = Lessons((each.context, _labelled(each, settings)) for each in asked)
     if not found:
@@ -141,14 +141,14 @@ def _likeliest(distribution: Distribution) -> Distribution:
 
 @dataclass(frozen=True, slots=True)
 class TrainedStudent:
-    """A student, and how it came to be.
+    """A trained student, and how its training went.
 
     Attributes:
-        student: with the weights of its best step.
+        student: the student with the weights of its best step.
         learning_rate: the one that did best.
         training: how it went with that rate.
-        passages: how many it was trained on.
-        questions: how many it was trained on: those of whose answer some place is read.
+        passages: number of passages it was trained on.
+        questions: number of questions it was trained on: those whose answer starts or ends in the text read.
     """
 
     student: SpanEncoder
@@ -167,15 +167,15 @@ def infuse_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TrainedStudent:
-    """Train a student for each learning rate, and take the one with the best F1.
+    """Train a student at each learning rate, and keep the one with the best F1.
 
     Args:
-        lessons: one or more; questions whose answers are behind what is read are left out, which is said.
+        lessons: one or more; questions whose answers are cut off are left out, with a message.
         validation: questions by which the best step and rate are chosen; may be empty.
-        settings: ``data`` and ``validation`` are not looked at here.
+        settings: ``data`` and ``validation`` are not read here.
         device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where to show it.
-        checkpoints: where they are kept.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
 
     Raises:
         InputError: no question is left.
@@ -211,10 +211,10 @@ def infuse_on(
 
 
 def read_by(tokens: TokenEncoder, lessons: Lessons, progress: Progress) -> Lessons:
-    """The questions of which an encoder reads some place of the answer; how many are left out is said.
+    """The questions whose answer starts or ends in the text that is read; says how many are left out.
 
     Raises:
-        InputError: there is none.
+        InputError: no question is left.
     """
 
     def each() -> Iterator[bool]:
@@ -243,7 +243,7 @@ def read_by(tokens: TokenEncoder, lessons: Lessons, progress: Progress) -> Lesso
 def _drawn(
     lessons: Sequence[PassageLesson], most: int, seed: int, number: int, turn: int, _: np.random.Generator
 ) -> PassageLesson:
-    """A passage and some of its questions, in each pass the next of an order by chance, round and round."""
+    """A passage and at most ``most`` of its questions: in each pass the next of a random order, in cycles."""
     lesson = lessons[number]
     count = len(lesson.questions)
     if count <= most:
@@ -254,16 +254,16 @@ def _drawn(
 
 
 class Student(nn.Module):
-    """A bi-encoder; called with a batch of passages and their questions, it gives the loss (Q4, Q5)."""
+    """A bi-encoder; called with a batch of passages and their questions, it returns the loss (Q4, Q5)."""
 
     def __init__(self, encoder: SpanEncoder, *, concatenated: bool, batch_tokens: int | None = None) -> None:
-        """A student.
+        """Wrap an encoder for training.
 
         Args:
-            encoder: what is trained.
-            concatenated: whether an answer is looked for in all passages of a batch (Q6).
+            encoder: the encoder to train.
+            concatenated: whether the softmax is over the tokens of all passages of a batch (Q6).
             batch_tokens: most tokens of passages, or of questions, that are computed at once, unless a
-                passage or its questions have more; None: what suits the device, concatenated all.
+                passage or its questions have more; None: what suits the device, or all if concatenated.
         """
         super().__init__()
         self.encoder = encoder
@@ -273,10 +273,10 @@ class Student(nn.Module):
         self._batch_tokens = batch_tokens
 
     def batch(self, rows: Sequence[PassageLesson]) -> Mapping[str, Any]:
-        """What it is called with: chunks of passages with their questions, both grouped by length."""
+        """The arguments of ``forward``: chunks of passages with their questions, both grouped by length."""
         tokens = self.encoder.tokens
         short = self.encoder.cut(QUESTION_TOKENS).tokens
-        # An answer is looked for in all passages: one chunk, of whose groups each may be computed for itself.
+        # If the softmax is over all passages, they form one chunk, whose groups may be computed one by one.
         most = self._batch_tokens if self._concatenated else None
 
         def features(numbers: list[int]) -> dict[str, Any]:
@@ -326,16 +326,16 @@ class Student(nn.Module):
         return start + end
 
     def _vectors(self, texts: Mapping[str, Any]) -> Tensor:
-        """Of n texts' tokens, in the texts' order, ``(n, longest, d)``; 0 behind a group's longest."""
+        """Token vectors of n texts in their order, ``(n, longest, d)``; 0 beyond a group's longest text."""
         compute = self.encoder.token_vectors
         if self._concatenated and self._batch_tokens and torch.is_grad_enabled():
-            # Only one group's numbers are held at a time: each is computed once more on the way backward.
+            # Only one group's activations are held at a time: each group is recomputed in the backward pass.
             compute = partial(checkpoint, compute, use_reentrant=False)
         return _in_order([compute(each) for each in texts["chunks"]], texts)
 
 
 def _features(tokens: TokenEncoder, texts: Sequence[str], most: int | None) -> Mapping[str, Any]:
-    """What the model takes for texts, in groups of about one length, of ``most`` tokens at most."""
+    """Model inputs for texts, in groups of similar length with at most ``most`` tokens each."""
     return grouped(
         tokens.token_counts(texts),
         lambda numbers: tokens.features([texts[number] for number in numbers]),
@@ -345,7 +345,7 @@ def _features(tokens: TokenEncoder, texts: Sequence[str], most: int | None) -> M
 
 
 def _in_order(groups: Sequence[Tensor], texts: Mapping[str, Any]) -> Tensor:
-    """What was made of groups of texts, ``(texts, tokens, …)`` each, as one of all in the texts' order."""
+    """Join the results for groups of texts, ``(texts, tokens, …)`` each, into one in the texts' order."""
     rows = [row for group in groups for row in group]
     return pad_sequence([rows[place] for place in texts["order"].argsort().tolist()], batch_first=True)
 
@@ -355,6 +355,6 @@ def validation_f1(encoder: SpanEncoder, questions: Sequence[Question]) -> float 
     asked, texts = [each.question for each in questions], [each.context for each in questions]
     try:
         found = answer_by_vectors(encoder, asked, texts)
-    except ModelError:  # the training diverged, which is said at its end
+    except ModelError:  # the training diverged, which is reported at its end
         return None
     return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1

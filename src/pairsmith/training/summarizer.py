@@ -1,4 +1,4 @@
-"""The step ``train-summarizer``: a summariser from a hundred summaries and mined ones, marked as such (M9).
+"""The step ``train-summarizer``: a summariser from a hundred summaries and marked mined ones (M9).
 
 documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser
 """
@@ -60,17 +60,16 @@ _READ = {"summaries": "A long document …", "reading": "the answer: The passage
 def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
     """Train a summariser on seeds and added documents, and save it in the run's folder.
 
-    The folder opens with ``AutoModelForSeq2SeqLM``, and holds how summaries are written with it.
+    The folder opens with ``AutoModelForSeq2SeqLM``, and contains the settings for generating summaries.
 
     Returns:
         The run's folder.
 
     Raises:
         FolderError: the run's folder holds something else.
-        InputError: documents with summaries cannot be read, or one holds the marker.
+        InputError: documents with summaries cannot be read, or one contains the marker.
         MissingExtra: there are validation documents, and the package ``rouge-score`` is not installed.
-        ModelError: the base cannot be loaded or is no model with an encoder and a decoder, or the training
-            diverged.
+        ModelError: the base cannot be loaded or cannot be trained as a summariser, or the training diverged.
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
     """
@@ -109,7 +108,7 @@ def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
 
 
 def validation_examples(settings: TrainSummarizerSettings) -> list[Example]:
-    """The validation examples: as input what is read, as output what is written.
+    """The validation examples, with the text to read as input and the text to write as output.
 
     Raises:
         InputError: they cannot be read.
@@ -119,10 +118,10 @@ def validation_examples(settings: TrainSummarizerSettings) -> list[Example]:
 
 
 def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) -> list[Example]:
-    """The pairs of ``added``, source after source; the first ``extra`` of them where that is given.
+    """The pairs of all sources in ``added``, in order; only the first ``extra`` if that is given.
 
-    A document counts once, and not at all if it is one of ``known``: the seeds have a better summary of it,
-    and a validation document shall not be learned.
+    A document is used once, and not at all if it is one of ``known``: the seeds have a better summary of it,
+    and validation documents must not be trained on.
 
     Raises:
         InputError: a source cannot be read, or a summary is blank.
@@ -140,13 +139,13 @@ def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) 
 
 
 def turned(example: Example, kind: str) -> Example:
-    """With what is read as its input and what is written as its output: of ``reading`` the question."""
+    """The example with the text to write as output, which for kind ``reading`` is the question."""
     return Example(example.output, example.input) if kind == "reading" else example
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What is measured of a model on batches of validation examples, ×100, and its name."""
+    """A metric, ×100, that is computed on batches of validation examples, and its name."""
 
     name: str
     measure: "Callable[[WithLoss, Sequence[Mapping[str, Tensor]]], float]"
@@ -172,21 +171,21 @@ def train_summarizer_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Summarizer, float, Training]:
-    """Train a summariser for each learning rate, and take the best.
+    """Train a summariser at each learning rate, and keep the best.
 
     Args:
         seeds: documents with their summaries.
-        added: mined ones, which get the marker; may be empty.
-        validation: by whose ROUGE-L the best step and rate are chosen; may be empty.
-        settings: paths in it are not looked at here, but for ``base``.
+        added: mined documents with summaries, which get the marker; may be empty.
+        validation: documents by whose ROUGE-L the best step and rate are chosen; may be empty.
+        settings: of its paths only ``base`` is read here.
         device: ``cpu``, ``cuda`` or ``mps``.
-        written_marker: a special token that stands in what is written.
-        figure: another one to choose by than ROUGE-L of what is written, and what it is called.
-        progress: where to show it.
-        checkpoints: where they are kept.
+        written_marker: a special token that occurs in the target texts.
+        figure: a metric to choose by instead of ROUGE-L.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
 
     Raises:
-        InputError: there is nothing to learn from, or a document holds the marker.
+        InputError: there is nothing to learn from, or a document contains the marker.
         MissingExtra: there are validation documents, and the package ``rouge-score`` is not installed.
         ModelError: the base cannot be loaded, or the training diverged.
     """
@@ -261,7 +260,7 @@ def rows_of(
 
 
 def _batch(summarizer: Summarizer, rows: Sequence[Row]) -> Mapping[str, Any]:
-    """Documents with the labels of their summaries, in chunks of documents of about one length."""
+    """Documents with the labels of their summaries, in chunks of documents of similar length."""
 
     def features(numbers: list[int]) -> dict[str, Tensor]:
         some = [rows[number] for number in numbers]
@@ -273,7 +272,7 @@ def _batch(summarizer: Summarizer, rows: Sequence[Row]) -> Mapping[str, Any]:
 
 
 class WithLoss(Writer):
-    """A summariser's model; called with a batch of documents and summaries, it gives the loss."""
+    """A summariser's model; called with a batch of documents and summaries, it returns the loss."""
 
     def __init__(self, summarizer: Summarizer, label_smoothing: float) -> None:
         super().__init__(summarizer.model, label_smoothing)
@@ -285,7 +284,7 @@ class WithLoss(Writer):
             )
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """Of each token of the summaries, given those before it: ``(n, tokens, vocabulary)``."""
+        """The logits for each token of the summaries, given those before it: ``(n, tokens, vocabulary)``."""
         found: Tensor = self.model(
             input_ids=chunk["input_ids"],
             attention_mask=chunk["attention_mask"],
@@ -296,7 +295,7 @@ class WithLoss(Writer):
 
 
 def rouge_l(summarizer: Summarizer, examples: Sequence[Example], settings: TrainSummarizerSettings) -> float:
-    """ROUGE-L F, ×100, of the summaries that the model writes of the examples' documents (M9)."""
+    """ROUGE-L F, ×100, of the summaries that the model generates for the examples' documents (M9)."""
     written = summarize(
         summarizer,
         [example.input for example in examples],

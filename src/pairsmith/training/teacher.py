@@ -1,6 +1,6 @@
 """The step ``train-teacher``: a cross-encoder that answers questions, for a student to learn from (Q3).
 
-questions with answers -> windows that hold an answer -> two perceptrons classify start and end -> teacher
+questions with answers -> windows that contain an answer -> two perceptrons classify start and end -> teacher
 """
 
 from functools import partial
@@ -28,14 +28,14 @@ pairsmith evaluate qa --model path/to/this/folder --data questions.json --out re
 def train_teacher(settings: TrainTeacherSettings, run: Run) -> Place:
     """Train a teacher on questions with answers, and save it in the run's folder.
 
-    Its encoder opens with ``AutoModel``; the perceptrons lie beside it.
+    Its encoder opens with ``AutoModel``; the perceptrons are saved beside it.
 
     Returns:
         The run's folder.
 
     Raises:
         FolderError: the run's folder holds something else.
-        InputError: questions cannot be read, or none has an answer that a window holds.
+        InputError: questions cannot be read, or no window contains an answer.
         ModelError: the base cannot be loaded, or the training diverged.
         SettingsError: there is no such device.
         StorageError: the model cannot be written.
@@ -72,7 +72,7 @@ def train_teacher(settings: TrainTeacherSettings, run: Run) -> Place:
 
 
 def save_teacher(teacher: Reader, card: str, out: Path) -> None:
-    """Save the encoder as one of transformers, and the perceptrons beside it."""
+    """Save the encoder as a transformers model, and the perceptrons beside it."""
     assert isinstance(teacher.model, PerceptronReader)
     save_transformer(teacher.model.encoder, teacher.tokenizer, card, out)
     save_heads(teacher.model.heads, out)

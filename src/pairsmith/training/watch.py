@@ -1,4 +1,4 @@
-"""What every training has in common: progress, looks at validation data, the best weights, checkpoints."""
+"""What all trainings have in common: progress, evaluations, the best weights, checkpoints."""
 
 import math
 import tempfile
@@ -23,13 +23,13 @@ from pairsmith.training.checkpoints import Checkpoints, Found
 from pairsmith.training.logs import Logs
 
 _TRIMMED = 10
-"""Steps between two times that memory is given back, which takes some hundredths of a second."""
+"""Steps between two calls of ``trim``, each of which takes some hundredths of a second."""
 
 TRAIN = "train"
-"""What the progress of a training is called."""
+"""Label of a training's progress bar."""
 
 Measure = Callable[[], float | None]
-"""A figure of the model as it is now, the higher the better; None where it is undefined."""
+"""Computes a figure for the model's current weights, the higher the better; None if it is undefined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class Training:
     Attributes:
         steps: steps made.
         best_step: the step whose weights were kept: that of the highest validation figure, or the last.
-        metric: what was measured on the validation data.
-        validation: that figure, ×100, at each step looked at, 0 being the untrained start; None where it
+        metric: name of the validation metric.
+        validation: that metric, ×100, at each evaluated step, 0 being the untrained start; None where it
             is undefined. Empty without validation data.
-        seconds: time the training took, validation included, up to a stop the time until its checkpoint.
-        rates: where several learning rates were tried, the validation figures of each by its rate, the
-            kept one's among them.
+        seconds: time the training took, evaluations included; of a stopped run, up to its last checkpoint.
+        rates: if several learning rates were tried, the validation figures of each, the kept one
+            included.
     """
 
     steps: int
@@ -73,7 +73,7 @@ class Training:
         return f"{kept}; the base was better before training: {before:.1f}"
 
     def to_json(self) -> dict[str, Any]:
-        """The part of ``training.json`` that tells how the training went."""
+        """The part of ``training.json`` that says how the training went."""
         found = {
             "steps": self.steps,
             "best_step": self.best_step,
@@ -94,11 +94,11 @@ class Training:
 
 
 class Rhythm(Protocol):
-    """The settings of a training that say how often it is looked at."""
+    """The settings that say how often a training is evaluated, and whether it is logged."""
 
     @property
     def eval_steps(self) -> int:
-        """Steps between two looks at the validation data."""
+        """Steps between two evaluations on the validation data."""
         ...
 
     @property
@@ -108,7 +108,7 @@ class Rhythm(Protocol):
 
 
 class Watch(TrainerCallback):
-    """Draws the progress, measures on the validation data, and remembers the best weights."""
+    """Shows progress, evaluates on the validation data, and keeps the best weights."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Watch(TrainerCallback):
 
     @property
     def training(self) -> Training:
-        """How it went so far; its time includes what came before the checkpoint that it went on from."""
+        """How the training went so far; its time includes that before the checkpoint it resumed from."""
         seconds = time.monotonic() - self._started
         return Training(self._total, self._best_step, self._metric, self._curve, seconds)
 
@@ -146,8 +146,8 @@ class Watch(TrainerCallback):
         """Train, from the last checkpoint if there is one.
 
         Args:
-            make_trainer: gets the folder for checkpoints.
-            keep_end: keep a checkpoint of the end too, and find it if it is there.
+            make_trainer: makes the trainer, given the folder for its checkpoints.
+            keep_end: whether to keep a checkpoint of the last step too, and to use it if it exists.
 
         Raises:
             ModelError: the training diverged.
@@ -173,7 +173,7 @@ class Watch(TrainerCallback):
             kept.seal(self._total, replace(self._found(), best_weights=weights))
 
     def _train(self, make_trainer: Callable[[Path], Any], scratch: Path) -> None:
-        """Make all steps, those before the last checkpoint excepted; without checkpoints in ``scratch``."""
+        """Make the steps after the latest checkpoint; if none are kept, the trainer works in ``scratch``."""
         kept = self._checkpoints
         start = kept.latest(self._total) if kept else None
         trainer = make_trainer(kept.folder if kept else scratch)
@@ -190,36 +190,36 @@ class Watch(TrainerCallback):
             self._open_logs(kept.logs, step)
         if not start:
             self.look(0)
-        # Checkpoints of one second are in the order of their numbers, whatever their times.
+        # Checkpoints are ordered by number if their times are alike, so the warning is needless.
         times = unsaid("transformers.trainer_utils", "mtime may not be reliable")
         with quiet_loading(), times, _checkpoint_errors(kept):
             trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
-        """After each step: count it, and look at the validation data when it is time."""
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
+        """After each step: count it, and evaluate when it is time."""
         self._bar.advance()
         if state.global_step >= state.max_steps:
-            control.should_save = False  # nothing would go on from the last step
+            control.should_save = False  # nothing would resume from the last step
         if state.global_step % _TRIMMED == 0:
             trim()
         if state.global_step % self._settings.eval_steps == 0:
             self.look(state.global_step)
 
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
-        """After a checkpoint was written: add what was found so far."""
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
+        """After a checkpoint was written: add the validation results so far."""
         if self._logs:
             self._logs.flush()
         if self._checkpoints is not None:
             self._checkpoints.seal(state.global_step, self._found())
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's
-        """When the trainer tells its loss and learning rate: log them, where that is wanted."""
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
+        """When the trainer reports its loss and learning rate: log them, if wanted."""
         if self._logs and logs:
             self._logs.train(logs, state.global_step)
 
     def _open_logs(self, where: Place, step: int) -> None:
         self._logs = Logs(where, self._metric, step)
-        if self._logs.new:  # nobody asked for logs before the stop: the validation figures are known
+        if self._logs.new:  # there were no logs before the stop, but the validation figures are known
             for looked_at, figure in self._curve.items():
                 self._logs.validation(figure, looked_at)
 
@@ -229,7 +229,7 @@ class Watch(TrainerCallback):
         return Found(self._curve, self._best_step, best, self._best_weights, seconds)
 
     def look(self, step: int) -> None:
-        """Measure the weights as they are after ``step``, once; keep a copy of the best."""
+        """Evaluate the weights after ``step``, unless that was done before; keep a copy of the best."""
         if self._measure is None or step in self._curve:
             return
         was_training = self._model.training
@@ -246,14 +246,14 @@ class Watch(TrainerCallback):
             self._best_weights = {name: value.detach().cpu().clone() for name, value in weights.items()}
 
     def _restore(self, found: Found) -> None:
-        """Know again what had been found by a checkpoint."""
+        """Restore the validation results and best weights of a checkpoint."""
         self._curve, self._best_step = dict(found.curve), found.best_step
         self._best = float("-inf") if found.best is None else found.best
         self._started = time.monotonic() - found.seconds
         self._best_weights = dict(found.best_weights)
 
     def _close(self) -> None:
-        """After the last step: measure it too, and put the best weights back."""
+        """After the last step: evaluate it too, and restore the best weights."""
         self.look(self._total)
         if self._best_weights and self._best_step != self._total:
             self._model.load_state_dict(self._best_weights)
@@ -273,16 +273,16 @@ def watched(
     progress: Progress,
     checkpoints: Checkpoints | None,
 ) -> Iterator[Watch]:
-    """A watch over ``total`` steps, with a progress of its own.
+    """A ``Watch`` over ``total`` steps, with a progress bar of its own.
 
     Args:
-        model: what is trained; its best weights are put back at the end.
-        metric: what ``measure`` measures, in a word.
-        measure: the figure by which the best step is chosen; without it the last is kept.
-        total: steps that will be made.
-        settings: how often to measure.
-        progress: where to show it.
-        checkpoints: where they are kept; the training goes on from the last one there, to the same weights.
+        model: the model to train; its best weights are restored at the end.
+        metric: name of what ``measure`` computes.
+        measure: computes the figure by which the best step is chosen; None: the last step is kept.
+        total: number of steps.
+        settings: say how often to evaluate.
+        progress: where progress is shown.
+        checkpoints: where they are kept; the training resumes from the latest one, to the same weights.
     """
     with progress.task(TRAIN, total, "steps") as bar:
         yield Watch(model, metric, measure, total, settings, progress, bar, checkpoints)
@@ -290,7 +290,7 @@ def watched(
 
 @contextmanager
 def _checkpoint_errors(checkpoints: Checkpoints | None) -> Iterator[None]:
-    """Turn what the trainer raises where a checkpoint cannot be written into a ``StorageError``."""
+    """Turn the trainer's errors in writing a checkpoint into a ``StorageError``."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:

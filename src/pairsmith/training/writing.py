@@ -1,4 +1,4 @@
-"""What trainings of models that write have in common: the loss of what is written, and its accuracy."""
+"""What trainings of text generators have in common: the loss and the accuracy on the target tokens."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -9,18 +9,18 @@ from torch import Tensor, nn
 from pairsmith.training.chunks import sum_of_losses
 
 IGNORED = -100
-"""What stands in labels for what is not to be written, such as padding."""
+"""The label of positions that do not count in the loss, such as padding."""
 
 _LOOKED_AT = 32
-"""Validation examples whose scores of all tokens are held in memory at once."""
+"""Validation examples whose logits over the vocabulary are held in memory at once."""
 
 T = TypeVar("T")
 
 
 class Writer(nn.Module):
-    """A model that is trained to write; called with a batch of pairs, it gives the loss of what is written.
+    """A text generator in training; called with a batch of pairs, it returns the loss on the target tokens.
 
-    A batch is the chunks of ``Chunked.as_inputs``, each with ``labels`` ``(n, tokens)`` int64.
+    A batch is what ``Chunked.as_inputs`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
     """
 
     def __init__(self, model: Any, label_smoothing: float) -> None:
@@ -29,11 +29,11 @@ class Writer(nn.Module):
         self._label_smoothing = label_smoothing
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """Of each label of a chunk, given what stands before it: ``(n, tokens, vocabulary)``."""
+        """The logits for each label of a chunk, given the tokens before it: ``(n, tokens, vocabulary)``."""
         raise NotImplementedError
 
     def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
-        """The loss of a batch: the mean over all tokens that are written."""
+        """The loss of a batch: the mean over all target tokens."""
         tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in pairs["chunks"])
         return {"loss": sum_of_losses(self._losses, pairs["chunks"], self) / tokens}
 
@@ -66,13 +66,13 @@ def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0
 def chunks_of(
     rows: Sequence[T], batch: Callable[[Sequence[T]], Mapping[str, Any]]
 ) -> list[Mapping[str, Tensor]]:
-    """The chunks of validation rows, a few of which are looked at at once."""
+    """The chunks of validation rows, made from a few rows at a time."""
     some = [rows[first : first + _LOOKED_AT] for first in range(0, len(rows), _LOOKED_AT)]
     return [chunk for each in some for chunk in batch(each)["pairs"]["chunks"]]
 
 
 def token_accuracy(model: Writer, chunks: Sequence[Mapping[str, Tensor]]) -> float:
-    """Share, ×100, of the tokens that are the likeliest ones, given those before them."""
+    """Share, ×100, of the target tokens that the model ranks first, given those before them."""
     right = count = 0
     with torch.inference_mode():
         for chunk in chunks:

@@ -1,4 +1,4 @@
-"""Wrong outputs for an input, beside those of the other examples of a batch (M7, M8)."""
+"""Negatives for an input, in addition to the in-batch negatives (M7, M8)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -12,7 +12,7 @@ from pairsmith.texts import Entity
 T = TypeVar("T")
 
 WrongOutputs = Callable[[int, np.random.Generator], list[str]]
-"""Draws wrong outputs for the example of this number."""
+"""Draws negatives for the example with this index."""
 
 
 def wrong_answers(
@@ -21,16 +21,16 @@ def wrong_answers(
     find: Callable[[str], list[Entity]],
     count: int,
 ) -> WrongOutputs:
-    """``count`` times another answer of the right passage, and the right answer in another passage (M7).
+    """``count`` other answers from the right passage, and the right answer in ``count`` other passages (M7).
 
-    They keep the encoder from looking at the passage alone, and at the answer alone. Where a passage has no
-    other candidate, or no other passage lacks the answer, there is one fewer.
+    They keep the encoder from judging by the passage alone or by the answer alone. More passages make up for
+    missing candidates. There are fewer in all if too many of the passages that are drawn contain the answer.
 
     Args:
         examples: of kind ``reading``.
-        passages: from which wrong ones are drawn beside those of the other examples.
+        passages: to draw wrong passages from, in addition to those of the other examples.
         find: finds candidate answers.
-        count: of each sort.
+        count: number of negatives of each sort.
     """
     others = [
         _other_answers(example, answers, find)
@@ -52,17 +52,17 @@ def wrong_answers(
 
 
 def right_outputs(examples: Sequence[Example]) -> list[frozenset[str]]:
-    """Of each example the outputs of all that have its input: one question may have several answers."""
+    """For each example, the outputs of all with its input: one question may have several answers."""
     return _of_one_input(examples, lambda example: example.output)
 
 
 def right_answers(examples: Sequence[Example]) -> list[frozenset[str]]:
-    """Of each example of kind ``reading`` the answers of all that have its question, their case folded."""
+    """For each example of kind ``reading``, the case-folded answers of all with its question."""
     return _of_one_input(examples, lambda example: (example.answer or "").casefold())
 
 
 def overlaps(text: str, answers: Iterable[str]) -> bool:
-    """Whether a candidate is one of these answers, part of one, or the other way round."""
+    """Whether a candidate is one of these answers, is part of one, or contains one."""
     text = text.casefold()
     return any(text in answer or answer in text for answer in answers)
 
@@ -77,23 +77,23 @@ def _of_one_input(examples: Sequence[Example], part: Callable[[Example], str]) -
 def _other_answers(
     example: Example, answers: frozenset[str], find: Callable[[str], list[Entity]]
 ) -> list[str]:
-    """Candidates that are neither part of a right answer nor the other way round."""
+    """Candidates that neither are part of a right answer nor contain one."""
     assert example.context is not None
     return [entity.text for entity in find(example.context) if not overlaps(entity.text, answers)]
 
 
 def random_outputs(outputs: Sequence[str], count: int) -> WrongOutputs:
-    """``count`` outputs of the corpus (M8)."""
-    return lambda number, rng: some(outputs, count, rng)  # noqa: ARG005 - all numbers alike
+    """Draws ``count`` outputs of the corpus at random (M8)."""
+    return lambda number, rng: some(outputs, count, rng)  # noqa: ARG005 - the same for all examples
 
 
 def some(texts: Sequence[T], count: int, rng: np.random.Generator) -> list[T]:
-    """At most ``count`` of them, drawn, none twice."""
+    """Up to ``count`` of the texts, drawn at random without replacement."""
     return [texts[i] for i in rng.choice(len(texts), size=min(count, len(texts)), replace=False).tolist()]
 
 
 def sampled(items: Iterable[T], count: int, seed: int) -> list[T]:
-    """``count`` of a stream, each as likely as any other, in its order; all if they are fewer."""
+    """A uniform random sample of ``count`` items of a stream, in their order; all if there are fewer."""
     rng = generator(seed, "sample")
     kept: list[tuple[int, T]] = []
     for number, item in enumerate(items):

@@ -1,6 +1,6 @@
-"""Questions by a causal language model that follows an instruction, with DINO's decoder.
+"""Generate questions with a causal language model that follows an instruction, with DINO's decoder.
 
-passage and instruction -> answers, drawn -> each with its question, drawn
+passage and instruction -> sampled answers -> a sampled question for each
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from pairsmith.texts.instructed import ANSWER, END, QUESTION, room_for_passage, 
 
 
 class CausalGenerator:
-    """Generates questions with a causal language model that is told what to do.
+    """Generates questions with a causal language model that follows an instruction.
 
-    What is drawn for a passage hangs on the passage alone: its stream has its name.
+    The samples for a passage do not depend on other passages: its random streams are keyed by its id.
     """
 
     def __init__(self, model: SteerableModel, options: GenerationOptions) -> None:
@@ -41,11 +41,11 @@ class CausalGenerator:
         self._special = len(model.encode(""))
 
     def length(self, text: str) -> int:
-        """Tokens of a text, special ones not counted."""
+        """The number of tokens in a text, without special ones."""
         return len(self.model.encode(text)) - self._special
 
     def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
-        """Add questions to each passage; returns what was written and not kept."""
+        """Add generated questions to each passage; returns the outputs that were not kept."""
         rejects: list[Reject] = []
         for first in range(0, len(passages), self._options.batch_size):
             some = passages[first : first + self._options.batch_size]
@@ -56,8 +56,8 @@ class CausalGenerator:
         return rejects
 
     def _draw(self, passages: Sequence[Passage]) -> list[list[Written]]:
-        """Draw for each passage as many answers as it lacks questions, and a question for each."""
-        streams: list[tuple[int, int]] = []  # the passage's place, and the number of what is drawn for it
+        """Sample as many answers as each passage lacks questions, and a question for each answer."""
+        streams: list[tuple[int, int]] = []  # the index of the passage, and the number of the sample
         for place, passage in enumerate(passages):
             last = passage.drawn + self._options.questions - len(passage.found)
             streams += [(place, number) for number in range(passage.drawn, last)]
@@ -71,7 +71,7 @@ class CausalGenerator:
         for row, ((place, _), answer) in enumerate(zip(streams, answers, strict=True)):
             if not _fault(answer, "no answer", "long answer"):
                 prompt = self._prompt(passages[place].text, ANSWER + answer.text + QUESTION)
-                # Written out, an answer may be of more tokens than it was drawn of.
+                # Encoded again, an answer may have more tokens than were sampled.
                 if len(prompt) <= self.model.context - QUESTION_TOKENS:
                     asking[row] = prompt
         questions = self._continue(
@@ -86,7 +86,7 @@ class CausalGenerator:
         return found
 
     def _prompt(self, passage: str, begun: str) -> Prompt:
-        """The instruction with the passage, and what the model's text begins with."""
+        """The tokens of the instruction with the passage, and of the beginning of the model's output."""
         instruction = self._options.instruction
         if self._options.chat:
             return tuple(self.model.encode_chat(instruction.replace("{passage}", passage), begun))
@@ -95,7 +95,7 @@ class CausalGenerator:
     def _continue(
         self, prompts: Sequence[Prompt], streams: Sequence[int], max_tokens: int
     ) -> list[Continuation]:
-        """What is drawn behind each prompt, up to a quotation mark."""
+        """Sample a continuation of each prompt, up to a quotation mark."""
         top_p = self._options.top_p
         sampling = Sampling(top_k=0, top_p=top_p, max_tokens=max_tokens, stop=END, may_end=True)
         decoder = MultiPromptDecoder(self.model, self_debias, sampling, self._options.seed, prompts)

@@ -1,9 +1,9 @@
-"""Questions without a model: sentences whose answer is taken out, with noise (Q6).
+"""Generate questions without a model: sentences with the answer removed and noise added (Q6).
 
 names and numbers of a passage -> their sentences without them -> words dropped, moved, blanked -> questions
 
 This is the noisy cloze of Lewis, Denoyer and Riedel, *Unsupervised Question Answering by Cloze Translation*
-(2019), with which QUIP was trained where no questions of people were to be used.
+(2019), with which QUIP was trained where no human-written questions were to be used.
 """
 
 import re
@@ -23,20 +23,20 @@ from pairsmith.texts.passages import PASSAGE_TOKENS
 QUESTION_WORDS = ("Who", "What", "When", "Where", "Which", "How")
 
 DROPPED = 0.1
-"""Share of the words that are left out,"""
+"""Probability that a word is dropped."""
 
 BLANKED = 0.1
-"""and of those for which a blank stands;"""
+"""Probability that a word that was not dropped is replaced by a blank."""
 
 MOVED = 3
-"""a word moves by no more than so many places."""
+"""A word overtakes only words that are at most this many places ahead."""
 
 _BLANK = "_"
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class ClozeGenerator:
-    """Makes cloze questions of a passage's names and numbers; what is drawn depends on the passage alone."""
+    """Makes cloze questions from names and numbers in a passage, independently of other passages."""
 
     def __init__(self, options: GenerationOptions) -> None:
         """Raises: SettingsError, MissingExtra, ModelError: see ``entity_finder``."""
@@ -45,11 +45,11 @@ class ClozeGenerator:
         self._find = entity_finder(options.answers)
 
     def length(self, text: str) -> int:
-        """Words and marks of a text."""
+        """The number of words and punctuation marks in a text."""
         return sum(1 for _ in _TOKEN.finditer(text))
 
     def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
-        """Add questions to each passage; returns what is none, and passages without names and numbers."""
+        """Add questions to each passage; returns rejected ones, and passages without names and numbers."""
         answers = {passage.id: self._find(passage.text) for passage in passages}
         detail = "no name or number stands in it"
         rejects = [
@@ -64,7 +64,7 @@ class ClozeGenerator:
         return rejects
 
     def _write(self, passage: Passage, answers: Sequence[Entity]) -> list[Written]:
-        """As many questions as a passage lacks, of its answers in an order by chance, again and again."""
+        """Write as many questions as a passage lacks, cycling through its answers in random order."""
         if not answers:
             return []
         order = generator(self._options.seed, passage.id, "answers").permutation(len(answers))
@@ -82,12 +82,12 @@ class ClozeGenerator:
 
 
 def noisy_cloze(passage: str, answer: Entity, rng: np.random.Generator) -> str:
-    """The sentence in which an answer stands, as a question for it; empty where nothing else stands in it.
+    """Turn the sentence that contains an answer into a question for it; empty if no other word is left.
 
     Args:
         passage: any text.
-        answer: where it stands in it.
-        rng: of the question word, and of what becomes of the other words.
+        answer: the answer and its place in the passage.
+        rng: draws the question word and the noise.
     """
     end = answer.start + len(answer.text)
     around = [
@@ -99,7 +99,7 @@ def noisy_cloze(passage: str, answer: Entity, rng: np.random.Generator) -> str:
     kept = [word for word, chance in zip(words, rng.random(len(words)), strict=True) if chance >= DROPPED]
     if not kept:
         return ""
-    # Sorted by its place and a chance of up to MOVED + 1, no word overtakes one more than MOVED places ahead.
+    # Sorted by place plus noise below MOVED + 1, no word overtakes one that is more than MOVED places ahead.
     order = np.argsort(np.arange(len(kept)) + rng.random(len(kept)) * (MOVED + 1), kind="stable")
     blank = rng.random(len(kept)) < BLANKED
     noised = [_BLANK if blank[place] else kept[place] for place in order]

@@ -1,4 +1,4 @@
-"""Passages (Q1), and which of the questions that were generated for them are kept (Q2)."""
+"""Passages (Q1), and the selection of the questions that are generated for them (Q2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from pairsmith.texts.windows import windows
 
 @dataclass(slots=True)
 class Passage:
-    """A passage, and what has been asked of it so far.
+    """A passage, and the questions that were generated for it so far.
 
     Attributes:
-        id: of the passage, from its text and where it begins there.
+        id: made from the document's text and the offset of the passage in it.
         text: the passage.
-        found: by question without regard to case, its row.
-        drawn: how many sequences were written.
+        found: the rows of the questions that were kept, by case-folded question.
+        drawn: the number of outputs generated so far.
     """
 
     id: str
@@ -29,33 +29,33 @@ class Passage:
 
 
 def unheard(tries: int) -> None:
-    """Where nobody is shown the progress."""
+    """Ignores progress reports."""
 
 
 class QuestionGenerator(Protocol):
-    """What writes questions on passages, each with its answer.
+    """Generates questions on passages, each with its answer.
 
-    Passages are measured in its model's tokens, special ones not counted; without a model in words and marks.
+    Lengths are in tokens of its model, without special ones; without a model in words and punctuation marks.
     """
 
     @property
     def limit(self) -> int:
-        """Tokens of a passage at most."""
+        """The longest passage, in tokens."""
 
     def length(self, text: str) -> int:
-        """Tokens of a text."""
+        """The number of tokens in a text."""
 
     def generate(self, passages: Sequence[Passage], advance: Advance = ...) -> list[Reject]:
-        """Add questions to each passage; returns what was written and not kept.
+        """Add generated questions to each passage; returns the outputs that were not kept.
 
-        ``advance`` hears of tries as they are done, of ``options.tries`` for each passage.
+        ``advance`` is called with the number of finished tries; each passage has ``options.tries``.
         """
 
 
 def cut(
     generator: QuestionGenerator, documents: Sequence[Document]
 ) -> tuple[list[list[Passage]], list[Reject]]:
-    """The passages of each text (Q1), and as rejects those that the generator cannot read whole."""
+    """Cut texts into passages (Q1); those that exceed the generator's limit become rejects."""
     found: list[list[Passage]] = []
     rejects = []
     for document in documents:
@@ -73,20 +73,20 @@ def cut(
 
 
 def _place(written: Written, passage: str) -> tuple[int, int] | None:
-    """Where the answer stands."""
+    """The begin and end of the answer in the passage; None if it does not occur there."""
     if written.start is None:
         return find_answer(written.answer, passage)
     return written.start, written.start + len(written.answer)
 
 
 def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[Written]]) -> list[Reject]:
-    """Add what was written to each passage's questions; returns what was not kept."""
+    """Add generated questions to each passage; returns rejects for those that were not kept."""
     found = [keep(passage, each) for passage, some in zip(passages, written, strict=True) for each in some]
     return [reject for reject in found if reject]
 
 
 def keep(passage: Passage, written: Written) -> Reject | None:
-    """Add what was written to the passage's questions, or say why not."""
+    """Add a generated question to its passage, or return a reject that says why not."""
     name = f"{passage.id}-{passage.drawn}"
     passage.drawn += 1
     place = _place(written, passage.text)

@@ -1,6 +1,6 @@
-"""Questions by a model with an encoder and a decoder: answer, separator and question in one sequence (Q2).
+"""Generate questions with an encoder-decoder model: answer, separator and question in one sequence (Q2).
 
-drawn from the nucleus, many for each passage; or two searches, one for answers and one for their questions
+nucleus sampling, many sequences per passage; or two beam searches, for answers and then for their questions
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,20 +27,20 @@ from pairsmith.texts.passages import passage_limit, token_count
 from pairsmith.texts.squad_metrics import f1
 
 QUESTION_BEAMS = 5
-"""Beams of the search for the question that an answer answers; the paper does not say how many."""
+"""Beams in the search for the question of an answer; the paper does not give their number."""
 
 _MAX_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
-"""With a begin, the separator and an end."""
+"""Longest sequence: answer and question with a start token, the separator and an end token."""
 
 
 class SequenceGenerator:
     """Generates questions with a model that has an encoder and a decoder, such as BART.
 
-    Each batch is computed by one thread, lest the number of threads move a probability and with it a text.
+    Each batch is computed by one thread, so that the number of threads cannot change a probability or a text.
     """
 
     def __init__(self, model: Summarizer, options: GenerationOptions, name: str = "") -> None:
-        """Raises: ModelError: the model knows no separator, or no token that ends a text."""
+        """Raises: ModelError: the model has no separator token, or no end token."""
         self.model = model
         self.limit = passage_limit(model.tokenizer, options.max_length or model.context, model.context)
         self._options = options
@@ -51,16 +51,16 @@ class SequenceGenerator:
                 f"model {name or model.model.name_or_path}: does not say which token ends a text; give its "
                 "config.json an eos_token_id"
             )
-        self._room = model.context - 2  # the token that a decoder starts from, and one that is cut off
+        self._room = model.context - 2  # less the decoder's start token, and one that is cut off
         self._ends: list[int] = ends if isinstance(ends, list) else [ends]
         model.model.eval()
 
     def length(self, text: str) -> int:
-        """Tokens of a text, special ones not counted."""
+        """The number of tokens in a text, without special ones."""
         return token_count(text, self.model.tokenizer)
 
     def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
-        """Add questions to each passage; returns what was written and not kept."""
+        """Add generated questions to each passage; returns the outputs that were not kept."""
         if self._options.decoding == "beams":
             tries = self._options.tries
             return keep_all(
@@ -79,7 +79,7 @@ class SequenceGenerator:
         work: Callable[[Sequence[Passage], dict[str, Any]], list[list[Written]]],
         advance: Advance,
     ) -> list[list[Written]]:
-        """What ``work`` gives for each passage, which gets batches of them of about one length."""
+        """Apply ``work`` to batches of passages of similar length; returns its result for each passage."""
         tokens = encode_documents(self.model, [passage.text for passage in passages])
         most = self._options.batch_size * self.model.max_length
         batches = batches_by_length(list(map(len, tokens)), self._options.batch_size, most)
@@ -96,7 +96,7 @@ class SequenceGenerator:
         return [found[row] for row in range(len(passages))]
 
     def _draw(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[Written]]:
-        """Draw for each passage as many sequences as it lacks."""
+        """Sample as many sequences as each passage lacks questions."""
         streams = []
         for passage in passages:
             last = passage.drawn + self._options.questions - len(passage.found)
@@ -113,7 +113,7 @@ class SequenceGenerator:
         return [[self._parse(tokens) for tokens in sequences] for sequences in drawn]
 
     def _search(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[Written]]:
-        """Search the likeliest answers, keep those that differ most, and search a question for each."""
+        """Search for the likeliest answers, keep those that differ most, and search for their questions."""
         network = self.model.model
         moved = {name: value.to(network.device) for name, value in features.items()}
         with torch.inference_mode():
@@ -136,7 +136,7 @@ class SequenceGenerator:
         return written
 
     def _search_answers(self, states: Tensor, mask: Tensor) -> list[list[list[int]]]:
-        """The likeliest answers of each passage, the separator included where it was written."""
+        """The likeliest answers of each passage, with the separator where one was generated."""
         return search_sequences(
             self.model.model,
             states,
@@ -153,10 +153,10 @@ class SequenceGenerator:
     def _search_questions(
         self, states: Tensor, mask: Tensor, begins: Sequence[tuple[int, list[int]]]
     ) -> Iterator[tuple[int, list[int]]]:
-        """For each row of a passage and answer of it, the row and the answer with its likeliest question."""
+        """For each answer, the row of its passage, and the answer followed by its likeliest question."""
         most = max(1, len(states) * self._options.beams // QUESTION_BEAMS)
         by_length = sorted(begins, key=lambda begin: len(begin[1]))
-        # A decoder counts places from its first token, so that those of a batch must be of one length.
+        # A decoder counts positions from its first token, so answers in a batch must have the same length.
         for length, alike in groupby(by_length, key=lambda begin: len(begin[1])):
             same = list(alike)
             for first in range(0, len(same), most):
@@ -179,10 +179,10 @@ class SequenceGenerator:
 
 
 def diverse(answers: Sequence[str], count: int) -> list[int]:
-    """The places of ``count`` answers that are as different as can be, or of fewer if there are no more.
+    """The indices of up to ``count`` answers that differ as much as possible.
 
-    The first is taken, and then again and again the one whose F1 with any that was taken is least; of
-    equals the first. Empty answers and those that stand there before count for nothing.
+    The first answer is taken, then repeatedly the one whose largest F1 with an answer taken before is
+    smallest; of equals the first. Empty and repeated answers are skipped.
     """
     known: set[str] = set()
     left: list[int] = []
