@@ -1,1 +1,1 @@
-"""Sentence encoders: their names, loading, pooling, similarity, and the GloVe baseline."""
+"""Encoders, readers and summarisers: loading, scoring, similarity, search, and the GloVe baseline."""

@@ -1,4 +1,4 @@
-"""From characters of a text to an encoder's tokens, as two models may cut a text otherwise."""
+"""Map characters of a text to an encoder's tokens, as two models may tokenize a text differently."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,14 +7,14 @@ Ints = NDArray[np.int64]
 
 
 def start_tokens(offsets: Ints, positions: Ints) -> Ints:
-    """The token in which each position lies, or, where it lies between two, the next.
+    """The token that contains each position, or the next token where it lies between two.
 
     Args:
         offsets: ``(tokens, 2)``, where the tokens of a text begin and end, in characters; none empty.
         positions: ``(n,)``, characters at which something starts.
 
     Returns:
-        ``(n,)`` numbers of tokens; -1 for a position behind the last token.
+        ``(n,)`` token indices; -1 for a position after the last token.
     """
     found: Ints = np.searchsorted(offsets[:, 1], positions, side="right").astype(np.int64)
     found[found == len(offsets)] = -1
@@ -22,15 +22,15 @@ def start_tokens(offsets: Ints, positions: Ints) -> Ints:
 
 
 def end_tokens(offsets: Ints, positions: Ints) -> Ints:
-    """The token in which the character before each position lies, or, between two tokens, the one before.
+    """The token that contains the character before each position, or the one before it if between two.
 
     Args:
         offsets: as for ``start_tokens``.
-        positions: ``(n,)``, characters before which something ends: the last that belongs to it, plus 1.
+        positions: ``(n,)``, exclusive ends in characters: the last character of something, plus 1.
 
     Returns:
-        ``(n,)`` numbers of tokens; -1 for a position before the first token, or behind the last, whose text
-        was cut off.
+        ``(n,)`` token indices; -1 for a position before the first token, or after the last one, where the
+        text was cut off.
     """
     found: Ints = np.searchsorted(offsets[:, 0], positions, side="left").astype(np.int64) - 1
     if len(offsets):

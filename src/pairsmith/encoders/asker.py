@@ -1,4 +1,4 @@
-"""What askers read and write: a passage; an answer, a separator and a question, in one sequence (Q2)."""
+"""Question generators read a passage and write answer, separator and question in one sequence (Q2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from pairsmith.encoders.summarizer import Summarizer
 from pairsmith.errors import ModelError
 
 SEPARATOR = "<sep>"
-"""Stands between an answer and its question."""
+"""Token between an answer and its question."""
 
 QUESTION_TOKENS = 50
 """Longest question in tokens (Q1)."""
@@ -20,16 +20,16 @@ Fault = Literal[
     "unfinished", "no separator", "no answer", "no question", "long answer", "long question",
     "several lines", "unreadable", "not chosen",
 ]  # fmt: skip
-"""``not chosen``: an answer of a search of which others differ more."""
+"""``not chosen``: an answer found by the search but left out for more diverse ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an asker wrote of a passage.
+    """An answer and a question that a question generator wrote about a passage.
 
     Attributes:
-        fault: what is wrong with it; None if nothing is.
-        start: of the answer in the passage, where that is known; else it is looked for.
+        fault: what is wrong with them; None if nothing is.
+        start: where the answer starts in the passage; None if that has still to be found.
     """
 
     answer: str
@@ -39,10 +39,10 @@ class Written:
 
 
 def separator_of(asker: Summarizer, separator: str = SEPARATOR) -> int:
-    """The number of the separating token.
+    """The id of the separator token.
 
     Raises:
-        ModelError: the model knows no such token, and so is no asker.
+        ModelError: the model has no such token, so it is not a question generator.
     """
     number = asker.tokenizer.convert_tokens_to_ids(separator)
     if number is None or number == asker.tokenizer.unk_token_id:
@@ -54,13 +54,13 @@ def separator_of(asker: Summarizer, separator: str = SEPARATOR) -> int:
 
 
 def parse(asker: Summarizer, tokens: Sequence[int], separator: int, end: int | Sequence[int]) -> Written:
-    """The answer and the question in a sequence that was written.
+    """Split a generated sequence into its answer and its question.
 
     Args:
-        asker: whose tokens these are.
-        tokens: of the sequence.
-        separator: the number of the separating token; what comes behind a second one counts for nothing.
-        end: the number of the token with which a whole sequence ends, or those of several.
+        asker: the question generator that wrote the sequence.
+        tokens: token ids of the sequence.
+        separator: id of the separator token; a second one is a fault, and what follows it is ignored.
+        end: id of the token that ends a complete sequence, or several such ids.
     """
 
     def text(some: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""BERTScore: how alike two texts are by their tokens' vectors (Q8)."""
+"""BERTScore: the similarity of two texts by their tokens' vectors (Q8)."""
 
 import torch
 from torch import Tensor
@@ -12,26 +12,26 @@ def bertscore(
     first_counted: Tensor | None = None,
     second_counted: Tensor | None = None,
 ) -> Tensor:
-    """F of pairs of texts (Q8): of each token the largest cosine with a token of the other text.
+    """BERTScore F of pairs of texts (Q8), from each token's largest cosine with a token of the other text.
 
-    The mean over the first text's tokens, the mean over the second's, and of the two the harmonic mean.
+    F is the harmonic mean of the mean over the first text's tokens and the mean over the second's.
 
     Args:
-        first: ``(…, n, a, d)`` of any floating dtype: the vectors of n texts' tokens, or those of several
-            layers. A zero vector has cosine 0 with all.
-        second: ``(…, n, b, d)``, those of the texts they are compared with.
-        first_there: ``(n, a)`` bool, which are tokens and not padding; at least one of each text.
+        first: ``(…, n, a, d)`` of any floating dtype: token vectors of n texts, perhaps from several layers.
+            A zero vector has cosine 0 with all others.
+        second: ``(…, n, b, d)``, token vectors of the texts they are compared with.
+        first_there: ``(n, a)`` bool, false for padding; at least one token in each text.
         second_there: ``(n, b)`` bool, likewise.
-        first_counted: ``(n, a)`` bool, the tokens whose cosines are averaged, at least one of each text; all
-            that are there, special ones included, if not given, which is how QUIP's figures were made. The
-            package ``bert_score`` averages all but the special ones, which can still be the nearest.
+        first_counted: ``(n, a)`` bool, the tokens whose cosines are averaged, at least one in each text; if
+            not given, all tokens, special tokens included, as for QUIP's figures. The package ``bert_score``
+            averages all but the special tokens, which can still be the nearest.
         second_counted: ``(n, b)`` bool, likewise.
 
     Returns:
         ``(…, n)`` float32, at most 1; 0 where the two means add up to 0.
 
     Raises:
-        ValueError: the shapes do not fit each other.
+        ValueError: the shapes do not match.
     """
     _check(first, second, first_there, second_there)
     a, b = (torch.nn.functional.normalize(vectors.float(), dim=-1) for vectors in (first, second))

@@ -1,4 +1,4 @@
-"""Spearman's rank correlation, the figure every sentence encoder is judged by (D10, D11)."""
+"""Spearman's rank correlation, by which every sentence encoder is judged (D10, D11)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
 
 
 def dense_groups(values: NDArray[np.floating]) -> NDArray[np.intp]:
-    """For each of the finite ``values``, shape (n,), how many distinct ones are smaller: 0 for the smallest.
+    """For each of ``values``, shape (n,), how many distinct values are smaller: 0 for the smallest.
 
     Raises:
         ValueError: a value is not finite.

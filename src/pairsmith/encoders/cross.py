@@ -1,8 +1,8 @@
 """Cross-encoders: models that read an input and an output together and give the pair a score (M6).
 
 BART's classification head is M6's: ``[CLS] x [SEP] y [SEP]`` goes to the encoder and the decoder, and a
-perceptron of two layers scores the last decoder token's final state. Any other model for the
-classification of sequences does as well.
+perceptron of two layers scores the last decoder token's final state. Any other sequence classification
+model can be used as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +29,9 @@ class CrossEncoder:
     max_length: int
 
     def features(self, inputs: Sequence[str], outputs: Sequence[str]) -> Mapping[str, Any]:
-        """What the model takes for n pairs: padded tensors of shape ``(n, longest)``.
+        """Model inputs for n pairs: padded tensors of shape ``(n, longest)``.
 
-        Of a pair that is too long, the longer text is cut off.
+        In a pair that is too long, the longer text is cut first.
         """
         found: Mapping[str, Any] = self.tokenizer(
             list(inputs),
@@ -39,14 +39,14 @@ class CrossEncoder:
             truncation="longest_first",
             max_length=self.max_length,
             padding=True,
-            split_special_tokens=True,  # a text may hold what looks like one
+            split_special_tokens=True,  # a text may hold what looks like a special token
             return_tensors="pt",
             verbose=False,
         )
         return found
 
     def token_counts(self, inputs: Sequence[str], outputs: Sequence[str]) -> list[int]:
-        """Tokens of each pair."""
+        """The number of tokens of each pair."""
         found = self.tokenizer(
             list(inputs),
             list(outputs),
@@ -73,9 +73,9 @@ def load_cross_encoder(
         model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
             ``embedded:all-minilm-l6-v2``.
         device: as for ``pick_device``.
-        dtype: of the weights.
+        dtype: number format of the weights.
         fresh_head: give a model without a classification head of one number a random one, to be trained.
-        seed: of the random head.
+        seed: seed of the random head.
         max_length: longest input in tokens; never more than the model's context, which is the default.
 
     Raises:
@@ -100,14 +100,14 @@ def score_pairs(
     """The unnormalised score of each pair (M6), the same however many threads there are.
 
     Args:
-        cross: what to score with; it is put into evaluation mode.
-        inputs: n texts, and ``outputs`` as many.
-        outputs: those to be scored with them.
-        batch_tokens: most tokens that are read at once, padding included; None: what suits the device.
-        advance: hears of how many pairs are done.
+        cross: the cross-encoder; it is put into evaluation mode.
+        inputs: n texts.
+        outputs: n texts, one for each input.
+        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
+        advance: called with the number of pairs that were finished.
 
     Returns:
-        ``(n,)`` float32, in no bounds, the higher the better.
+        ``(n,)`` float32, unbounded, the higher the better.
 
     Raises:
         ModelError: a score is not finite.

@@ -1,8 +1,8 @@
-"""Texts to vectors: batches of texts of nearly one length, and on a processor one thread for each batch.
+"""Texts to vectors, in batches of texts of similar length, and on a processor with one thread per batch.
 
-A batch that is computed by one thread has the same numbers however many threads there are, so that the
-vectors of a corpus do not depend on the machine's cores or on the number of workers. It is faster too:
-the products of a small encoder are too small to be shared by several threads.
+A batch computed by one thread gives the same numbers however many threads there are, so that the vectors of
+a corpus do not depend on the machine's cores or on the number of workers. It is faster too: the products of
+a small encoder are too small to be shared by several threads.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Side = Literal["query", "document"]
-"""Which tower of an encoder with two, and which of its prompts."""
+"""Which tower of a two-tower encoder is used, and which of its prompts."""
 
 T = TypeVar("T")
 
@@ -38,21 +38,21 @@ def encode_texts(
     """Encode ``texts``, long ones first.
 
     Args:
-        encoder: what to encode with.
+        encoder: the encoder; it is put into evaluation mode.
         texts: none of them blank.
-        side: for an encoder that tells the two apart; None takes its only or its default one.
-        batch_size: most texts that are encoded at once.
-        batch_tokens: most tokens of these, padding included, unless one text has more; None: what suits
+        side: for an encoder that distinguishes the two; None takes its only or its default side.
+        batch_size: most texts in a batch.
+        batch_tokens: most tokens in a batch, padding included, unless one text has more; None: what suits
             the device.
-        advance: hears of how many are done.
+        advance: called with the number of texts that were finished.
 
     Returns:
-        Shape (len(texts), d), float32, row i that of text i.
+        Shape (len(texts), d), float32; row i is the vector of text i.
     """
     encoder.eval()
     task = {"task": side} if side else {}
     prompt = prompt_of(encoder, side)
-    width = encoder.get_embedding_dimension() if texts else 0  # of shortened vectors, where it shortens them
+    width = encoder.get_embedding_dimension() if texts else 0  # the truncated width, if it truncates
     vectors: NDArray[np.float32] = np.empty((len(texts), width or 0), np.float32)
 
     def encoded(features: dict[str, Any]) -> NDArray[np.float32]:
@@ -62,7 +62,7 @@ def encode_texts(
             return numbers
 
     def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[NDArray[np.float32]]:
-        # Here and not in the threads: tokenizers are not safe to use from several at once.
+        # Not in the threads: tokenizers are not thread-safe.
         features = encoder.preprocess([texts[row] for row in rows], prompt=prompt, **task)
         return pool.submit(encoded, features)
 
@@ -77,12 +77,12 @@ def encode_texts(
 
 
 def tokens_at_once(device: torch.device) -> int:
-    """Tokens of a batch: on a processor so many that a layer's numbers stay in its caches."""
+    """Tokens in a batch: on a processor few enough for a layer's activations to stay in its caches."""
     return 2_048 if device.type == "cpu" else 32_768
 
 
 def batches_by_length(lengths: Sequence[int], batch_size: int, batch_tokens: int) -> Iterator[list[int]]:
-    """The numbers of ever shorter texts, cut where a batch would get too large, padding included."""
+    """Batches of text indices, longest texts first, each within both limits, padding included."""
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: (-lengths[row], row)):
         if batch and (len(batch) == batch_size or lengths[batch[0]] * (len(batch) + 1) > batch_tokens):
@@ -95,10 +95,10 @@ def batches_by_length(lengths: Sequence[int], batch_size: int, batch_tokens: int
 
 @contextmanager
 def one_thread_each(device: torch.device) -> Iterator["Pool"]:
-    """Compute as many batches at a time as there are threads, each in one; elsewhere one after the other."""
+    """On a processor compute one batch per thread at a time; on other devices one batch after the other."""
     before = torch.get_num_threads()
     count, threads = (before, 1) if device.type == "cpu" else (1, before)
-    torch.set_num_threads(threads)  # MKL's number is one for the whole process
+    torch.set_num_threads(threads)  # MKL has one setting for the whole process
     try:
         with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(threads,)) as pool:
             yield Pool(pool, count)
@@ -108,7 +108,7 @@ def one_thread_each(device: torch.device) -> Iterator["Pool"]:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Some threads, each of which computes a batch."""
+    """A pool of ``count`` threads, each of which computes one batch at a time."""
 
     pool: ThreadPoolExecutor
     count: int
@@ -116,7 +116,7 @@ class Pool:
     def each(
         self, begin: Callable[[ThreadPoolExecutor, list[int]], Future[T]], batches: Iterable[list[int]]
     ) -> Iterator[tuple[list[int], T]]:
-        """Each batch and what comes of it, in order; ``begin`` is called in this thread, a few ahead."""
+        """Each batch and its result, in order; ``begin`` is called in this thread, a few batches ahead."""
         begun = ((rows, begin(self.pool, rows)) for rows in batches)
         waiting = deque(islice(begun, 2 * self.count))
         while waiting:
@@ -126,7 +126,7 @@ class Pool:
 
 
 def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[int]:
-    """Tokens of each text, or nearly; at least 1."""
+    """The number of tokens of each text, or an estimate; at least 1."""
     tokenizer: Any = getattr(encoder, "tokenizer", None)
     if not texts or not hasattr(tokenizer, "pad_token"):
         return [1 + len(text) // 4 for text in texts]
@@ -135,6 +135,6 @@ def token_counts(encoder: "SentenceTransformer", texts: Sequence[str]) -> list[i
 
 
 def prompt_of(encoder: "SentenceTransformer", side: Side | None) -> str | None:
-    """What the encoder puts before each text of a side; None for nothing."""
+    """The prompt that the encoder puts before each text of a side, if any."""
     name = side if side in encoder.prompts else encoder.default_prompt_name
     return encoder.prompts.get(name) if name else None

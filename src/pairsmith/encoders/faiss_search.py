@@ -1,9 +1,8 @@
 """Approximate nearest neighbours by FAISS, for corpora that are too large to multiply with each other.
 
-What an index finds are candidates: their similarities are computed again from the vectors, since those of
-compressed ones would bias the margin (M3). How much is looked at is found out on a sample of the queries,
-and how much of the truth is found is measured on another one. Where the vectors are too many for one index,
-what is found in several is ``merged``.
+An index finds candidates: their similarities are computed again from the vectors, since those of compressed
+vectors would bias the margin (M3). The search effort is tuned on one sample of the queries, and recall is
+measured on another. Where there are too many vectors for one index, the results of several are ``merged``.
 """
 
 import re
@@ -22,16 +21,16 @@ from pairsmith.errors import MissingExtra, SettingsError
 EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x4fs"
 
 PER_CENTROID = 39
-"""Vectors that train a centroid; FAISS warns below it, and on real sentences 64 found no more."""
+"""Training vectors per centroid; FAISS warns if there are fewer, and 64 did no better on real sentences."""
 
 CENTROIDS = 256
-"""An index trains at least so many centroids (those of a byte); below their vectors a search is exact."""
+"""Least number of centroids assumed (the codes of a byte); with too few vectors for them, search is exact."""
 
 BLOCK = 4096
 """Queries that are searched at once."""
 
 GATHERED = 2**22
-"""Numbers of vectors that are gathered at once."""
+"""Vector components that are gathered at once."""
 
 
 def faiss_search(
@@ -52,27 +51,26 @@ def faiss_search(
     The same input, seed and number of threads give the same bytes.
 
     Args:
-        queries: ``(n, d)`` float32 of length 1, finite; may be mapped from a file.
+        queries: ``(n, d)`` float32, vectors of length 1, finite; may be mapped from a file.
         others: ``(m, d)``, likewise.
         k: at least 1; where there are fewer others, all of them are found.
-        index: what FAISS builds, in the words of its ``index_factory``, e.g. ``IVF4096,Flat``. An index that
-            has to be trained is replaced by ``Flat``, which is exact, where there are fewer others than
-            ``PER_CENTROID`` for each of its lists, or for each of ``CENTROIDS``.
-        candidates: vectors whose similarities are computed again, for each query.
-        probe: lists that are looked at, of an IVF index; length of the queue (``efSearch``) of HNSW.
-        recall: what is not given of ``candidates`` and ``probe`` is doubled until, on a sample of the
-            queries, this share is found by more than one standard error, or until doubling finds nothing
-            more.
-        seed: of the samples and of the centroids.
-        sample: queries by which this is found out, and as many by which the recall is measured.
-        advance: hears of how many queries are done.
+        index: the index in FAISS's ``index_factory`` notation, e.g. ``IVF4096,Flat``. An index that needs
+            training is replaced by ``Flat``, which is exact, where there are fewer others than
+            ``PER_CENTROID`` for each of its centroids, of which at least ``CENTROIDS`` are assumed.
+        candidates: candidates per query, whose similarities are computed again.
+        probe: lists searched in an IVF index; queue length (``efSearch``) in HNSW.
+        recall: whichever of ``candidates`` and ``probe`` is not given is doubled until the recall on a sample
+            of the queries, less one standard error, reaches this, or until doubling does not raise it.
+        seed: seed of the samples and of the centroids.
+        sample: number of queries for this tuning, and again for measuring the recall.
+        advance: called with the number of queries that were finished.
 
     Returns:
-        the neighbours, equally near ones in the order of their numbers among those found, and the share of
-        the k nearest that was found, 0 to 1; one that is as near as the k-th counts as found.
+        the neighbours found, ties in the order of their ids, and the recall, 0 to 1: the share of the k
+        nearest that was found, where a vector as near as the k-th counts as found.
 
     Raises:
-        ValueError: the shapes do not fit each other, a side is empty, or a number is below 1.
+        ValueError: the shapes do not match, a side is empty, or a number is below 1.
         SettingsError: FAISS cannot build or train such an index.
         MissingExtra: FAISS is not installed.
     """
@@ -98,7 +96,7 @@ def faiss_search(
 
 
 def needed_vectors(index: str, width: int) -> int:
-    """Vectors that an index is trained on, of so many numbers each; 0 for one that is not trained.
+    """The number of vectors of this width that an index is trained on; 0 for one that needs no training.
 
     Raises:
         SettingsError: FAISS cannot build such an index.
@@ -121,30 +119,30 @@ def _check(queries: Tensor, others: Tensor, k: int, least: int, candidates: int 
 
 @dataclass(frozen=True, slots=True)
 class _Effort:
-    """How much is looked at for a query; see ``faiss_search``."""
+    """The search effort for a query; see ``faiss_search``."""
 
     probe: int
     candidates: int
 
 
 class _Index:
-    """A trained index of FAISS, and the vectors that are in it."""
+    """A FAISS index and the vectors in it."""
 
     def __init__(self, index: str, width: int) -> None:
-        """An empty one."""
+        """An empty index."""
         self._library = _faiss()
         self._name, self._width = index, width
         self._whole, self._core = self._empty(index)
-        # Several threads would link a graph in another order each time.
+        # Several threads would link a graph in a different order each time.
         self._graph = "HNSW" in index or "NSG" in index
 
     @property
     def needed(self) -> int:
-        """Vectors that it is trained on; 0 where it is not trained."""
+        """The number of vectors that it is trained on; 0 if it needs no training."""
         return 0 if self._whole.is_trained else PER_CENTROID * max(CENTROIDS, *self._centroids())
 
     def hold(self, others: Tensor, seed: int) -> None:
-        """Train it on some of the others, and put all in; too few to train it are held as they are."""
+        """Train on some of the others, and add all; if they are too few to train on, use ``Flat``."""
         if len(others) < self.needed:
             self._whole, self._core = self._empty("Flat")
         elif self.needed:
@@ -154,9 +152,9 @@ class _Index:
             self._whole.add(self._others.numpy())
 
     def _empty(self, index: str) -> tuple[Any, Any]:
-        """An empty index, and the one inside that rotations and the like are put around."""
+        """An empty index, and the core index inside its wrappers (rotations and the like)."""
         if re.search(r"(IVF|HNSW|NSG)0*[01](?!\d)", index):
-            raise self._refusal("fewer than 2 lists or links")  # FAISS would end the process, or find nothing
+            raise self._refusal("fewer than 2 lists or links")  # FAISS would crash, or find nothing
         with self._refusals():
             whole = self._library.index_factory(self._width, index, self._library.METRIC_INNER_PRODUCT)
         core = whole
@@ -172,12 +170,12 @@ class _Index:
         if hasattr(self._core, "cp"):
             self._core.cp.seed = seed
         if hasattr(self._core, "do_polysemous_training"):
-            self._core.do_polysemous_training = False  # most of the time, for a way to search we do not use
+            self._core.do_polysemous_training = False  # slow, and for a search mode that is not used
         with self._refusals(), self._threads(one=self._graph):
             self._whole.train(vectors.numpy())
 
     def search(self, queries: Tensor, k: int, effort: _Effort) -> Neighbours:
-        """The k nearest of each query that are found; where there are fewer, number -1."""
+        """The k nearest found for each query; id -1 where there are fewer."""
         if self._parameter:
             probe = min(effort.probe, self.limits.probe)
             self._library.ParameterSpace().set_index_parameter(self._whole, self._parameter, probe)
@@ -187,7 +185,7 @@ class _Index:
 
     @property
     def _parameter(self) -> str | None:
-        """FAISS's name of what ``probe`` sets."""
+        """FAISS's name of the parameter that ``probe`` sets."""
         if hasattr(self._core, "nlist"):
             return "nprobe"
         return "efSearch" if hasattr(self._core, "hnsw") else None
@@ -199,7 +197,7 @@ class _Index:
 
     @property
     def limits(self) -> _Effort:
-        """More is of no use."""
+        """The largest effort that is of use."""
         count = len(self._others)
         probes = {"nprobe": getattr(self._core, "nlist", 1), "efSearch": count, None: 1}
         return _Effort(probes[self._parameter], count)
@@ -212,7 +210,7 @@ class _Index:
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """What FAISS says is wrong stands behind the place in its own code."""
+        """Raise FAISS's errors as ``SettingsError``, without the place in its code that they begin with."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:
@@ -237,7 +235,7 @@ def _tuned(
     candidates: int | None,
     recall: float,
 ) -> _Effort:
-    """What is not given, doubled until the share found of the nearest is sure enough."""
+    """The search effort, in which what is not given is doubled as in ``faiss_search``."""
     if probe is not None and candidates is not None:
         return _Effort(probe, candidates)
     nearest = _exact(queries, others, k)
@@ -261,7 +259,7 @@ def _tuned(
 
 
 def _exact(queries: Tensor, others: Tensor, k: int) -> Neighbours:
-    """The k nearest by all products; for few queries."""
+    """The k nearest by computing all products; for few queries."""
     library = _faiss()
     queries, others = queries.contiguous(), others.contiguous()
     count = min(2 * k, len(others))
@@ -272,7 +270,7 @@ def _exact(queries: Tensor, others: Tensor, k: int) -> Neighbours:
 def _scored(library: Any, queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
     """The k nearest of the candidates ``ids``.
 
-    Float32 sums choose them; their similarities are float64 sums, rounded, as those of ``two_way_search``.
+    They are chosen by float32 sums; their similarities are rounded float64 sums, as in ``two_way_search``.
     """
     values = torch.empty(ids.shape)
     pointers = (library.swig_ptr(each.numpy()) for each in (values, queries, others, ids))
@@ -287,18 +285,18 @@ def _scored(library: Any, queries: Tensor, others: Tensor, ids: Tensor, k: int) 
 
 
 def _products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
-    """Of each query, ``(n, d)``, with some of the others, ``(n, k)``."""
+    """Products of each query, ``(n, d)``, with the others ``ids``, ``(n, k)``."""
     near = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
     return torch.einsum("nd,nkd->nk", queries.double(), near.double()).float()
 
 
 def _share(found: Tensor, nearest: Tensor) -> float:
-    """Recall: how many of the similarities found, ``(n, k)``, are among the k largest."""
+    """Recall: the share of the similarities found, ``(n, k)``, that are among the k largest."""
     return float((found >= nearest[:, -1:] - ROUNDING).double().mean())
 
 
 def _drawn(count: int, of: int, seed: int) -> Tensor:
-    """Distinct numbers below ``of``, in order: one of each of ``count`` equal stretches."""
+    """Distinct random numbers below ``of``, in order: one from each of ``count`` equal intervals."""
     edges = torch.arange(count + 1) * of // count
     places = torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return edges[:-1] + (places * edges.diff()).long()

@@ -28,7 +28,7 @@ def encode_with_glove(path: Path, sentences: Sequence[str]) -> NDArray[np.float3
         sentences: n texts.
 
     Returns:
-        Shape (n, d), float32; a zero vector for a sentence of which no word is known.
+        Shape (n, d), float32; a zero vector for a sentence without known words.
 
     Raises:
         InputError: the file cannot be read, has a faulty line, or holds none of the words.
@@ -50,7 +50,7 @@ def split_words(sentence: str) -> list[str]:
 
 
 def read_vectors(path: Path, wanted: Set[str]) -> Vectors:
-    """The vectors of the ``wanted`` words, each of shape (d,), float32; the others are passed over, not kept.
+    """The vectors of the ``wanted`` words, each of shape (d,), float32; other words are skipped.
 
     Raises:
         InputError: the file cannot be read, or a line has another number of values than the first.
@@ -74,7 +74,7 @@ def read_vectors(path: Path, wanted: Set[str]) -> Vectors:
 
 
 def _check_width(fields: list[bytes], size: int, where: str) -> None:
-    """Refuse a line of another width, unless its word holds spaces, as a few in the largest GloVe file do."""
+    """Refuse a line of another width, unless its word has spaces, as a few in the largest GloVe file do."""
     if len(fields) - 1 > size and not _is_number(fields[1]):
         return
     raise InputError(

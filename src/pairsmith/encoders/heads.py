@@ -15,13 +15,13 @@ Task = Literal[
 ]
 
 _EXPECTED = ("LOAD REPORT", "we will NOT tie them", "This checkpoint seem corrupted")
-"""What transformers says of weights that are lacking or drawn, which is looked at here.
+"""Messages of transformers about missing or random weights, which this module checks itself.
 
-A decoder that is made of an encoder has no head yet. Models such as Flan-T5 have an output table of their own
-though their kind shares it with the input; both are loaded, and nothing is to be done about it.
+A decoder made from an encoder has no head yet. Models such as Flan-T5 have output embeddings of their own
+though their kind shares them with the input; both are loaded, so no action is needed.
 """
 
-_CONTEXT = 512  # of a model that has no longest input
+_CONTEXT = 512  # for a model that states no longest input
 
 
 def load_with_head(
@@ -39,20 +39,20 @@ def load_with_head(
     Args:
         model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
             ``embedded:all-minilm-l6-v2``.
-        task: what the head is for; of ``summarization`` it is that of a language model with an encoder and
-            a decoder. Such a head is never drawn, but for an encoder alone, see ``fresh_head``. For ``token
-            vectors`` there is no head; of a model with an encoder and a decoder it is the encoder.
-        labels: numbers that it gives for each text or token, in float32; None where that is no choice.
+        task: what the head is for; for ``summarization`` it is the language model head of an encoder-decoder,
+            which is random only where an encoder alone gets a decoder, see ``fresh_head``. For ``token
+            vectors`` there is no head.
+        labels: outputs of the head for each text or token, in float32; None where the task has no choice.
         device: as for ``pick_device``.
-        dtype: of the weights, as for ``pick_dtype``.
-        fresh_head: give a model without such a head a random one, to be trained. One that is there stays.
-            For ``summarization`` an encoder such as BERT gets a decoder that begins as the encoder does,
-            with what an encoder lacks drawn: its attention to the input, and the head.
-        seed: of the random head; nothing else is drawn.
+        dtype: number format of the weights, as for ``pick_dtype``.
+        fresh_head: give a model without such a head a random one, to be trained. An existing head is kept.
+            For ``summarization`` an encoder such as BERT gets a decoder that starts from the encoder's
+            weights; what these lack, its cross-attention and its head, is random.
+        seed: seed of the random weights; all others are loaded.
 
     Raises:
         ModelError: the model is missing, incomplete, of a kind without such a head in transformers, or has
-            none and shall not get one; its tokenizer cannot be used.
+            no head and ``fresh_head`` is false; its tokenizer cannot be used.
         MissingExtra: an embedded model whose package is not installed.
         SettingsError: there is no such device.
     """
@@ -73,10 +73,10 @@ def load_with_head(
 
 
 def score_in_float32(network: nn.Module, labels: int) -> None:
-    """Compute the last product of a head that gives so many numbers in float32, in place.
+    """Make the last layer of a head with ``labels`` outputs compute in float32, in place.
 
-    A number of bfloat16 has eight binary digits: of some thousand pairs many would get the same score, and
-    of a text's tokens several would be its best start.
+    bfloat16 has eight bits of precision: among thousands of pairs many would get the same score, and among
+    a text's tokens several would tie for its best start.
     """
     for module in network.modules():
         if isinstance(module, nn.Linear) and module.out_features == labels:
@@ -85,7 +85,7 @@ def score_in_float32(network: nn.Module, labels: int) -> None:
 
 
 def load_tokenizer(model: str) -> Any:
-    """The tokenizer of ``model`` alone, which is quicker than all of it.
+    """Load only the tokenizer of ``model``, which is quicker than loading the model.
 
     Raises:
         ModelError: the model is missing, or its tokenizer cannot be used.
@@ -96,7 +96,7 @@ def load_tokenizer(model: str) -> Any:
 
 
 def load_config(model: str) -> Any:
-    """The configuration of ``model`` alone.
+    """Load only the configuration of ``model``.
 
     Raises:
         ModelError: the model is missing, or its config cannot be used.
@@ -107,7 +107,7 @@ def load_config(model: str) -> Any:
 
 
 def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:
-    """With what ``model`` writes texts, as its config says: ``nothing`` is an encoder alone, such as BERT.
+    """How ``model`` generates texts, by its config: ``nothing`` means an encoder alone, such as BERT.
 
     Raises:
         ModelError: the model is missing, or its config cannot be used.
@@ -126,7 +126,7 @@ def _part(model: str, loader: Any, what: str) -> Any:
         check_model_folder(Path(where), model)
     try:
         return loader.from_pretrained(where, local_files_only=local)
-    except Exception as error:  # whatever a library raises on what is damaged or unknown
+    except Exception as error:  # whatever a library raises on damaged or unknown files
         if not local:
             raise ModelError(not_on_hub(model, error)) from error
         raise ModelError(f"model {model}: its {what} cannot be loaded ({first_line(error)})") from error
@@ -143,7 +143,7 @@ def _load(
     local: bool,
     fresh_head: bool,
 ) -> tuple[Any, Any, list[str]]:
-    """The tokenizer, the model, and the names of the weights that its files lack and that were drawn."""
+    """The tokenizer, the model, and the names of the weights that its files lack, which are random."""
     import transformers
 
     kinds, loader, such_as = {
@@ -185,7 +185,7 @@ def _load(
                     f"{config.model_type}; give {such_as}"
                 )
             if labels is not None:
-                config.num_labels = labels  # the configuration of another head may say otherwise
+                config.num_labels = labels  # the model's config may be that of another head
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
             network, report = loader.from_pretrained(
                 where,
@@ -206,7 +206,7 @@ def _load(
 
 
 def _lacks_only_a_decoder(config: Any) -> bool:
-    """Whether this is an encoder whose layers transformers can also use as those of a decoder."""
+    """Whether this is an encoder whose layers transformers can also use as a decoder's."""
     import transformers
 
     kind = type(config)
@@ -218,7 +218,7 @@ def _lacks_only_a_decoder(config: Any) -> bool:
 
 
 def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, Any, list[str]]:
-    """An encoder's tokenizer, the encoder with a decoder of the same weights, and what these lack."""
+    """An encoder's tokenizer, the encoder with a decoder of its weights, and names of missing weights."""
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
@@ -241,7 +241,7 @@ def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, 
 
 def _check_weights(name: str, network: Any, task: Task, missing: list[str], *, fresh_head: bool) -> None:
     prefix = f"{network.base_model_prefix}."
-    # A pooler stands between body and head, and belongs to the head that was trained with it.
+    # A pooler sits between body and head, and belongs to the head that was trained with it.
     body = [weight for weight in missing if weight.startswith(prefix) and ".pooler." not in weight]
     if task == "summarization":
         body = missing
@@ -281,13 +281,13 @@ def _make_usable(name: str, network: Any, tokenizer: Any) -> None:
 
 def _context(network: Any, tokenizer: Any) -> int:
     """The longest input in tokens that the model has positions for and its tokenizer admits."""
-    # Of two models joined, it is the encoder that reads.
+    # In a pair of models the encoder reads the input.
     body = network.encoder if network.config.model_type == "encoder-decoder" else network.base_model
     positions = getattr(body.config, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions < 1:
         positions = _CONTEXT
     table = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
-    if padding is not None:  # RoBERTa's family counts positions from after the one of padding
+    if padding is not None:  # RoBERTa's family starts counting after padding's position
         positions -= padding + 1
     return min(positions, int(tokenizer.model_max_length))

@@ -1,6 +1,6 @@
-"""Margin scores (M3) and the rules that take pairs by them.
+"""Margin scores (M3) and the retrieval rules that select pairs by them.
 
-A similarity says little by itself: some texts are near to everything. The margin holds it against the
+A similarity says little by itself: some texts are near to everything. The margin compares it with the
 similarities of both texts to their nearest neighbours.
 """
 
@@ -15,8 +15,8 @@ from torch import Tensor
 from pairsmith.encoders.neighbours import Neighbours
 
 JUDGED = 32_768
-"""Pairs that are judged at once at first; then twice as many each time, up to ``MOST_JUDGED``, since to look
-up the texts of a few is to read a whole corpus."""
+"""Pairs in the first batch that is judged; each next batch is twice as large, up to ``MOST_JUDGED``, since
+looking up the texts of even a few pairs means reading a whole corpus."""
 
 MOST_JUDGED = 2**18
 
@@ -26,10 +26,10 @@ RetrievalName = Literal["max", "intersection", "forward", "backward"]
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs of an x and a y, those of the largest margin first.
+    """Pairs of an x and a y, with their margins.
 
     Attributes:
-        x: ``(pairs,)`` int64, number of the x, ``y`` that of the y.
+        x: ``(pairs,)`` int64, index of the x; ``y``: index of the y.
         similarity: ``(pairs,)`` float32, their cosine.
         margin: ``(pairs,)`` float32.
     """
@@ -40,11 +40,11 @@ class Pairs:
     margin: Tensor
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of pairs."""
         return len(self.x)
 
     def renumbered(self, of_x: Tensor, of_y: Tensor) -> "Pairs":
-        """With other numbers, ``of_x[x]`` for x and ``of_y[y]`` for y."""
+        """The same pairs with other indices, ``of_x[x]`` for x and ``of_y[y]`` for y."""
         return Pairs(of_x[self.x], of_y[self.y], self.similarity, self.margin)
 
 
@@ -53,14 +53,14 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
 
     Args:
         similarity: cosines, of any shape.
-        of_x: mean cosine of each pair's x with its k nearest y, of a shape that broadcasts; ``of_y`` that of
+        of_x: mean cosine of each pair's x with its k nearest y, of a shape that broadcasts; ``of_y``: that of
             its y with its k nearest x.
         kind: ``ratio`` divides by the mean of the two, which is M3; ``distance`` subtracts it;
             ``absolute`` leaves the cosine.
 
     Returns:
-        margins; with ``ratio`` NaN where the mean of the two is not above 0, as neighbours that point away
-        are no measure.
+        margins; with ``ratio`` NaN where the mean of the two is not above 0, as a ratio to it would be
+        meaningless.
     """
     if kind == "absolute":
         return similarity.clone()
@@ -74,7 +74,7 @@ def candidates(of_x: Neighbours, of_y: Neighbours, kind: MarginName = "ratio") -
     """Every x with each of its nearest y, and every y with each of its nearest x.
 
     Args:
-        of_x: the nearest y of each x, and ``of_y`` the nearest x of each y, as ``two_way_search`` finds them.
+        of_x: the nearest y of each x; ``of_y``: the nearest x of each y, as ``two_way_search`` finds them.
         kind: see ``margin``. Margins that are NaN are left out.
     """
     mean_x, mean_y = of_x.similarities.mean(dim=1), of_y.similarities.mean(dim=1)
@@ -84,26 +84,26 @@ def candidates(of_x: Neighbours, of_y: Neighbours, kind: MarginName = "ratio") -
 
 
 def joined(parts: Sequence[Pairs]) -> Pairs:
-    """The pairs of all parts, one part after the other."""
+    """The concatenated pairs of all parts."""
     return Pairs(*(torch.cat([getattr(part, name) for part in parts]) for name in Pairs.__slots__))
 
 
 Judge = Callable[[Pairs], Sequence[str]]
-"""Says of each pair why it may not be taken; an empty text where it may."""
+"""Returns for each pair the reason why it may not be taken, or an empty text if it may."""
 
 
 def accept_all(pairs: Pairs) -> Sequence[str]:
-    """The judge that refuses none."""
+    """A judge that accepts every pair."""
     return [""] * len(pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a retrieval rule took, and the pairs it would have taken had they not been judged.
+    """The pairs that a retrieval rule took, and those that the judge kept it from taking.
 
     Attributes:
-        taken: pairs of the largest margin first, equal ones in the order of their numbers.
-        refused: pairs in that order, ``reasons`` why, one for each.
+        taken: pairs in order of decreasing margin, ties in the order of their indices.
+        refused: pairs in the same order; ``reasons``: why, one for each.
     """
 
     taken: Pairs
@@ -111,7 +111,7 @@ class Choice:
     reasons: Sequence[str]
 
     def parts(self, size: int) -> Iterator["Choice"]:
-        """The same in parts of at most ``size`` pairs taken and as many refused; at least one."""
+        """Split into parts of at most ``size`` taken and ``size`` refused pairs; at least one part."""
         for start in range(0, max(len(self.taken), len(self.refused), 1), size):
             part = slice(start, start + size)
             yield Choice(_selected(self.taken, part), _selected(self.refused, part), self.reasons[part])
@@ -125,15 +125,15 @@ def choose(
     judge: Judge = accept_all,
     best: int | None = None,
 ) -> Choice:
-    """Take pairs by a retrieval rule.
+    """Select pairs by a retrieval rule.
 
     Args:
-        forward: candidates of each x, and ``backward`` of each y, as ``candidates`` gives them.
-        retrieval: ``forward`` gives each x the y of the largest margin that may be taken; ``backward`` each y
-            an x; ``intersection`` leaves what both would; ``max`` goes through all candidates from the
-            largest margin on, and takes a pair if none of its texts has been taken.
-        judge: asked of every pair that a rule comes to; of some pairs in advance and in vain.
-        best: stop at so many.
+        forward: candidates of each x; ``backward``: of each y, as ``candidates`` returns them.
+        retrieval: ``forward`` takes for each x the accepted y with the largest margin; ``backward`` for each
+            y an x; ``intersection`` takes the pairs that both would take; ``max`` goes through all candidates
+            in order of decreasing margin, and takes a pair if neither of its texts has been taken.
+        judge: called with every pair that the rule reaches, and in advance with some that it never reaches.
+        best: largest number of pairs to take.
     """
     if retrieval == "forward":
         return _walk(_ranked(forward), judge, best, once=("x",))
@@ -160,7 +160,7 @@ def _with_neighbours(near: Neighbours, means: Tensor, means_of_others: Tensor, k
 
 
 def _ranked(pairs: Pairs) -> Pairs:
-    """By margin, then by the numbers of x and y; of a pair that was found several times the best."""
+    """Pairs sorted by decreasing margin, then by x and y; of duplicates the best one is kept."""
     order = torch.arange(len(pairs))
     for key, descending in ((pairs.y, False), (pairs.x, False), (pairs.margin, True)):
         order = order[key[order].sort(stable=True, descending=descending).indices]
@@ -170,8 +170,8 @@ def _ranked(pairs: Pairs) -> Pairs:
 
 
 def _walk(pairs: Pairs, judge: Judge, best: int | None, once: Sequence[str]) -> Choice:
-    """Take one pair after the other, a text on the sides ``once`` no more than once."""
-    # Bytes are looked up ten times as fast as a tensor is; the tensors of the same bytes, many at once.
+    """Take one pair after the other, each text on the sides in ``once`` at most once."""
+    # Single look-ups are ten times as fast in bytes as in a tensor; tensors of the same bytes serve many.
     marks = [bytearray(int(getattr(pairs, side).max()) + 1 if len(pairs) else 1) for side in once]
     seen = [torch.frombuffer(each, dtype=torch.bool) for each in marks]
     numbers = [getattr(pairs, side) for side in once]
@@ -204,7 +204,7 @@ def _walk(pairs: Pairs, judge: Judge, best: int | None, once: Sequence[str]) -> 
 
 
 def _stretches(count: int) -> Iterator[tuple[int, int]]:
-    """From 0 to ``count``, each twice as long as the one before, up to ``MOST_JUDGED``."""
+    """Ranges from 0 to ``count``, each twice as long as the one before, up to ``MOST_JUDGED``."""
     start, length = 0, JUDGED
     while start < count:
         yield start, min(start + length, count)
@@ -212,7 +212,7 @@ def _stretches(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _names(pairs: Pairs) -> Tensor:
-    """A number for each pair, the same for the same."""
+    """A number that identifies each pair."""
     return pairs.x * 2**31 + pairs.y
 
 

@@ -1,4 +1,4 @@
-"""The nearest of some vectors among others, as every search gives them."""
+"""Nearest neighbours, as every search returns them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The nearest vectors of each of n, nearest first, equally near ones in the order of their numbers.
+    """The nearest neighbours of each of n vectors, nearest first, ties in the order of their ids.
 
     Attributes:
         ids: ``(n, k)`` int64.
@@ -21,11 +21,11 @@ class Neighbours:
 
 
 def merged(parts: Sequence[Neighbours], k: int) -> Neighbours:
-    """The k nearest of each of n, from what was found in several parts of the others.
+    """The k nearest neighbours of each of n vectors, from searches in several parts of the others.
 
     Args:
-        parts: of the same n vectors, with ids that are distinct over all parts.
-        k: at least 1; fewer where the parts have fewer together.
+        parts: neighbours of the same n vectors, with ids that are distinct over all parts.
+        k: at least 1; fewer are returned where the parts hold fewer in all.
     """
     ids, order = torch.cat([part.ids for part in parts], dim=1).sort(dim=1)
     similarities = torch.cat([part.similarities for part in parts], dim=1).gather(1, order)

@@ -13,7 +13,7 @@ from pairsmith.encoders.encode import batches_by_length, one_thread_each, tokens
 from pairsmith.encoders.token_vectors import TokenEncoder
 
 _AT_ONCE = 512
-"""Pairs that are scored at once at most."""
+"""Most pairs in a batch."""
 
 
 def pair_scores(
@@ -25,15 +25,15 @@ def pair_scores(
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> NDArray[np.float32]:
-    """The BERTScore F of each pair by the vectors of each of ``layers``.
+    """The BERTScore F of each pair with the vectors of each of ``layers``.
 
     Args:
-        encoder: whose vectors are compared; it is put into evaluation mode.
-        pairs: of texts, none blank.
+        encoder: encoder of the vectors that are compared; it is put into evaluation mode.
+        pairs: pairs of texts, none blank.
         layers: 0 to ``encoder.layers``.
         special_tokens: whether the means count special tokens too; see ``bertscore``.
-        batch_tokens: most tokens that are read at once, padding included; None: what suits the device.
-        advance: hears of how many pairs are done.
+        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
+        advance: called with the number of pairs that were finished.
 
     Returns:
         ``(len(pairs), len(layers))`` float32.
@@ -65,7 +65,7 @@ def pair_scores(
 
 
 def pair_features(encoder: TokenEncoder, pairs: Sequence[tuple[str, str]]) -> Mapping[str, Tensor]:
-    """What an encoder takes for n pairs: the first texts, then the second, ``(2 · n, longest)``."""
+    """Encoder inputs for n pairs: the first texts, then the second, ``(2 · n, longest)``."""
     return encoder.features([first for first, _ in pairs] + [second for _, second in pairs])
 
 
@@ -76,7 +76,7 @@ def batch_scores(
     *,
     special_tokens: bool = True,
 ) -> Tensor:
-    """The BERTScore of each pair of ``pair_features`` by each layer: ``(layers, n)`` float32."""
+    """The BERTScore F of each pair from ``pair_features`` with each layer: ``(layers, n)`` float32."""
     every = encoder.states(features)
     states = torch.stack([every[layer] for layer in layers])  # (layers, 2 · n, longest, d)
     there = features["attention_mask"].bool().to(states.device)

@@ -1,8 +1,8 @@
 """Readers: models that mark the answer to a question in a text (M9), and how they answer (Q7).
 
-A reader is any model with a question-answering head of transformers. BART's sees the question and the text in
-its encoder and in its decoder, and the head classifies the decoder's last states, which is M9; an encoder
-such as BERT classifies its own; a causal model's states have seen the question and the text up to the token.
+A reader is any model with a question-answering head of transformers. BART reads the question and the text in
+its encoder and in its decoder, and the head classifies the decoder's last states, which is M9. In an encoder
+such as BERT it classifies the encoder's last states; those of a causal model see nothing after their token.
 A teacher is an encoder with two perceptrons in place of that head (Q3).
 """
 
@@ -25,15 +25,15 @@ from pairsmith.errors import ModelError, SettingsError
 from pairsmith.modelnames import DtypeName, resolve_model
 
 QUESTION_TOKENS = 64
-"""Longest question in tokens; at most half of what a window has for question and text together."""
+"""Longest question in tokens, or half of a window's room for question and text if that is less."""
 
 OVERLAP = 128
-"""Tokens that neighbouring windows share: those of 456 tokens of a text begin 328 apart (Q7)."""
+"""Tokens that neighbouring windows share: windows of 456 text tokens start 328 tokens apart (Q7)."""
 
 ANSWER_TOKENS = 17
 """Longest answer in tokens (Q7)."""
 
-_SHORTEST = 16  # input in tokens
+_SHORTEST = 16  # smallest max_length in tokens
 _AT_ONCE = 512  # questions that are encoded at once
 
 
@@ -53,10 +53,10 @@ class Feature:
     Attributes:
         question: number of the question.
         input_ids: ``(tokens,)`` int64, special tokens included.
-        token_types: ``(tokens,)`` int64, 1 for the text where the model tells the two apart; else None.
-        offsets: ``(tokens, 2)`` int64, where in the text each of ``is_context`` starts and ends, in
+        token_types: ``(tokens,)`` int64, 1 for the text; None where the model has no token types.
+        offsets: ``(tokens, 2)`` int64, start and end in the text of each token in ``is_context``, in
             characters; 0 elsewhere. Byte-level tokens may begin with the space before a word.
-        is_context: ``(tokens,)`` bool, the tokens of the text that are not only white space.
+        is_context: ``(tokens,)`` bool, true for tokens of the text that are not only white space.
     """
 
     question: int
@@ -68,7 +68,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """An answer: ``text`` stands at character ``start`` of the context; ``score`` as in ``Spans``."""
+    """An answer: ``text`` begins at character ``start`` of the context; ``score`` as in ``Spans``."""
 
     text: str
     start: int
@@ -76,7 +76,7 @@ class Prediction:
 
     @classmethod
     def of(cls, context: str, score: float, start: int, end: int) -> "Prediction":
-        """The characters from ``start`` to ``end``, without white space at their ends."""
+        """The answer from character ``start`` to ``end``, without white space at its ends."""
         text = context[start:end]
         return cls(text.strip(), start + len(text) - len(text.lstrip()), score)
 
@@ -97,17 +97,17 @@ def load_reader(
         model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
             ``embedded:all-minilm-l6-v2``.
         device: as for ``pick_device``.
-        dtype: of the weights.
-        fresh_head: give a model without a question-answering head a random one, to be trained. A head that
-            is there stays.
-        perceptrons: whether that head shall be a teacher's (Q3).
-        seed: of the random head; nothing else is drawn.
+        dtype: number format of the weights.
+        fresh_head: give a model without a question-answering head a random one, to be trained. An existing
+            head is kept.
+        perceptrons: whether that random head is a teacher's (Q3).
+        seed: seed of the random head; nothing else is random.
         max_length: longest input in tokens, question and special tokens included, at least 16; never more
             than the model's context, which is the default.
 
     Raises:
         ModelError: the model is missing, incomplete, of a kind without question answering in transformers,
-            or has no question-answering head and shall not get one; its tokenizer cannot be used.
+            or has no question-answering head and ``fresh_head`` is false; its tokenizer cannot be used.
         MissingExtra: an embedded model whose package is not installed.
         SettingsError: there is no such device, or ``max_length`` is too small.
     """
@@ -133,14 +133,14 @@ def load_reader(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanScores:
-    """What a reader's model gives for a batch: two ``(n, tokens)``, unnormalised."""
+    """Output of a reader's model for a batch: two tensors ``(n, tokens)``, unnormalised."""
 
     start_logits: Tensor
     end_logits: Tensor
 
 
 class PerceptronReader(nn.Module):
-    """An encoder whose tokens two perceptrons judge, one as starts and one as ends (Q3)."""
+    """An encoder with two perceptrons that score each token, as a start and as an end (Q3)."""
 
     def __init__(self, encoder: Any, heads: SpanHeads) -> None:
         super().__init__()
@@ -153,12 +153,12 @@ class PerceptronReader(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are."""
+        """The device of the weights."""
         found: torch.device = self.encoder.device
         return found
 
     def forward(self, **inputs: Tensor) -> SpanScores:
-        """As a model of transformers with a question-answering head."""
+        """Start and end scores, as from a transformers model with a question-answering head."""
         return SpanScores(*self.heads(self.encoder(**inputs).last_hidden_state))
 
 
@@ -167,16 +167,16 @@ def encode_questions(
 ) -> list[Feature]:
     """Turn questions and their texts into features: one, or one for each window of a long text.
 
-    A question goes first, its text second. What a question has beyond ``QUESTION_TOKENS`` is cut off.
+    The question comes first, its text second. Questions are cut off after ``QUESTION_TOKENS`` tokens.
 
     Args:
-        reader: whose tokenizer and longest input count.
+        reader: its tokenizer and longest input are used.
         questions: white space at their ends is dropped.
         contexts: the text of each question.
-        stride: tokens that neighbouring windows of a text share; at most half of the shortest window is.
+        stride: tokens that neighbouring windows of a text share; at most half of the shortest window.
 
     Returns:
-        features in the order of the questions and, for each, of its windows.
+        features in the order of the questions, and for each question in the order of its windows.
 
     Raises:
         ValueError: the two are of different lengths, or ``stride`` is negative.
@@ -194,7 +194,7 @@ def encode_questions(
 
 
 def collate(reader: Reader, batch: Sequence[Feature]) -> dict[str, Tensor]:
-    """What the reader's model takes, padded on the right: tensors of shape ``(n, longest)``, int64."""
+    """Model inputs for a batch, padded on the right: tensors of shape ``(n, longest)``, int64."""
     inputs = {
         "input_ids": _padded([feature.input_ids for feature in batch], reader.tokenizer.pad_token_id),
         "attention_mask": _padded([torch.ones_like(feature.input_ids) for feature in batch], 0),
@@ -213,16 +213,16 @@ def answer(
     stride: int = OVERLAP,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Prediction]:
-    """Answer each question by a span of its text (Q7); see ``whole_text``. Long windows go first.
+    """Answer each question by a span of its text (Q7); see ``whole_text``. Long windows are read first.
 
     Args:
-        reader: what to answer with; it is put into evaluation mode meanwhile.
-        questions: see ``encode_questions``, as for ``contexts`` and ``stride``.
+        reader: the reader; it is in evaluation mode during the call.
+        questions: as for ``encode_questions``.
         contexts: the text of each question; a blank one gives an empty answer of score 0.
         max_answer_tokens: longest answer in tokens, at least 1.
-        batch_size: windows read at once.
+        batch_size: windows in a batch.
         stride: tokens that neighbouring windows share.
-        advance: hears of how many questions are done.
+        advance: called with the number of questions that were finished.
 
     Returns:
         an answer for each question, without white space at its ends.
@@ -255,7 +255,7 @@ def answer(
 
 
 def read_windows(reader: Reader, batch: Sequence[Feature]) -> list[Tensor]:
-    """What a reader's model gives for windows: of each ``(2, tokens)`` float32, as starts and as ends."""
+    """Start and end scores of each window by a reader's model: ``(2, tokens)`` float32."""
     device = reader.model.device
     with torch.inference_mode():
         output = reader.model(**{name: value.to(device) for name, value in collate(reader, batch).items()})
@@ -265,13 +265,13 @@ def read_windows(reader: Reader, batch: Sequence[Feature]) -> list[Tensor]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextScores:
-    """What a reader says of all of a question's text.
+    """A reader's scores over the whole text of a question.
 
     Attributes:
-        scores: ``(2, tokens)`` float32, of starts and of ends, unnormalised.
-        offsets: ``(tokens, 2)`` int64, where they begin and end in the text, in characters.
-        allowed: ``(tokens,)`` bool, where an answer may start and end: not at white space alone, which only
-            counts in an answer's length.
+        scores: ``(2, tokens)`` float32, start and end scores, unnormalised.
+        offsets: ``(tokens, 2)`` int64, where the tokens begin and end in the text, in characters.
+        allowed: ``(tokens,)`` bool, where an answer may start and end: not at a token of white space alone,
+            which only counts towards an answer's length.
     """
 
     scores: Tensor
@@ -279,7 +279,7 @@ class TextScores:
     allowed: Tensor
 
     def best(self, context: str, max_tokens: int) -> Prediction:
-        """The answer with the largest product of probabilities (Q7), each softmax over all of the text."""
+        """The answer with the largest product of probabilities (Q7), by softmaxes over the whole text."""
         if not self.allowed.any():
             return Prediction("", 0, 0.0)
         spans = best_span(self.scores[:1], self.scores[1:], self.allowed[None], max_tokens)
@@ -288,13 +288,13 @@ class TextScores:
 
 
 def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScores:
-    """The scores of one question's windows as those of its text (Q7).
+    """Combine the scores of a question's windows into scores over its whole text (Q7).
 
-    Each token counts in that window in which more stands about it.
+    Each token's scores are those of the window with the most context around it.
 
     Args:
-        windows: all of the text, in order.
-        scores: of each, see ``read_windows``.
+        windows: all windows of the text, in order.
+        scores: the scores of each window, see ``read_windows``.
 
     Raises:
         ModelError: a score is not finite.
@@ -337,7 +337,7 @@ def _evaluating(model: Any) -> Iterator[None]:
 def _encode(
     reader: Reader, questions: Sequence[str], contexts: Sequence[str], stride: int, first: int
 ) -> list[Feature]:
-    """``encode_questions`` of a part of them, whose first has the number ``first``."""
+    """``encode_questions`` for some of the questions, numbered from ``first`` on."""
     room = reader.max_length - reader.tokenizer.num_special_tokens_to_add(pair=True)
     longest = min(QUESTION_TOKENS, room // 2)
     types = _has_token_types(reader)
@@ -346,7 +346,7 @@ def _encode(
         list(contexts),
         truncation="only_second",
         max_length=reader.max_length,
-        # Not by the questions that are here, so that a question's windows do not hang on the others.
+        # Independent of the given questions, so that one question's windows do not depend on the others.
         stride=min(stride, (room - longest) // 2),
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
@@ -376,7 +376,7 @@ def _blank(text: str, start: int, end: int) -> bool:
 
 
 def _cut(tokenizer: Any, questions: list[str], longest: int) -> list[str]:
-    """The questions without what comes after their first ``longest`` tokens."""
+    """The questions, each cut off after its first ``longest`` tokens."""
     encoded = tokenizer(
         questions,
         add_special_tokens=False,
@@ -389,9 +389,9 @@ def _cut(tokenizer: Any, questions: list[str], longest: int) -> list[str]:
 
 
 def _has_token_types(reader: Reader) -> bool:
-    """Whether the model has vectors for two kinds of tokens, and its tokenizer tells them apart.
+    """Whether the model has token type embeddings and its tokenizer gives token types.
 
-    GPT-2 would take such numbers too, but for tokens of its vocabulary.
+    GPT-2 accepts token types too, but takes them for tokens of its vocabulary.
     """
     kinds = getattr(reader.model.config, "type_vocab_size", None) or 0
     return kinds > 1 and "token_type_ids" in reader.tokenizer.model_input_names

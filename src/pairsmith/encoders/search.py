@@ -1,10 +1,10 @@
 """Exact nearest neighbours of two sets of vectors in each other, each product computed once.
 
 All products are computed in a short number format, and of every **group** of neighbouring vectors only the
-largest one is kept. The k nearest of a vector lie in the k groups with the largest ones, but for rounding, so
-that few groups are left to be computed in float32. How far rounding can reach is known: where it could hide a
-neighbour, more groups are computed, and where those kept do not suffice, all. Where k groups are half of all
-or more, nothing would be gained, and all products are computed in float32.
+largest product is kept. Apart from rounding, the k nearest of a vector lie in the k groups with the largest
+products, so that only a few groups have to be computed in float32. The rounding error is bounded: where it
+could hide a neighbour, more groups are computed, and where those kept do not suffice, all. Where k groups are
+half of all or more, nothing would be gained, and all products are computed in float32.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,31 +25,31 @@ from pairsmith.encoders.shortlist import (
 from pairsmith.modelfiles import sums_in_float32
 
 MANY = 2
-"""A search looks at all vectors where so many times k groups are all there are."""
+"""All products are computed in float32 where this many times k is at least the number of groups."""
 
 FULL_ROWS = 256
 """Vectors whose similarities to all others are computed at once in float32."""
 
 TOGETHER = 4096
-"""Vectors that are multiplied with a group at once, at most."""
+"""Largest number of vectors that are multiplied with a group at once."""
 
 LEAST = 16
-"""Vectors that are multiplied with others at once, filled up where there are fewer."""
+"""Smallest number of vectors in a product; fewer are padded with zeros."""
 
 PAIR = 64
-"""Bytes that are held for each vector and each of its groups while they are multiplied."""
+"""Bytes needed for each vector and each of its groups while they are multiplied."""
 
 HIT = 128
-"""Bytes that are held for each similarity while those found are put in order."""
+"""Bytes needed for each similarity while the neighbours found are sorted."""
 
 CACHED = 2**24
-"""Bytes of similarities that stay in the processor's caches."""
+"""Bytes of similarities that fit the processor's caches."""
 
 SPARE = 4
-"""Neighbours kept beyond those wanted until the end, as equally near ones may differ by rounding."""
+"""Neighbours kept beyond the k wanted until the end, as rounding may change the order of near ties."""
 
 ROUNDING = 2e-6
-"""How far two float32 products of the same vectors can lie apart; they depend on the threads that compute."""
+"""Largest difference of two float32 products of the same vectors, which depend on the number of threads."""
 
 
 def two_way_search(
@@ -64,22 +64,22 @@ def two_way_search(
 ) -> tuple[Neighbours, Neighbours]:
     """The k nearest of each x among y, and of each y among x, by inner product; exact in float32.
 
-    The result does not depend on the number of threads or on which x are searched together, but where more
-    than ``SPARE`` others are about as near as the k-th, and not equal: any of them may stand in its place.
+    The result does not depend on the number of threads or on which x are searched together, except where more
+    than ``SPARE`` others are nearly as near as the k-th but not equal: any of them may take its place.
 
     Args:
-        x: ``(n, d)`` float32 of length 1, finite; may be mapped from a file.
+        x: ``(n, d)`` float32, vectors of length 1, finite; may be mapped from a file.
         y: ``(m, d)``, likewise.
         k: at least 1; where a side has fewer vectors, all of them are found.
-        memory: bytes of similarities that may be held at once; a guide. Beside x and y some 200 bytes for
-            each vector and 30 for each of its k come on top.
-        short: format in which all products are computed once; None is what ``short_format`` says. What is
-            found is the same.
-        device: where; None is the processor. The few products in float32 are computed by the processor.
-        advance: hears of how many rows of x have been multiplied with all of y.
+        memory: bytes of similarities that may be held at once; a guide. Besides x and y, about 200 bytes per
+            vector and 30 per neighbour are needed on top.
+        short: format in which all products are computed once; None: the one of ``short_format``. It does not
+            change the result.
+        device: where these are computed; None: the processor, which computes the few float32 products anyway.
+        advance: called with the number of rows of x that were multiplied with all of y.
 
     Raises:
-        ValueError: the shapes do not fit each other, a side is empty, or k is less than 1.
+        ValueError: the shapes do not match, a side is empty, or k is less than 1.
     """
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
         raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
@@ -90,7 +90,7 @@ def two_way_search(
     all_of_y, all_of_x = (MANY * k >= groups_of(len(side)) for side in (y, x))
     of_x = of_y = None
     if not (all_of_x and all_of_y):
-        with sums_in_float32():  # the bound on errors knows of rounded factors, not of rounded sums
+        with sums_in_float32():  # the error bound covers rounded factors, not rounded sums
             of_x, of_y = shortlists(x, y, k, memory=memory, short=short, device=device, advance=advance)
     found_x = _nearest(x, y, min(k, len(y)), None if all_of_y else of_x, memory)
     if of_x is None:
@@ -99,9 +99,9 @@ def two_way_search(
 
 
 def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | None, memory: int) -> Neighbours:
-    """The k nearest in float32: first of the k most promising groups, then wherever nearer ones may be.
+    """The k nearest in float32: first in the k most promising groups, then where nearer ones may be.
 
-    Without a shortlist of all.
+    Without a shortlist all products are computed.
     """
     found = _Found(len(vectors), k, min(k + SPARE, len(others)))
     if promising is None:
@@ -112,7 +112,7 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
         rows = slice(top, top + height)
         groups, (bounds, rest) = promising.groups[rows], promising.bounds(rows)
         pairs = torch.zeros_like(groups, dtype=torch.bool)
-        pairs[rest < bounds[:, 0], :k] = True  # else, as of equal vectors, all have to be looked at
+        pairs[rest < bounds[:, 0], :k] = True  # else (e.g. many equal vectors) all are computed
         _compute(vectors, others, top, pairs, groups, promising.floor(rows, k), found, memory)
         least = found.least(rows)
         hopeful = least > -torch.inf
@@ -125,7 +125,7 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
 
 
 def _settled(vectors: Tensor, others: Tensor, found: "_Found", k: int) -> Neighbours:
-    """The k nearest of those found, by sums that any number of threads makes alike."""
+    """The k nearest of those found, by sums that do not depend on the number of threads."""
     ids, similarities = torch.empty(len(vectors), k, dtype=torch.int64), torch.empty(len(vectors), k)
     close = found.values[:, k:] >= found.least()[:, None]  # too close to the k-th to leave out
     for some, kept in ((~close.any(dim=1), k), (close.any(dim=1), found.ids.shape[1])):
@@ -138,7 +138,7 @@ def _settled(vectors: Tensor, others: Tensor, found: "_Found", k: int) -> Neighb
 
 
 def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row, largest first, and their ids; equal ones in the order of their ids."""
+    """The k largest values of each row, largest first, and their ids; ties in the order of the ids."""
     found, order = values.sort(dim=1, descending=True)
     there = ids.gather(1, order)
     rows = (found[:, 1:] == found[:, :-1]).any(dim=1).nonzero().squeeze(1)
@@ -150,13 +150,13 @@ def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _products(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
-    """Of each of ``(n, d)`` with some others, ``(n, c)``; float64 sums differ by less than float32 shows."""
+    """Products of each vector with c others, ``(n, c)``; float64 sums, whose differences float32 hides."""
     near = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
     return torch.einsum("nd,ncd->nc", vectors.double(), near.double()).float()
 
 
 def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, found: "_Found") -> None:
-    """Multiply some vectors with all others."""
+    """Multiply the vectors ``which`` with all others."""
     width = max(shortlist.TILE[1], CACHED // (4 * FULL_ROWS))
     for rows in torch.split(which, FULL_ROWS):
         found.clear(rows)
@@ -174,11 +174,11 @@ def _compute(
     found: "_Found",
     memory: int,
 ) -> None:
-    """Multiply the vectors from ``top`` on with some groups, and keep what is not below their floor.
+    """Multiply the vectors from ``top`` on with some groups, and keep products not below their floor.
 
     Args:
-        pairs: ``(rows, kept)`` bool: with which of ``groups``, ``(rows, kept)``.
-        floor: ``(rows,)`` float32.
+        pairs: ``(rows, kept)`` bool: which of ``groups``, ``(rows, kept)``, each vector is multiplied with.
+        floor: ``(rows,)`` float32, the smallest product that is kept.
     """
     rows, places = pairs.nonzero(as_tuple=True)
     wanted, order = groups[rows, places].sort(stable=True)
@@ -200,19 +200,19 @@ def _compute(
 
 
 def _multiplied(vectors: Tensor, others: Tensor) -> Tensor:
-    """All products in float32; of few vectors sums would round otherwise, so that equal ones would differ."""
+    """All products in float32, padded, as sums over few vectors round differently, which would break ties."""
     one, other = (padded(side, LEAST) for side in (vectors, others))
     return (one @ other.T)[: len(vectors), : len(others)]
 
 
 def _runs(keys: Tensor, values: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """The values of each key, of sorted keys."""
+    """Each distinct key with its values; the keys are sorted."""
     distinct, counts = torch.unique_consecutive(keys, return_counts=True)
     yield from zip(distinct.tolist(), torch.split(values, counts.tolist()), strict=True)
 
 
 class _Found:
-    """The nearest found so far, nearest first; of equally near ones those with the smallest numbers."""
+    """The nearest neighbours found so far, nearest first; of ties those with the smallest ids."""
 
     def __init__(self, count: int, k: int, kept: int) -> None:
         self._k = k
@@ -220,21 +220,21 @@ class _Found:
         self.values = torch.full((count, kept), -torch.inf)
 
     def least(self, rows: slice = slice(None)) -> Tensor:
-        """A neighbour may only be one of the k nearest of some if it is nearer than this, ``(rows,)``."""
+        """The similarity that a neighbour needs at least to be one of the k nearest, ``(rows,)``."""
         return self.values[rows, self._k - 1] - ROUNDING
 
     def clear(self, rows: Tensor) -> None:
-        """Forget what was found for some."""
+        """Forget the neighbours found for ``rows``."""
         self.values[rows] = -torch.inf
 
     def add(self, rows: Tensor, ids: Tensor, values: Tensor) -> None:
-        """More of them, ``(h,)`` each: of which vector, which other, and the similarity."""
+        """Add neighbours: the vector, the id of its neighbour and their similarity, each ``(h,)``."""
         whose, kept = torch.unique(rows), self.ids.shape[1]
         known = self.values[whose] > -torch.inf
         rows = torch.cat([rows, whose[:, None].expand(-1, kept)[known]])
         ids = torch.cat([ids, self.ids[whose][known]])
         values = torch.cat([values, self.values[whose][known]])
-        order = ids.argsort()  # then, each sort leaving equal ones as they are, by similarity and by vector
+        order = ids.argsort()  # then by similarity and by vector, with stable sorts
         order = order[values[order].argsort(descending=True, stable=True)]
         order = order[rows[order].argsort(stable=True)]
         rows, ids, values = rows[order], ids[order], values[order]
@@ -244,7 +244,7 @@ class _Found:
         self.ids[rows[best], rank[best]], self.values[rows[best], rank[best]] = ids[best], values[best]
 
     def add_all(self, rows: Tensor, similarities: Tensor, first: int) -> None:
-        """The similarities of some, ``(rows, width)``, to all others from ``first`` on; these rise."""
+        """Add similarities of ``rows``, ``(rows, width)``, to the others with ids from ``first`` on."""
         values, ids = _largest(similarities, self.ids.shape[1])
         ids = torch.cat([self.ids[rows], ids + first], dim=1)
         self.values[rows], places = _largest(
@@ -254,14 +254,14 @@ class _Found:
 
 
 def _largest(values: Tensor, k: int, ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The k largest of each row, largest first, and their places; all where there are fewer.
+    """The k largest values of each row, largest first, and their columns; all where there are fewer.
 
-    Of equal ones those with the smallest ids are taken, or those with the smallest places.
+    Of ties those with the smallest ids are taken, or without ids those in the first columns.
     """
     if values.shape[1] <= k:
         return values.sort(dim=1, descending=True)
     found, places = values.topk(k + 1, dim=1)
-    border = (found[:, k - 1] == found[:, k]).nonzero().squeeze(1)  # which of them was taken is open
+    border = (found[:, k - 1] == found[:, k]).nonzero().squeeze(1)  # ``topk`` may have taken any of the ties
     found, places = found[:, :k], places[:, :k]
     if len(border):
         found, places = found.clone(), places.clone()

@@ -37,15 +37,15 @@ def load_sentence_encoder(
             layer's token vectors of any other; ``mean`` and ``cls`` pool the bare transformer's last
             layer, whatever was saved on top of it (the baselines of D12).
         device: as for ``pick_device``.
-        dtype: of the weights, as for ``pick_dtype``.
+        dtype: number format of the weights, as for ``pick_dtype``.
         max_length: longest input in tokens, special tokens included; the rest of a text is cut off.
             Never more than the model's context.
-        layers: keep the first so many of the transformer's layers only; its last norm stays.
-        bidirectional: let the tokens of a causal language model see those behind them too.
+        layers: keep only this many of the transformer's first layers; its final norm stays.
+        bidirectional: let the tokens of a causal language model attend to later tokens too.
 
     Raises:
-        ModelError: the model is missing, has no tokenizer, is incomplete, cannot be pooled so, or has
-            fewer layers, or no attention that could be changed.
+        ModelError: the model is missing, has no tokenizer, is incomplete, cannot be pooled this way, has
+            fewer layers, or has attention that cannot be changed.
         MissingExtra: an embedded model whose package is not installed.
         SettingsError: there is no such device.
     """
@@ -92,7 +92,7 @@ def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: b
             where,
             model_kwargs={"dtype": _DTYPES[dtype]},
             transformer_task="feature-extraction",
-            # By itself the library would put each text into the chat template of an instruct model: three
+            # By default the library would put each text into the chat template of an instruct model: three
             # times as many tokens, most of which all texts share.
             modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
             module_output_name="token_embeddings",
@@ -108,7 +108,7 @@ def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: b
 
 
 def _keep_layers(encoder: SentenceTransformer, count: int, model: str) -> None:
-    """Cut the transformer's layers behind the first ``count``, in its configuration too."""
+    """Remove the transformer's layers after the first ``count``, in its configuration too."""
     network, config = _network(encoder, model)
     total = int(config.num_hidden_layers)
     if count > total:
@@ -125,7 +125,7 @@ def _keep_layers(encoder: SentenceTransformer, count: int, model: str) -> None:
 
 
 def _see_both_ways(encoder: SentenceTransformer, model: str) -> None:
-    """Take the mask off that hides from each token those behind it; the saved configuration says so too."""
+    """Remove the causal mask, so that each token sees later ones; the saved configuration records it."""
     network, config = _network(encoder, model)
     config.is_causal = False
     two = torch.tensor([[0, 1], [0, 2]], device=encoder.device)
@@ -147,7 +147,7 @@ def _network(encoder: SentenceTransformer, model: str) -> tuple[Any, Any]:
 
 
 def _make_paddable(transformer: Transformer, where: str) -> None:
-    """Pad on the right, and with the end token where a causal model has no padding token.
+    """Pad on the right, with the end token where a causal model has no padding token.
 
     Padding is masked out of attention and of the mean, so which token it is does not matter. The side
     does: models with learned positions count them from the left end, padding included.
@@ -161,7 +161,7 @@ def _make_paddable(transformer: Transformer, where: str) -> None:
         if stand_in is None:
             raise ModelError(f"model {where}: its tokenizer has neither a padding nor an end token")
         tokenizer.pad_token = stand_in
-    # Trainers warn when the model's idea of its padding token is another one.
+    # Trainers warn if the model's config has a different padding token.
     transformer.config.pad_token_id = tokenizer.pad_token_id
 
 
@@ -172,19 +172,19 @@ def _is_sentence_model(where: str, *, local: bool) -> bool:
 
 
 def _context(encoder: SentenceTransformer) -> int | None:
-    """The longest input in tokens that the model has positions for, where it says so."""
+    """The longest input in tokens that the model has positions for; None if its config does not say."""
     positions = getattr(encoder.config, "max_position_embeddings", None)
     return positions if isinstance(positions, int) and positions > 0 else None
 
 
 @contextmanager
 def _loading(model: str, *, local: bool) -> Iterator[None]:
-    """Load quietly and alike every time, and turn whatever the libraries raise into a ``ModelError``.
+    """Load quietly and reproducibly, and turn whatever the libraries raise into a ``ModelError``.
 
-    The libraries print a table of every weight that a checkpoint lacks or has too much. Extra ones (a
+    The libraries print a table of a checkpoint's missing and superfluous weights. Superfluous ones (a
     language model's head) are of no interest here; a missing one means a model that is partly random,
-    which is refused. The exception is the pooler of BERT's family, which no pooling here uses: it is
-    random too, so the random state is fixed while loading, and training with one seed saves one file.
+    which is refused. The exception is the pooler of BERT's family, which no pooling here uses: it is random,
+    so the random state is fixed while loading, and training twice with one seed saves the same file.
     """
     reports: list[str] = []
     logger = logging.getLogger("transformers.modeling_utils")
@@ -224,6 +224,6 @@ def _withhold(reports: list[str]) -> Any:
 
 
 def _missing_weights(report: str) -> list[str]:
-    """The weights that a load report calls missing, poolers left out."""
+    """The weights that a load report lists as missing, without poolers."""
     rows = [[cell.strip() for cell in line.split("|")] for line in report.splitlines()]
     return [row[0] for row in rows if len(row) > 1 and "MISSING" in row[1] and "pooler" not in row[0]]

@@ -1,7 +1,8 @@
-"""Where the nearest of each vector may be: each product of two sets once, in a short number format.
+"""Groups that may hold each vector's nearest neighbours, from products in a short number format.
 
-A block of similarities is looked at along its rows and along its columns: of every **group** of neighbouring
-vectors only the largest similarity is kept. How far rounding can move it is known for each vector.
+Each product of the two sets is computed once. The maxima of a block of similarities are taken along its rows
+and along its columns: of every **group** of neighbouring vectors only the largest similarity is kept. How far
+rounding can move it is known for each vector.
 """
 
 from collections.abc import Callable
@@ -14,32 +15,32 @@ from torch import Tensor
 from pairsmith.modelfiles import multiplies_fast, processor_has
 
 GROUP = 128
-"""Vectors of a group."""
+"""Vectors in a group."""
 
 KEPT = 16
-"""Groups that are kept for a vector; at least twice as many as neighbours are wanted. Of int8 twice that."""
+"""Groups kept for a vector, or twice the number of neighbours wanted if that is more; twice that for int8."""
 
 TILE = (1024, 1024)
 """Rows and columns of a block of similarities; multiples of ``GROUP``. It stays in the processor's caches."""
 
 LOSS = 0.012
-"""Length that vectors may lose in int8, on average. MiniLM's lose 0.010; where it is 0.013, a search takes
-longer than in bfloat16, as too many groups may hold a neighbour."""
+"""Largest mean rounding error (as a length) for which int8 is used. MiniLM's vectors have 0.010; with 0.013 a
+search takes longer than in bfloat16, as too many groups may hold a neighbour."""
 
 SAMPLE = 16
-"""Groups by which it is known how much vectors lose."""
+"""Groups on which the mean rounding error is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortlist:
-    """The groups that may hold the nearest vectors of each of n, most promising first.
+    """The groups that may hold the nearest neighbours of each of n vectors, most promising first.
 
     Attributes:
         groups: ``(n, kept)`` int32.
-        largest: ``(n, kept)``, or one more where other groups are left: the largest similarity to a vector of
-            each group, and of all other groups, in a short format.
-        lost: ``(n,)`` float32: length of what each vector lost by rounding.
-        most: ``(groups,)`` float32: of each group, the most that a vector lost.
+        largest: ``(n, kept)``, or one column more where other groups are left: the largest similarity to a
+            vector of each group, and of all other groups, in a short format.
+        lost: ``(n,)`` float32: length of each vector's rounding error.
+        most: ``(groups,)`` float32: largest length of a rounding error in each group.
     """
 
     groups: Tensor
@@ -48,14 +49,14 @@ class Shortlist:
     most: Tensor
 
     def bounds(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """What no similarity to a vector of a group exceeds, ``(rows, kept)``; of all others, ``(rows,)``."""
+        """Upper bounds on similarities to each group, ``(rows, kept)``, and to all others, ``(rows,)``."""
         values, error = self._largest(rows)
         found, kept = values + error, self.groups.shape[1]
         rest = found[:, kept] if found.shape[1] > kept else torch.full((len(found),), -torch.inf)
         return found[:, :kept], rest
 
     def floor(self, rows: slice, k: int) -> Tensor:
-        """Each vector has k neighbours that are at least so near, ``(rows,)``: one in each of k groups."""
+        """Lower bound on the k largest similarities, ``(rows,)``: each of k groups has one this large."""
         values, error = self._largest(rows)
         lowest = (values - error).where(values > 0, -torch.inf)  # 0 may stand for less
         return lowest[:, :k].amin(dim=1)
@@ -63,7 +64,7 @@ class Shortlist:
     def _largest(self, rows: slice) -> tuple[Tensor, Tensor]:
         """The largest similarities in float32, and how far they may be from the exact ones.
 
-        By Cauchy and Schwarz: ``|x'y' - xy| <= |x' - x| |y'| + |x| |y' - y|``. They were rounded too.
+        By Cauchy and Schwarz: ``|x'y' - xy| <= |x' - x| |y'| + |x| |y' - y|``. The products were rounded too.
         """
         values, kept = self.largest[rows].float(), self.groups.shape[1]
         most = self.most.max().expand(values.shape).clone()
@@ -73,11 +74,11 @@ class Shortlist:
 
 
 def short_format(device: torch.device, *sides: Tensor) -> torch.dtype:
-    """What a device multiplies fastest, of what tells the neighbours of some vectors apart.
+    """The format that a device multiplies fastest, among those precise enough for these vectors.
 
-    A processor: int8 where it has VNNI, as bfloat16 takes twice as long there, unless the vectors have a few
-    large numbers among small ones; bfloat16 with AMX, whose products are not what takes time; else float32.
-    A GPU: bfloat16, or float16 where it has none.
+    On a processor: int8 if it has VNNI but not AMX, as bfloat16 takes twice as long there, unless the vectors
+    have a few large numbers among small ones; else bfloat16 if it has instructions for it (with AMX, products
+    are not the bottleneck); else float32. On a GPU: bfloat16, or float16 if it has none.
     """
     integers = device.type == "cpu" and processor_has("avx512_vnni") and not processor_has("amx_bf16")
     if integers and all(_keeps_enough(side) for side in sides):
@@ -88,15 +89,15 @@ def short_format(device: torch.device, *sides: Tensor) -> torch.dtype:
 
 
 def _keeps_enough(vectors: Tensor) -> bool:
-    """Whether a sample loses little by rounding to int8."""
+    """Whether the mean rounding error in int8 is at most ``LOSS``, on a sample of the vectors."""
     step = max(1, groups_of(len(vectors)) // SAMPLE)
     sample = torch.cat(torch.split(vectors, GROUP)[::step][:SAMPLE])
     return float(_Side(sample, torch.int8, torch.device("cpu")).lost().mean()) <= LOSS
 
 
 def multiplies_int8(device: torch.device, width: int) -> bool:
-    """Whether torch's products of int8 are right there, by their width: without VNNI sums may saturate."""
-    return device.type == "cpu" and width > 1 and _sums_are_right()  # one column it misreads
+    """Whether torch multiplies int8 vectors of this width correctly: without VNNI sums may saturate."""
+    return device.type == "cpu" and width > 1 and _sums_are_right()  # torch misreads a single column
 
 
 @cache
@@ -115,21 +116,21 @@ def shortlists(
     device: torch.device,
     advance: Callable[[int], None],
 ) -> tuple[Shortlist, Shortlist]:
-    """Multiply all, and keep the most promising groups of y for each x, and of x for each y.
+    """Multiply x with y, and keep the most promising groups of y for each x, and of x for each y.
 
     Args:
-        x: ``(n, d)`` float32 of length 1.
+        x: ``(n, d)`` float32, vectors of length 1.
         y: ``(m, d)``, likewise.
         k: neighbours that are wanted.
         memory: bytes of similarities that may be held at once; a guide.
         short: format of the factors: bfloat16, float16, float32, or int8 where ``multiplies_int8``.
-        device: where.
-        advance: hears of how many rows of x have been multiplied with all of y.
+        device: where the products are computed.
+        advance: called with the number of rows of x that were multiplied with all of y.
     """
     sums = torch.int32 if short == torch.int8 else short
     side_x, side_y = _Side(x, short, device), _Side(y, short, device)
     best_x, best_y = _Best(side_x, side_y, k), _Best(side_y, side_x, k)
-    # Of so many rows at once, the largest similarities of all groups fit an eighth of the memory.
+    # This many rows, and their largest similarities to all groups, fit an eighth of the memory.
     each = max(groups_of(len(y)) * sums.itemsize, x.shape[1] * short.itemsize)
     height = max(TILE[0], memory // 16 // each // TILE[0] * TILE[0])
     tile = torch.empty(TILE[0] * TILE[1], dtype=sums, device=device)
@@ -144,12 +145,12 @@ def shortlists(
 
 
 class _Side:
-    """Vectors, and how they are rounded.
+    """One set of vectors, and how they are rounded.
 
     Attributes:
         vectors: ``(n, d)`` float32.
-        short: the format.
-        scales: ``(groups,)`` float32: what 1 stands for in int8; None in other formats.
+        short: the short format.
+        scales: ``(groups,)`` float32: the value of an int8 1 in each group; None for other formats.
     """
 
     def __init__(self, vectors: Tensor, short: torch.dtype, device: torch.device) -> None:
@@ -160,7 +161,7 @@ class _Side:
             self.scales = torch.stack(largest).clamp_(min=1e-30) / 127
 
     def rounded(self, rows: slice) -> Tensor:
-        """Some vectors from the first of a group on, and zeros up to a whole one: they only raise bounds."""
+        """Some vectors, starting at a group, rounded; zeros, which only raise bounds, fill the last group."""
         some = self.vectors[rows]
         numbers = torch.zeros(
             GROUP * groups_of(len(some)), some.shape[1], dtype=self.short, device=self._device
@@ -173,7 +174,7 @@ class _Side:
         return numbers
 
     def lost(self) -> Tensor:
-        """Length of what each vector loses, ``(n,)`` float32."""
+        """Length of each vector's rounding error, ``(n,)`` float32."""
         lost = []
         for low in range(0, len(self.vectors), TILE[1]):
             rows = slice(low, min(low + TILE[1], len(self.vectors)))
@@ -183,14 +184,14 @@ class _Side:
         return torch.cat(lost)
 
     def of_each(self, first: int, count: int) -> Tensor:
-        """The scales of so many vectors from the first of a group on, zeros among them, ``(count, 1)``."""
+        """The scales of ``count`` vectors from ``first`` on, which starts a group: ``(count, 1)``."""
         assert self.scales is not None
         groups = self.scales[first // GROUP : groups_of(first + count)]
         return groups.repeat_interleave(GROUP)[:count, None]
 
 
 def _largest_of_groups(x: _Side, rows: slice, y: _Side, tile: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each of some x the largest products with the groups of y, and of their groups with each y.
+    """The largest products of each x of ``rows`` with each group of y, and of their groups with each y.
 
     Returns:
         ``(rows, groups of y)``, ``(groups of rows, m)``; 0 where all are negative.
@@ -215,13 +216,13 @@ def _largest_of_groups(x: _Side, rows: slice, y: _Side, tile: Tensor) -> tuple[T
 
 
 def _largest(products: Tensor, dim: int) -> Tensor:
-    """The largest of a dimension, 0 where all are negative: numbers above 0 are ordered like their bits."""
+    """Maxima along a dimension, 0 where all are negative: numbers above 0 are ordered like their bits."""
     bits = products.view(torch.int32 if products.itemsize == 4 else torch.int16)
     return bits.amax(dim=dim).clamp_(min=0).view(products.dtype)
 
 
 class _Best:
-    """The most promising groups of each vector, of those seen so far, and the one after them."""
+    """The most promising groups of each vector among those seen so far, and the next best one."""
 
     def __init__(self, side: _Side, others: _Side, k: int) -> None:
         self._side, self._others = side, others
@@ -232,7 +233,7 @@ class _Best:
         self._groups = torch.zeros(shape, dtype=torch.int32)
 
     def add(self, top: int, largest: Tensor, first: int) -> None:
-        """Largest products, ``(rows, groups)``, of vectors from ``top`` on with groups from ``first`` on."""
+        """Add largest products, ``(rows, groups)``, of vectors from ``top`` on, groups from ``first`` on."""
         numbers = torch.arange(first, first + largest.shape[1], dtype=torch.int32)
         for low in range(0, len(largest), TILE[0]):
             part = self._similarities(top + low, largest[low : low + TILE[0]].cpu(), first)
@@ -249,17 +250,17 @@ class _Best:
         return (products * self._side.of_each(top, len(products)) * scales).to(self._values.dtype)
 
     def shortlist(self, lost: Tensor, lost_by_others: Tensor) -> Shortlist:
-        """What is kept, given the lengths of what rounding took from each vector, and from the others."""
+        """The shortlist, given the lengths of the rounding errors of these vectors and of the others."""
         most = torch.stack([part.max() for part in torch.split(lost_by_others, GROUP)])
         return Shortlist(self._groups[:, : self._kept], self._values, lost, most)
 
 
 def padded(vectors: Tensor, count: int) -> Tensor:
-    """With zeros behind them up to so many."""
+    """The vectors, with zero vectors appended up to ``count``."""
     missing = count - len(vectors)
     return torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing > 0 else vectors
 
 
 def groups_of(count: int) -> int:
-    """How many groups so many vectors make, the last one perhaps a smaller one."""
+    """The number of groups that ``count`` vectors make; the last group may be smaller."""
     return -(-count // GROUP)

@@ -22,8 +22,8 @@ def cosine_similarity_rows(a: NDArray[np.floating], b: NDArray[np.floating]) -> 
     if a.ndim != 2 or a.shape != b.shape:
         raise ValueError(f"expected two arrays of one shape (n, d), got {a.shape} and {b.shape}")
     u, v = unit_rows(a), unit_rows(b)
-    # u·v = 1 - |u - v|²/2 for unit vectors. So written, equal directions give exactly 1, and pairs of
-    # equal sentences are true ties in a ranking; u·v itself is off by a last digit here and there.
+    # u·v = 1 - |u - v|²/2 for unit vectors. Written like this, equal directions give exactly 1, and pairs of
+    # equal sentences are true ties in a ranking; u·v itself is sometimes off in the last digit.
     cosines: Floats = 1.0 - np.square(u - v).sum(axis=1) / 2
     known = u.any(axis=1) & v.any(axis=1)
     return np.where(known, np.clip(cosines, -1.0, 1.0), 0.0)
@@ -32,7 +32,7 @@ def cosine_similarity_rows(a: NDArray[np.floating], b: NDArray[np.floating]) -> 
 def unit_rows(vectors: NDArray[np.floating]) -> Floats:
     """``vectors``, shape (n, d), each row scaled to length 1 in float64; zero rows stay zero."""
     wide = vectors.astype(np.float64)
-    # The largest entry goes first, so that squares neither overflow nor vanish.
+    # Divide by the largest entry first, so that squares neither overflow nor underflow.
     largest = np.abs(wide).max(axis=1, keepdims=True, initial=0.0)
     scaled = wide / np.where(largest > 0, largest, 1.0)
     lengths = np.linalg.norm(scaled, axis=1, keepdims=True)

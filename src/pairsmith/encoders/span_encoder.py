@@ -1,7 +1,7 @@
-"""Bi-encoders for question answering: a question's vectors and those of a passage's tokens, apart (Q4).
+"""Bi-encoders for question answering: questions and passage tokens are encoded separately (Q4).
 
-A token's product with what the start head makes of the question's first vector says how well an answer starts
-there, and with what the end head makes, how well it ends there.
+The start head turns the vector of a question's first token into f_start, the end head into f_end. The inner
+product of f_start with a token's vector scores an answer that starts there; f_end scores where it ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from pairsmith.modelnames import DtypeName, resolve_model
 
 @dataclass(frozen=True, slots=True)
 class SpanEncoder:
-    """An encoder of tokens, and the heads of questions."""
+    """A token encoder, and the heads for questions."""
 
     tokens: TokenEncoder
     heads: SpanHeads
 
     def cut(self, tokens: int) -> "SpanEncoder":
-        """The same, which reads at most so many tokens of a text."""
+        """The same encoder, which reads at most ``tokens`` tokens of a text."""
         return SpanEncoder(replace(self.tokens, max_length=min(tokens, self.tokens.max_length)), self.heads)
 
     def token_vectors(self, features: Mapping[str, Tensor]) -> Tensor:
@@ -52,17 +52,17 @@ def load_span_encoder(
     """Load ``model`` as a bi-encoder for question answering.
 
     Args:
-        model: a folder or Hub id that ``infuse`` wrote; with ``fresh_heads`` any encoder of transformers.
+        model: a folder or Hub id written by ``infuse``; with ``fresh_heads`` any encoder of transformers.
         device: as for ``pick_device``.
-        dtype: of the weights.
+        dtype: number format of the weights.
         max_length: longest passage or question in tokens; never more than the model's context, which is
             the default.
-        fresh_heads: give a model without heads for questions random ones, to be trained. Those that are
-            there stay.
-        seed: of random heads.
+        fresh_heads: give a model without heads for questions random ones, to be trained. Existing heads
+            are kept.
+        seed: seed of the random heads.
 
     Raises:
-        ModelError: the model is missing or incomplete, or has no heads for questions and shall not get some.
+        ModelError: the model is missing or incomplete, or has no heads and ``fresh_heads`` is false.
         MissingExtra: an embedded model whose package is not installed.
         SettingsError: there is no such device.
     """
@@ -82,21 +82,21 @@ def span_logits(
         vectors: ``(passages, tokens, d)``, of any floating dtype.
         starts: ``(questions, d)``, f_start of the questions, passage by passage.
         ends: ``(questions, d)``, f_end.
-        counts: questions of each passage, at least 1; their sum is ``questions``.
+        counts: number of questions of each passage, at least 1; the sum is ``questions``.
 
     Returns:
         two ``(questions, tokens)`` float32, unnormalised. Each passage's vectors are multiplied once with all
-        its questions, in float32: with eight binary digits many tokens would be equally good.
+        its questions, in float32: with bfloat16's eight bits of precision many tokens would tie.
 
     Raises:
-        ValueError: the counts do not fit.
+        ValueError: the counts do not match the passages and questions.
     """
     if len(counts) != len(vectors) or sum(counts) != len(starts) or min(counts, default=1) < 1:
         raise ValueError(
             f"expected a count of 1 or more for each of {len(vectors)} passages, {len(starts)} in all, got "
             f"{list(counts)}"
         )
-    asked = torch.arange(max(counts)) < torch.tensor(counts)[:, None]  # (passages, most questions)
+    asked = torch.arange(max(counts)) < torch.tensor(counts)[:, None]  # (passages, largest count)
     asked = asked.to(vectors.device)
 
     def products(questions: Tensor) -> Tensor:

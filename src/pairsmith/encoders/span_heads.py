@@ -1,6 +1,6 @@
-"""Heads that turn an encoder into a reader, saved beside it: of a cross-encoder (Q3), of a bi-encoder (Q4).
+"""Heads that turn an encoder into a cross-encoder (Q3) or bi-encoder (Q4) for question answering.
 
-The folder stays one of transformers, which ``AutoModel`` opens; the heads lie in a file of their own.
+They are saved in a file of their own beside the model, so that ``AutoModel`` still opens the folder.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from pairsmith.modelnames import file_of
 FILE = "heads.safetensors"
 
 Kind = Literal["tokens", "questions"]
-"""What the heads read: each token of a question with its text, or the first token of a question alone."""
+"""What the heads read: each token of a question and its text, or only the first token of a question."""
 
 KINDS: tuple[Kind, ...] = ("tokens", "questions")
 
@@ -26,12 +26,12 @@ class SpanHeads(nn.Module):
     """Two perceptrons, for starts and for ends, each of two layers with tanh between them (Q3, Q4)."""
 
     def __init__(self, width: int, kind: Kind, seed: int = 0) -> None:
-        """Random ones.
+        """Heads with random weights.
 
         Args:
-            width: d, of the encoder's vectors and of the hidden layer.
-            kind: ``tokens`` gives each vector a number, ``questions`` a vector of the same width.
-            seed: of the weights; they are drawn as ``torch.nn.Linear`` draws them.
+            width: d, the width of the encoder's vectors and of the hidden layer.
+            kind: ``tokens`` maps each vector to a number, ``questions`` to a vector of the same width.
+            seed: seed of the weights, which are initialised as in ``torch.nn.Linear``.
         """
         super().__init__()
         self.kind = kind
@@ -41,7 +41,7 @@ class SpanHeads(nn.Module):
             self.end = _perceptron(width, 1 if kind == "tokens" else width)
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """For starts and for ends: of ``(…, d)`` numbers ``(…)``, or vectors ``(…, d)``."""
+        """Map vectors ``(…, d)`` to numbers ``(…)`` or vectors ``(…, d)``, for starts and for ends."""
         start, end = self.start(vectors), self.end(vectors)
         return (start.squeeze(-1), end.squeeze(-1)) if self.kind == "tokens" else (start, end)
 
@@ -53,12 +53,12 @@ def _perceptron(width: int, out: int) -> nn.Sequential:
 def save_heads(heads: SpanHeads, folder: Path) -> None:
     """Save heads beside the model in ``folder``."""
     weights = {name: value.contiguous() for name, value in heads.state_dict().items()}
-    # One entry alone: of several the order in the file differs from process to process.
+    # Only one entry: the order of several in the file would differ from process to process.
     save_file(weights, folder / FILE, metadata={"kind": heads.kind})
 
 
 def heads_kind(where: str) -> Kind | None:
-    """Which heads lie beside a model.
+    """The kind of the heads saved beside a model.
 
     Args:
         where: the model's folder or Hub id, as ``resolve_model`` gives it.
@@ -67,7 +67,7 @@ def heads_kind(where: str) -> Kind | None:
         None where there are none.
 
     Raises:
-        ModelError: the file cannot be read, or is none of ours.
+        ModelError: the file cannot be read, or does not say what its heads read.
     """
     path = file_of(where, FILE)
     if path is None:
@@ -84,15 +84,15 @@ def heads_kind(where: str) -> Kind | None:
 
 
 def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
-    """The heads that lie beside a model.
+    """Load the heads saved beside a model.
 
     Args:
         where: as for ``heads_kind``.
-        width: of the model's vectors.
-        kind: which are wanted.
+        width: width of the model's vectors.
+        kind: the kind of heads that is wanted.
 
     Raises:
-        ModelError: there are none, they are of the other kind, or of another width.
+        ModelError: there are no heads, or they are of another kind or width.
     """
     found = heads_kind(where)
     if found != kind:

@@ -1,4 +1,4 @@
-"""How a bi-encoder answers questions: each passage is read once, whatever is asked of it (Q4, Q7)."""
+"""Question answering with a bi-encoder: each passage is encoded once for all its questions (Q4, Q7)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from pairsmith.encoders.token_vectors import TokenEncoder
 from pairsmith.errors import ModelError
 
 _AT_ONCE = 64
-"""Passages that are held in memory at once."""
+"""Passages whose vectors are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """Tokens of a text that are read at once.
+    """A part of a text that is encoded at once.
 
     Attributes:
         text: the text's number.
-        input_ids: ``(tokens,)`` int64, special ones included.
-        offsets: ``(tokens, 2)`` int64, where they begin and end in the text, in characters.
-        kept: ``(tokens,)`` bool, those that count: each token of the text does in one window, that in which
-            more stands about it; no special one, and none of white space alone.
+        input_ids: ``(tokens,)`` int64, special tokens included.
+        offsets: ``(tokens, 2)`` int64, where the tokens begin and end in the text, in characters.
+        kept: ``(tokens,)`` bool, true for the tokens whose vectors are used: each token of the text in the
+            window with the most context around it, but no special token and none of white space alone.
     """
 
     text: int
@@ -42,8 +42,8 @@ def text_windows(encoder: TokenEncoder, texts: Sequence[str], stride: int = OVER
     """Cut texts into windows that the encoder can read (Q7), text by text and in order.
 
     Args:
-        encoder: whose tokenizer and longest input count.
-        texts: a blank one has a window in which nothing is kept.
+        encoder: its tokenizer and longest input are used.
+        texts: a blank text has a window in which nothing is kept.
         stride: tokens that neighbouring windows share, at most half of a window.
     """
     tokenizer = encoder.tokenizer
@@ -71,11 +71,11 @@ def text_windows(encoder: TokenEncoder, texts: Sequence[str], stride: int = OVER
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextVectors:
-    """The tokens of a text that count.
+    """The tokens of a text, without special tokens and white space.
 
     Attributes:
         vectors: ``(tokens, d)``.
-        offsets: ``(tokens, 2)`` int64, where they begin and end in the text, in characters.
+        offsets: ``(tokens, 2)`` int64, where the tokens begin and end in the text, in characters.
     """
 
     vectors: Tensor
@@ -85,7 +85,7 @@ class TextVectors:
 def text_vectors(
     encoder: SpanEncoder, texts: Sequence[str], stride: int = OVERLAP, *, batch_tokens: int | None = None
 ) -> list[TextVectors]:
-    """r(c) of each text, long windows first into the model; see ``text_windows``."""
+    """The token vectors r(c) of each text; long windows are encoded first, see ``text_windows``."""
     windows = text_windows(encoder.tokens, texts, stride)
     lengths = [len(window.input_ids) for window in windows]
     found: dict[int, Tensor] = {}
@@ -125,12 +125,12 @@ def answer_by_vectors(
     """Answer each question by a span of its text (Q7); the softmax is over all tokens of the text.
 
     Args:
-        encoder: what to answer with; it is put into evaluation mode.
-        questions: what is beyond ``QUESTION_TOKENS`` is not read.
+        encoder: the bi-encoder; it is put into evaluation mode.
+        questions: n questions, cut off after ``QUESTION_TOKENS`` tokens.
         contexts: the text of each question; a blank one gives an empty answer of score 0.
         max_answer_tokens: longest answer in tokens, at least 1.
         stride: tokens that neighbouring windows of a text share.
-        advance: hears of how many questions are done.
+        advance: called with the number of questions that were finished.
 
     Returns:
         an answer for each question, without white space at its ends.
@@ -160,7 +160,7 @@ def answer_by_vectors(
 
 
 def question_vectors(encoder: SpanEncoder, questions: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """f_start and f_end of each question, ``(questions, d)``, long questions first into the model."""
+    """f_start and f_end of each question, ``(questions, d)``; long questions are encoded first."""
     short = encoder.cut(QUESTION_TOKENS)
     counts = short.tokens.token_counts(questions)
     order: list[int] = []
@@ -174,7 +174,7 @@ def question_vectors(encoder: SpanEncoder, questions: Sequence[str]) -> tuple[Te
 
 
 def _answers(text: str, read: TextVectors, starts: Tensor, ends: Tensor, max_tokens: int) -> list[Prediction]:
-    """What is asked of one text."""
+    """Answers to the questions about one text, given f_start and f_end of each."""
     if not len(read.offsets):
         return [Prediction("", 0, 0.0)] * len(starts)
     start, end = span_logits(read.vectors[None], starts, ends, [len(starts)])

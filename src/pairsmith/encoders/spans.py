@@ -11,7 +11,7 @@ class Spans:
     """The best span of each of n windows.
 
     Attributes:
-        starts: ``(n,)`` int64, its first token, ``ends`` its last.
+        starts: ``(n,)`` int64, the span's first token; ``ends``: its last.
         scores: ``(n,)`` float32 in [0, 1].
     """
 
@@ -26,14 +26,14 @@ def best_span(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, max_tok
     The softmax of the starts, and that of the ends, are taken over the allowed tokens.
 
     Args:
-        start_logits: ``(n, tokens)`` of any floating dtype, and ``end_logits``; finite where allowed.
+        start_logits: ``(n, tokens)`` of any floating dtype, as ``end_logits``; finite where allowed.
         end_logits: the same shape.
         allowed: ``(n, tokens)`` bool, where a span may start and end.
         max_tokens: longest span in tokens, at least 1.
 
     Returns:
-        spans with ``start <= end < start + max_tokens``; of equal ones the first to start, then the shortest.
-        A window that allows no token has score 0, start 0 and end 0.
+        spans with ``start <= end < start + max_tokens``; ties go to the earliest start, then to the shortest
+        span. A window without allowed tokens has score 0, start 0 and end 0.
 
     Raises:
         ValueError: the shapes differ, there is no token, or ``max_tokens`` is less than 1.
@@ -44,7 +44,7 @@ def best_span(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, max_tok
             "expected three (n, tokens) with one token or more and max_tokens >= 1, got "
             f"{tuple(start_logits.shape)}, {tuple(end_logits.shape)}, {tuple(allowed.shape)}, {max_tokens}"
         )
-    # Sums of logarithms: products of small probabilities would become 0 and so equal.
+    # Sums of logarithms: products of small probabilities would underflow to 0 and tie.
     starts, ends = (_log_softmax(logits, allowed) for logits in (start_logits, end_logits))
     longest = min(max_tokens, starts.shape[1])
     beyond = ends.new_full((len(ends), longest - 1), -torch.inf)
@@ -57,5 +57,5 @@ def best_span(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, max_tok
 def _log_softmax(logits: Tensor, allowed: Tensor) -> Tensor:
     """Logarithms of the softmax over the allowed tokens in float32; minus infinity elsewhere."""
     masked = logits.float().masked_fill(~allowed, -torch.inf)
-    # Masked once more, as a row without any allowed token became NaN.
+    # Masked again, as a row without allowed tokens became NaN.
     return masked.log_softmax(dim=1).masked_fill(~allowed, -torch.inf)

@@ -1,4 +1,4 @@
-"""The style classifier (M4): whether one text alone looks like the texts of the seeds, by its vector."""
+"""The style classifier (M4): whether a single text looks like the seed texts, by its vector."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from pairsmith.errors import ModelError, first_line
 from pairsmith.modelnames import file_of, resolve_model
 
 FILE = "style.safetensors"
-"""Its name in the encoder's folder."""
+"""Name of the classifier's file in the encoder's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Style:
     """A logistic regression on an encoder's vectors.
 
     Attributes:
-        weight: ``(d,)`` float32; for vectors of length 1.
-        bias: one number.
+        weight: ``(d,)`` float32, for vectors of length 1.
+        bias: a single number.
     """
 
     weight: NDArray[np.float32]
@@ -32,7 +32,7 @@ class Style:
         """The probability that each text is in the style of the seeds.
 
         Args:
-            vectors: ``(n, d)`` float32, of any length; those of length 0 get that of the bias.
+            vectors: ``(n, d)`` float32, of any length; a zero vector's probability comes from the bias alone.
 
         Returns:
             ``(n,)`` float32 in [0, 1].
@@ -43,7 +43,7 @@ class Style:
         return likely
 
     def save(self, folder: Path) -> None:
-        """Write it into an encoder's folder."""
+        """Save the classifier in an encoder's folder."""
         save_file({"weight": torch.from_numpy(self.weight), "bias": torch.tensor(self.bias)}, folder / FILE)
 
 
@@ -51,7 +51,7 @@ def load_style(model: str) -> Style | None:
     """The style classifier of an encoder; None where it has none.
 
     Raises:
-        ModelError: it cannot be read.
+        ModelError: the classifier's file cannot be read.
     """
     file = file_of(resolve_model(model), FILE)
     if file is None:

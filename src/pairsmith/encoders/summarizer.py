@@ -1,8 +1,8 @@
 """Summarisers: models with an encoder and a decoder that write a summary of a document (M9), by beam search.
 
-The paper writes with beams and does not say how. Here it is how BART's authors wrote summaries of XSum:
-6 beams, length penalty 1.0, no three tokens twice, at least 11 and at most 62 tokens, the beams' end as soon
-as there are 6 whole summaries. Tokens are counted with the one that the decoder starts from.
+The paper uses beam search without giving its settings. Here they are those of BART's authors for XSum:
+6 beams, length penalty 1.0, no repeated trigrams, at least 11 and at most 62 tokens, early stopping as soon
+as 6 summaries are complete. Token counts include the decoder's start token.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ SHORTEST = 11
 _LENGTH_PENALTY = 1.0
 _NOT_TWICE = 3  # tokens in a row
 
-# What a model says of its own special tokens. How its summaries are searched is not for it to say.
+# Generation settings that are taken from the model: its special tokens, but nothing about the search.
 _TOKENS = (
     "pad_token_id",
     "bos_token_id",
@@ -43,7 +43,7 @@ _TOKENS = (
 
 
 def shortest_of(kind: str) -> int:
-    """Tokens of a summary at least, or of kind ``reading`` of a question, which may be short."""
+    """The shortest output in tokens: of a summary, or, for kind ``reading``, of a question."""
     return 1 if kind == "reading" else SHORTEST
 
 
@@ -52,8 +52,8 @@ class Summarizer:
     """A model that writes summaries, its tokenizer, and lengths in tokens.
 
     Attributes:
-        max_length: of the longest document.
-        context: of the longest text that the model could read or write.
+        max_length: the longest document.
+        context: the longest text that the model could read or write.
     """
 
     model: Any
@@ -77,14 +77,14 @@ def load_summarizer(
         model: a folder or Hub id of a model with an encoder and a decoder, e.g. BART or T5, in the format of
             transformers.
         device: as for ``pick_device``.
-        dtype: of the weights.
+        dtype: number format of the weights.
         max_length: longest document in tokens; never more than the model's context, which is the default.
         fresh_decoder: give an encoder such as BERT a decoder, to be trained; see ``load_with_head``.
-        seed: of what such a decoder has drawn.
+        seed: seed of such a decoder's random weights.
 
     Raises:
-        ModelError: the model is missing, incomplete, of another kind, or does not say which token a text
-            starts from; its tokenizer cannot be used.
+        ModelError: the model is missing, incomplete, of another kind, or has no start token for its decoder;
+            its tokenizer cannot be used.
         SettingsError: there is no such device.
     """
     from transformers import GenerationConfig
@@ -106,13 +106,13 @@ def load_summarizer(
 def add_marker(summarizer: Summarizer, marker: str, *, written: bool = False) -> None:
     """Make ``marker`` a special token of its own, in place (M9).
 
-    Its vectors are the mean of all others, so that nothing is drawn and no text becomes more likely by it.
-    One that is there already stays as it is.
+    Its embeddings are the mean of all others, so that nothing is random and no text becomes more likely by
+    it. An existing marker is left as it is.
 
     Args:
-        summarizer: of one model, or of two, an encoder and a decoder.
+        summarizer: one encoder-decoder model, or a pair of models, an encoder and a decoder.
         marker: the token as text.
-        written: whether it is written as well as read; of two models the decoder learns of it too.
+        written: whether it is written as well as read; in a pair of models the decoder gets it too.
     """
     model = summarizer.model
     models = [model]
@@ -124,7 +124,7 @@ def add_marker(summarizer: Summarizer, marker: str, *, written: bool = False) ->
 
 
 def _grow(model: Any, count: int) -> None:
-    """Give a model as many tokens, the new ones with the mean vector of the others."""
+    """Enlarge a model's vocabulary to ``count`` tokens; new embeddings are the mean of the others."""
     before = [table.weight.detach() for table in _tables(model)]
     known = len(before[0])
     if count <= known:  # the token was known, or the table has rows to spare
@@ -132,7 +132,7 @@ def _grow(model: Any, count: int) -> None:
     shared = len({id(table.weight) for table in _tables(model)}) == 1
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         model.resize_token_embeddings(count, mean_resizing=False)
-        if not shared:  # resizing makes one table of the two where most models of the kind have one
+        if not shared:  # resizing ties the two tables where most models of the kind tie them
             model.get_output_embeddings().weight = nn.Parameter(model.get_input_embeddings().weight.clone())
         for table, rows in zip(_tables(model), before, strict=True):
             table.weight[:known] = rows
@@ -140,20 +140,20 @@ def _grow(model: Any, count: int) -> None:
 
 
 def _tables(model: Any) -> list[Any]:
-    """The vectors of tokens that are read, and of those that are written, if any are; often the same."""
+    """The input embeddings and, if there are any, the output embeddings; often the same table."""
     tables = (model.get_input_embeddings(), model.get_output_embeddings())
     return [table for table in tables if table is not None]
 
 
 def encode_documents(summarizer: Summarizer, documents: Sequence[str]) -> list[list[int]]:
-    """The tokens of each document, special ones included; what is beyond ``max_length`` is cut off."""
+    """The tokens of each document, special tokens included, cut off after ``max_length``."""
     if not documents:
         return []
     return _encode(summarizer, text=list(documents), max_length=summarizer.max_length)
 
 
 def encode_summaries(summarizer: Summarizer, summaries: Sequence[str], tokens: int) -> list[list[int]]:
-    """The tokens that a decoder has to write for each summary, at most ``tokens`` with its end."""
+    """The tokens that a decoder has to write for each summary, at most ``tokens`` with the end token."""
     return _encode(summarizer, text_target=list(summaries), max_length=min(tokens, summarizer.context))
 
 
@@ -164,13 +164,13 @@ def _encode(summarizer: Summarizer, *, max_length: int, **texts: list[str]) -> l
 
 
 def padded(rows: Sequence[Sequence[int]], filler: int) -> Tensor:
-    """Rows of tokens, filled up on the right: ``(n, longest)`` int64."""
+    """Rows of tokens, padded on the right: ``(n, longest)`` int64."""
     longest = max(len(row) for row in rows)
     return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
 
 
 def document_features(summarizer: Summarizer, documents: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """What a model takes for documents of ``encode_documents``: tensors ``(n, longest)``, int64."""
+    """Model inputs for documents from ``encode_documents``: tensors ``(n, longest)``, int64."""
     return {
         "input_ids": padded(documents, summarizer.tokenizer.pad_token_id),
         "attention_mask": padded([[1] * len(row) for row in documents], 0),
@@ -187,17 +187,17 @@ def summarize(
     batch_size: int = 8,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[str]:
-    """Write a summary of each document; how, the module says (M9). Long documents go first.
+    """Write a summary of each document by beam search, see the module (M9). Long documents go first.
 
     Args:
-        summarizer: what to write with; it is put into evaluation mode.
-        documents: what is beyond ``max_length`` is not read.
-        beams: summaries that are followed at once, at least 1, which takes the likeliest token each time.
-        summary_tokens: longest summary, at least 2, in tokens with the one that the decoder starts from;
-            never more than the model's context.
+        summarizer: the summariser; it is put into evaluation mode.
+        documents: n documents, cut off after ``max_length`` tokens.
+        beams: number of beams, at least 1, which is greedy search.
+        summary_tokens: longest summary in tokens, the decoder's start token included, at least 2; never more
+            than the model's context.
         shortest: shortest summary in tokens.
-        batch_size: documents at once.
-        advance: hears of how many documents are done.
+        batch_size: documents in a batch.
+        advance: called with the number of documents that were finished.
 
     Returns:
         a summary for each document, without white space at its ends.
@@ -235,7 +235,7 @@ def summarize(
 
 
 def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int, shortest: int = SHORTEST) -> Any:
-    """How ``summarize`` writes, as transformers takes it and as a model folder can hold it."""
+    """The generation config of ``summarize``, which can also be saved in a model folder."""
     from transformers import GenerationConfig
 
     longest = min(summary_tokens, summarizer.context)
@@ -252,7 +252,7 @@ def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int, sho
 
 
 def _check_numbers(_: Tensor, scores: Tensor) -> Tensor:
-    """Stop where scores are not numbers: any token would do as the best then."""
+    """Raise an error where a score is NaN, as any token could then be taken for the best."""
     if torch.isnan(scores).any():
         raise ModelError(
             "the summariser's scores are not numbers; its weights are damaged, the training diverged (try a "

@@ -1,4 +1,4 @@
-"""What a teacher says of a question: where its answer starts and ends, with which probability (Q3)."""
+"""A teacher's span distributions: the probabilities of where an answer starts and ends (Q3)."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,18 +21,18 @@ from pairsmith.encoders.reader import (
 )
 
 TOP = 8
-"""Likeliest places that are told."""
+"""How many of the likeliest starts, and of the likeliest ends, are kept."""
 
 Places = list[tuple[int, float]]
-"""Characters, and the probability of each, the likeliest first."""
+"""Character positions and their probabilities, the likeliest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a teacher says of a question.
+    """A teacher's predictions for a question.
 
     Attributes:
-        starts: where an answer's first token begins; ``ends``: where its last ends, the place behind it.
+        starts: where the answer's first token begins; ``ends``: where its last token ends (exclusive).
         best: the best span (Q7).
     """
 
@@ -53,20 +53,20 @@ def teach(
 ) -> list[Told]:
     """A teacher's sparse distributions over starts and ends, and its answers (Q3).
 
-    Of a text in several windows each token counts in that in which more stands about it (see ``whole_text``),
-    and one softmax is taken over all tokens of the text.
+    In a text of several windows each token is scored in the window with the most context around it (see
+    ``whole_text``), and one softmax is taken over all tokens of the text.
 
     Args:
         reader: the teacher; it is put into evaluation mode.
-        questions: n of them.
-        contexts: the text of each.
-        top: likeliest places that are told; the others count as impossible.
+        questions: n questions.
+        contexts: the text of each question.
+        top: how many of the likeliest starts, and of the ends, are kept; the others count as impossible.
         max_answer_tokens: longest answer in tokens.
-        batch_tokens: most tokens that are read at once, padding included; None: what suits the device.
-        advance: hears of how many questions are done, once these are all.
+        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
+        advance: called once, at the end, with the number of questions.
 
     Returns:
-        what is said of each; of a blank text nothing, and an empty answer of score 0.
+        the predictions for each question; for a blank text no starts or ends, and an empty answer of score 0.
 
     Raises:
         ModelError: the model gives scores that are not finite.
@@ -86,7 +86,7 @@ def teach(
 
 
 def _scores(reader: Reader, windows: Sequence[Feature], batch_tokens: int | None) -> list[Tensor]:
-    """Of each window ``(2, tokens)`` float32, as starts and as ends."""
+    """Start and end scores of each window, ``(2, tokens)`` float32."""
     device = reader.model.device
     found: list[Tensor] = [torch.empty(0)] * len(windows)
 
@@ -103,7 +103,7 @@ def _scores(reader: Reader, windows: Sequence[Feature], batch_tokens: int | None
 
 
 def _told(context: str, text: TextScores, top: int, max_tokens: int) -> Told:
-    """Of one text."""
+    """The predictions for one question, from the scores over its text."""
     offsets = text.offsets[text.allowed]
     likely, tokens = text.scores[:, text.allowed].softmax(dim=1).topk(min(top, len(offsets)), dim=1)
     pieces = [context[begin:end] for begin, end in offsets.tolist()]

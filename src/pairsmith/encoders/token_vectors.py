@@ -1,4 +1,4 @@
-"""Encoders that give each token of a text a vector, of any of their layers (Q4, Q8)."""
+"""Encoders that give each token of a text a vector, from any of their layers (Q4, Q8)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,24 +24,24 @@ class TokenEncoder:
 
     @property
     def layers(self) -> int:
-        """How many there are; the vectors of layer 0 are those that go into the first."""
+        """The number of layers; the vectors of layer 0 are the input of the first layer."""
         return int(self.model.config.num_hidden_layers)
 
     def features(self, texts: Sequence[str]) -> Mapping[str, Tensor]:
-        """What the model takes for n texts, padded: ``(n, longest)``; a text that is too long is cut off."""
+        """Model inputs for n texts, padded: ``(n, longest)``; a text that is too long is cut off."""
         found: Mapping[str, Tensor] = self.tokenizer(
             list(texts),
             truncation=True,
             max_length=self.max_length,
             padding=True,
-            split_special_tokens=True,  # a text may hold what looks like one
+            split_special_tokens=True,  # a text may hold what looks like a special token
             return_tensors="pt",
             verbose=False,
         )
         return found
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, special ones included."""
+        """The number of tokens of each text, special tokens included."""
         found = self.tokenizer(
             list(texts),
             truncation=True,
@@ -52,7 +52,7 @@ class TokenEncoder:
         return [len(ids) for ids in found["input_ids"]]
 
     def text_tokens(self, texts: Sequence[str]) -> list["TextTokens"]:
-        """Where the tokens of ``features`` stand in each text."""
+        """The positions in each text of the tokens of ``features``."""
         encoded = self.tokenizer(
             list(texts),
             truncation=True,
@@ -74,7 +74,7 @@ class TokenEncoder:
         return found
 
     def is_special(self, features: Mapping[str, Tensor]) -> Tensor:
-        """``(n, longest)`` bool, which tokens mark a text's begin or end, padding included."""
+        """``(n, longest)`` bool, true for tokens that mark a text's start or end, and for padding."""
         names = ("cls_token_id", "sep_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
         ids = [getattr(self.tokenizer, name) for name in names]
         return torch.isin(features["input_ids"], torch.tensor([each for each in ids if each is not None]))
@@ -85,7 +85,7 @@ class TextTokens:
     """The tokens of a text that are neither special nor white space alone.
 
     Attributes:
-        numbers: ``(tokens,)`` int64, their places among all tokens.
+        numbers: ``(tokens,)`` int64, their indices among all tokens of the text.
         offsets: ``(tokens, 2)`` int64, where they begin and end in the text, in characters.
     """
 
@@ -108,20 +108,20 @@ def load_token_encoder(
     max_length: int | None = None,
     bidirectional: bool = False,
 ) -> TokenEncoder:
-    """Load ``model`` as an encoder of tokens.
+    """Load ``model`` as a token encoder.
 
     Args:
         model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
-            ``embedded:all-minilm-l6-v2``. Of one with an encoder and a decoder it is the encoder.
+            ``embedded:all-minilm-l6-v2``. Of an encoder-decoder the encoder is taken.
         device: as for ``pick_device``.
-        dtype: of the weights.
-        max_length: longest text in tokens, special ones included; never more than the model's context, which
-            is the default.
-        bidirectional: refuse all but an encoder alone, in which the first token knows of the others.
+        dtype: number format of the weights.
+        max_length: longest text in tokens, special tokens included; never more than the model's context,
+            which is the default.
+        bidirectional: refuse anything but an encoder alone, in which the first token attends to all others.
 
     Raises:
-        ModelError: the model is missing or incomplete, its tokenizer cannot be used, or it is another kind of
-            model than is wanted.
+        ModelError: the model is missing or incomplete, its tokenizer cannot be used, or it is refused by
+            ``bidirectional``.
         MissingExtra: an embedded model whose package is not installed.
         SettingsError: there is no such device.
     """
@@ -137,7 +137,7 @@ def load_token_encoder(
 
 
 def _masked() -> Any:
-    """The kinds of models that fill in masks, and so look at a text from both sides."""
+    """The configurations of masked language models, whose attention is bidirectional."""
     from transformers import MODEL_FOR_MASKED_LM_MAPPING
 
     return MODEL_FOR_MASKED_LM_MAPPING

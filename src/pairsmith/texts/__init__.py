@@ -1,4 +1,4 @@
-"""Plain text taken apart: sentences, windows of whole sentences, and the names and numbers in it."""
+"""Splitting plain text: sentences, windows of whole sentences, and the names and numbers in it."""
 
 from pairsmith.texts.entities import Entity, entity_finder, finder_revision
 from pairsmith.texts.sentences import Sentence, split_sentences

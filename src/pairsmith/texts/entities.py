@@ -2,9 +2,9 @@
 
 The mining paper takes the named entities that spaCy finds; ``spacy:MODEL`` does so. The built-in rule needs
 no model: it reads English spelling (capital letters, digits, number words, quotation marks) by regular
-expressions. They take time in proportion to the text, whatever stands in it, because their repetitions are
-bounded or give nothing back: ``++`` behind a character, ``(?>…)`` around groups, behind which ``++`` matches
-wrongly before Python 3.11.5.
+expressions. They take linear time on any text, because their repetitions are bounded or do not backtrack:
+``++`` after a character, ``(?>…)`` around groups, since ``++`` after a group matches wrongly before
+Python 3.11.5.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ SPACY = "spacy:"
 
 Span = tuple[int, int]
 LONGEST = 100
-"""Characters of the longest candidate of the rule; what is longer answers no question."""
+"""Longest candidate of the rule in characters; anything longer answers no question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +37,20 @@ class Entity:
 
 
 def entity_finder(name: str) -> Callable[[str], list[Entity]]:
-    """What finds candidate answers in a passage.
+    """The function that finds candidate answers in a passage.
 
     Args:
-        name: ``rule`` for the built-in rule, or ``spacy:MODEL`` for the named entities of a spaCy model, an
-            installed one (``spacy:en_core_web_sm``) or a folder.
+        name: ``rule`` for the built-in rule, or ``spacy:MODEL`` for the named entities of a spaCy model,
+            either an installed one (``spacy:en_core_web_sm``) or a folder.
 
     Returns:
-        a function from a passage to its candidates, each text once, where it is found first, in the order in
-        which they begin, shorter ones first where several begin together;
-        ``passage[start : start + len(entity.text)]`` is the candidate.
+        a function from a passage to its candidates, each text once, at its first place, sorted by start and
+        then by length; ``passage[start : start + len(entity.text)]`` is the candidate.
 
     Raises:
         SettingsError: there is no such finder.
         MissingExtra: spaCy is not installed.
-        ModelError: the model is not there, or finds no entities.
+        ModelError: the model cannot be loaded, or finds no entities.
     """
     if name == RULE:
         return find_entities
@@ -63,10 +62,10 @@ def entity_finder(name: str) -> Callable[[str], list[Entity]]:
 
 
 def finder_revision(name: str) -> dict[str, str]:
-    """Which spaCy model finds the answers, for a record of the models that were used; nothing for the rule.
+    """The revision of the spaCy model, for the record of the models that were used; empty for the rule.
 
-    The version of an installed one, the hash of a folder's files; nothing where it is missing, which is said
-    when it is loaded.
+    It is the version of an installed model, or a hash of a folder's files; empty where the model is missing,
+    which is an error when it is loaded.
     """
     model = name.removeprefix(SPACY)
     if model == name:
@@ -87,7 +86,7 @@ def _spacy_finder(model: str) -> Callable[[str], list[Entity]]:
     except ImportError:
         raise MissingExtra("spacy", "spacy") from None
     try:
-        pipeline: Any = spacy.load(model, exclude=["parser", "lemmatizer"])  # slow, and no entity needs them
+        pipeline: Any = spacy.load(model, exclude=["parser", "lemmatizer"])  # slow, not needed for entities
     except (ImportError, OSError, ValueError) as error:
         raise ModelError(
             f"spaCy model {model} cannot be loaded ({first_line(error)}); "
@@ -104,22 +103,22 @@ def _spacy_finder(model: str) -> Callable[[str], list[Entity]]:
 
 
 def find_entities(text: str) -> list[Entity]:
-    """The candidates of the built-in rule, as ``entity_finder`` says.
+    """The candidates of the built-in rule, in the order of ``entity_finder``.
 
     Names are runs of capitalised words (``Bank of England``, ``J. K. Rowling``, ``Levi's Stadium``), also
-    with a noun behind (``Tesla coil``) and joined (``Sui and Tang``). A function word that only begins a
-    sentence (``The``, ``However``) is none. Numbers, in digits or words, come with and without unit and
+    followed by a noun (``Tesla coil``) or joined (``Sui and Tang``). A function word that only begins a
+    sentence (``The``, ``However``) is not a name. Numbers, in digits or words, come with and without unit and
     bounds (``over $2.5 million``, ``15 km``, ``1368–1644``, ``early 1990s``). The rest are dates, quoted and
     bracketed texts, hyphenated words, what something is ``called`` or ``known as``, and long words, which are
-    mostly technical terms. Of SQuAD's questions (1.1, dev) 60 % have an answer among the 24 candidates that a
-    passage has on average.
+    mostly technical terms. On SQuAD 1.1 dev 60 % of the questions have an answer among the candidates, of
+    which a passage has 24 on average.
     """
     spans = [span for kind in _KINDS for span in kind(text)]
     return _distinct(text, (span for span in spans if span[1] - span[0] <= LONGEST))
 
 
 def _distinct(text: str, spans: Iterable[Span]) -> list[Entity]:
-    """Each text once, where it is found first."""
+    """Each distinct text once, at its first place."""
     first: dict[str, int] = {}
     for start, end in sorted(spans):
         first.setdefault(text[start:end], start)
@@ -127,7 +126,7 @@ def _distinct(text: str, spans: Iterable[Span]) -> list[Entity]:
 
 
 def _any_of(words: str) -> str:
-    """A pattern for one of these words, grouped by their first letters, which is faster to refuse."""
+    """A pattern for any of these words, grouped by first letter so that it fails faster."""
     groups = groupby(sorted(set(words.split())), key=lambda word: word[0])
     branches = (f"{letter}(?:{'|'.join(word[1:] for word in group)})" for letter, group in groups)
     return f"(?:{'|'.join(branches)})"
@@ -160,7 +159,7 @@ _UPPER = "".join(
 )
 _ABBREVIATED = r"(?:St|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Gen|Sgt|Capt|Lt|Col|Rev|Jr|Sr)\."
 _CAPITALISED = rf"(?!{_NO_NAMES}\b)[{_UPPER}]\w*+(?>(?:[-–]\w++|['’](?!s\b)\w++)*)"
-# A full stop behind I ends a sentence more often than it marks an initial.
+# A full stop after I ends a sentence more often than it marks an initial.
 _WORD = rf"(?:{_ABBREVIATED}|(?>(?:(?!I\.)[{_UPPER}]\.)+)|{_CAPITALISED})"
 _OF = "of|de|del|della|di|da|do|dos|du|des|la|le|les|van|von|der|den|zu|al|el|bin|ibn|aan|&"
 _IN = "in|on|for|at|to|upon|the"
@@ -196,7 +195,7 @@ def _names(text: str) -> Iterator[Span]:
 
 
 def _divided(by: re.Pattern[str], text: str, start: int, end: int) -> Iterator[Span]:
-    """What stands before, between and behind the matches of ``by``."""
+    """The parts before, between and after the matches of ``by``."""
     for found in by.finditer(text, start, end):
         yield start, found.start()
         start = found.end()

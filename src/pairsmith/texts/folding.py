@@ -1,12 +1,12 @@
-"""Texts without what near-copies differ in."""
+"""Texts reduced to what near-copies have in common."""
 
 import unicodedata
 
 
 def folded(text: str) -> str:
-    """``text`` without case, spaces and punctuation: what two near-copies have in common.
+    """``text`` without case, spaces and punctuation, in which near-copies differ.
 
-    Marks between digits stay (1.5 is not 15), and so does a text of marks alone.
+    Punctuation between digits stays (1.5 is not 15), and so does a text of nothing but punctuation.
     """
     plain = unicodedata.normalize("NFKC", text).casefold()
     spaceless = "".join(plain.split())

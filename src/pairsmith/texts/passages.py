@@ -1,20 +1,20 @@
-"""Texts cut into passages: runs of whole sentences within a number of tokens (Q1)."""
+"""Splitting texts into passages: runs of whole sentences within a number of tokens (Q1)."""
 
 from typing import Any
 
 from pairsmith.texts.windows import Window, windows
 
 PASSAGE_TOKENS = 456
-"""Longest passage in tokens, special ones not counted."""
+"""Longest passage in tokens, without special tokens."""
 
 
 def passage_limit(tokenizer: Any, max_length: int | None, context: int | None = None) -> int:
-    """Tokens of a passage at most, special ones not counted: as many as are wanted, if a model reads them.
+    """The longest passage in tokens, without special tokens: the length wanted, within a model's context.
 
     Args:
-        tokenizer: the model's.
-        max_length: what is wanted; ``PASSAGE_TOKENS`` if not given.
-        context: tokens that the model reads, special ones included; what its tokenizer says if not given.
+        tokenizer: the model's tokenizer.
+        max_length: the length wanted; ``PASSAGE_TOKENS`` if not given.
+        context: the model's context in tokens, special tokens included; by default that of its tokenizer.
     """
     room = (context or int(tokenizer.model_max_length)) - int(tokenizer.num_special_tokens_to_add())
     return max(1, min(max_length or PASSAGE_TOKENS, room))
@@ -25,8 +25,8 @@ def passages(text: str, limit: int, tokenizer: Any) -> list[Window]:
 
     Args:
         text: any text.
-        limit: of tokens, special ones not counted; 1 or more.
-        tokenizer: one of transformers.
+        limit: largest number of tokens, without special tokens; 1 or more.
+        tokenizer: a tokenizer of transformers.
 
     Returns:
         passages in order; see ``windows``. A sentence above the limit is cut at spaces; only a passage of a
@@ -36,5 +36,5 @@ def passages(text: str, limit: int, tokenizer: Any) -> list[Window]:
 
 
 def token_count(text: str, tokenizer: Any) -> int:
-    """Tokens of a text, special ones not counted."""
+    """The number of tokens of a text, without special tokens."""
     return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])

@@ -1,4 +1,4 @@
-"""Whether and where a text stands in another: an answer in a passage, or word for word."""
+"""Whether and where a text occurs in another: an answer in a passage, or any text verbatim."""
 
 import re
 import unicodedata
@@ -9,18 +9,18 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
-"""Letters of scripts that leave no blank between words, or (Korean) write particles onto them."""
+"""Letters of scripts without spaces between words, or (Korean) with particles attached to words."""
 
 
 def find_answer(answer: str, passage: str) -> tuple[int, int] | None:
-    """The first place of an answer, whatever its capitals and white space; whole words only.
+    """The first place of an answer, ignoring case and white space; whole words only.
 
     Args:
         answer: as a model wrote it, such as ``u. s. senate`` for ``U.S. Senate``.
         passage: where to look.
 
     Returns:
-        its first character and the place behind its last; None where it is blank or stands nowhere.
+        its start and end (exclusive) in characters; None where it is blank or not found.
     """
     pieces = _PIECE.findall(answer)
     if not pieces:
@@ -33,9 +33,9 @@ def find_answer(answer: str, passage: str) -> tuple[int, int] | None:
 
 
 def stands_in(part: str, whole: str) -> bool:
-    """Whether ``part`` stands in ``whole`` letter for letter, and does not begin or end inside a word.
+    """Whether ``part`` occurs verbatim in ``whole``, and does not begin or end inside a word.
 
-    Scripts that leave no blanks have no such words; there it may stand anywhere.
+    In scripts without spaces between words it may occur anywhere.
     """
     start = whole.find(part)
     while start >= 0:
@@ -48,10 +48,10 @@ def stands_in(part: str, whole: str) -> bool:
 
 
 def _of_one_word(left: str, right: str) -> bool:
-    """Whether two letters that stand side by side belong to one word; either may be missing."""
+    """Whether two adjacent characters belong to one word; either may be missing."""
     return _in_word(left) and _in_word(right)
 
 
 def _in_word(letter: str) -> bool:
-    """Whether it is a letter, a mark on one or a digit, of a script that leaves blanks between words."""
+    """Whether this is a letter, a mark or a digit of a script with spaces between words."""
     return bool(letter) and unicodedata.category(letter)[0] in "LMN" and not _UNSPACED.match(letter)

@@ -19,13 +19,13 @@ class RougeScores:
     """Means ×100 over the summaries.
 
     Attributes:
-        rouge1: of single words, ``rouge2`` of pairs of neighbouring words.
-        rouge_l: of the longest common subsequence of the two whole texts.
-        rouge_lsum: of the longest common subsequences of lines, joined for each line of the reference; the
-            same as ``rouge_l`` where texts are single lines. None where it was not asked for.
+        rouge1: by single words; ``rouge2``: by pairs of neighbouring words.
+        rouge_l: by the longest common subsequence of the two whole texts.
+        rouge_lsum: by the longest common subsequences of lines, joined for each line of the reference; the
+            same as ``rouge_l`` where texts are single lines. None where it was not computed.
         count: number of summaries.
-        settings: the package with its version, the measure, and how texts became words.
-        each: the figures of each summary, ×100, under ROUGE's usual names.
+        settings: the package with its version, the measure, and how texts were split into words.
+        each: the scores of each summary, ×100, under ROUGE's usual names.
     """
 
     rouge1: float
@@ -37,14 +37,14 @@ class RougeScores:
     each: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """As a results file holds it, figures rounded to four places, under ROUGE's usual names."""
+        """The entries of a results file: scores rounded to four places, under ROUGE's usual names."""
         named = zip(_TYPES, (self.rouge1, self.rouge2, self.rouge_l, self.rouge_lsum), strict=True)
         figures = {name: round(value, 4) for name, value in named if value is not None}
         return figures | {"count": self.count, "settings": dict(self.settings)}
 
 
 def check_rouge() -> None:
-    """Find out at the start of long work whether its summaries can be scored.
+    """Check at the start of a long run whether its summaries can be scored.
 
     Raises:
         MissingExtra: the package ``rouge-score`` is not installed.
@@ -56,7 +56,7 @@ def rouge_scores(predictions: Sequence[str], references: Sequence[str]) -> Rouge
     """ROUGE-1, -2, -L and -Lsum F of summaries against their references.
 
     Args:
-        predictions: summaries; an empty one scores 0.
+        predictions: an empty summary scores 0.
         references: the reference of each.
 
     Raises:
@@ -70,11 +70,11 @@ def rouge_scores(predictions: Sequence[str], references: Sequence[str]) -> Rouge
 def abstractiveness(summaries: Sequence[str], documents: Sequence[str]) -> RougeScores:
     """ROUGE-1, -2 and -L precision of summaries against the documents they were written for (M11).
 
-    The share of a summary that stands in its document, 100 for a copied sentence: the lower, the more
-    abstractive the summaries are.
+    This is the share of a summary that occurs in its document, 100 for a copied sentence: the lower, the
+    more abstractive the summaries are.
 
     Args:
-        summaries: an empty one scores 0.
+        summaries: an empty summary scores 0.
         documents: the document of each.
 
     Raises:
@@ -113,7 +113,7 @@ def _scorer(types: Sequence[str]) -> Any:
         tokenizers = importlib.import_module("rouge_score.tokenizers")
     except ImportError:
         raise MissingExtra("rouge-score", "eval") from None
-    # Left to make its tokenizer itself, the scorer logs that, and so puts a handler on the root logger.
+    # If the scorer made its own tokenizer, it would log that, which adds a handler to the root logger.
     return scoring.RougeScorer(list(types), tokenizer=tokenizers.DefaultTokenizer(use_stemmer=True))
 
 

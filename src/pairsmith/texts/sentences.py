@@ -1,8 +1,8 @@
-"""Sentences of a text, with the places where they stand.
+"""Sentences of a text, with their offsets.
 
 ``nupunkt`` finds the ends: it knows English abbreviations, initials and quotation marks, is plain Python, and
-takes time in proportion to the text. A line break always ends a sentence, because in news corpora it ends
-a paragraph or a heading, and a heading has no full stop to go by.
+takes linear time. A line break always ends a sentence, because in news corpora it ends a paragraph or a
+heading, and a heading has no full stop to go by.
 """
 
 import re
@@ -30,7 +30,7 @@ def split_sentences(text: str) -> list[Sentence]:
 
     Returns:
         sentences that do not overlap; ``text[start : start + len(sentence.text)]`` is the sentence, and
-        only white space stands between two. A text of white space has none.
+        there is only white space between two. A text of white space has no sentences.
     """
     return [
         Sentence(line[0][start:end], line.start() + start)

@@ -15,10 +15,10 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True, slots=True)
 class QaScores:
-    """What answers are worth on the whole, both figures ×100 and means over the questions.
+    """Scores of all answers together: means over the questions, ×100.
 
     Attributes:
-        exact: share of the questions whose answer equals one of the gold ones.
+        exact: share of the questions whose answer equals one of the gold answers.
         f1: mean of the best overlap with a gold answer.
         count: number of questions.
     """
@@ -28,14 +28,14 @@ class QaScores:
     count: int
 
     def to_json(self) -> dict[str, Any]:
-        """As a results file holds it, figures rounded to four places."""
+        """The entries of a results file, scores rounded to four places."""
         return {"exact": round(self.exact, 4), "f1": round(self.f1, 4), "count": self.count}
 
 
 def normalized(answer: str) -> str:
-    """``answer`` in lower case, without ASCII punctuation and the words a, an, the, white space squeezed.
+    """``answer`` in lower case, without ASCII punctuation and the words a, an, the, in single spacing.
 
-    Punctuation goes before the articles do and leaves no space: ``the-end`` becomes ``theend``.
+    Punctuation is removed before the articles and leaves no space: ``the-end`` becomes ``theend``.
     """
     bare = answer.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
@@ -55,7 +55,7 @@ def f1(prediction: str, golds: Sequence[str]) -> float:
     """The largest F1 of ``prediction`` with one of ``golds``, in [0, 1].
 
     F1 is the harmonic mean of precision and recall of the words of the ``normalized`` texts; a word counts
-    as often as both have it. It is 0 where no word is shared, so also where both are empty, which
+    as often as it occurs in both. It is 0 where no word is shared, so also where both are empty, which
     ``exact_match`` calls equal: version 1.1 has no empty answers.
 
     Raises:
@@ -71,7 +71,7 @@ def qa_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> QaS
 
     Args:
         predictions: one for each question; an empty text where none was found.
-        golds: for each question one gold answer or more.
+        golds: one or more gold answers for each question.
 
     Raises:
         ValueError: the two are of different lengths.

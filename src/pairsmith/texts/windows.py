@@ -1,4 +1,4 @@
-"""A text cut into windows: runs of whole sentences that a model can read at once (Q1)."""
+"""Splitting a text into windows: runs of whole sentences that a model can read at once (Q1)."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ class Window:
 
 
 def count_words(text: str) -> int:
-    """How many words stand in ``text``, divided by white space: a ``length`` for ``windows``."""
+    """The number of words in ``text``, separated by white space: a ``length`` for ``windows``."""
     return len(text.split())
 
 
@@ -28,11 +28,11 @@ def windows(text: str, limit: int, length: Callable[[str], int]) -> list[Window]
     Args:
         text: any text.
         limit: the largest length of a window, 1 or more.
-        length: counts what ``limit`` means, e.g. ``count_words``, or the tokens of a tokenizer without its
-            special ones; a longer text must never count less.
+        length: the length of a text in the unit of ``limit``, e.g. ``count_words`` or the number of tokens
+            without special tokens; a longer text must never count less.
 
     Returns:
-        windows in order, which do not overlap; only white space stands between two, and
+        windows in order, which do not overlap; there is only white space between two, and
         ``text[start : start + len(window.text)]`` is the window. A sentence above the limit is cut at spaces
         into windows of its own. Only a window of a single word can be above ``limit``.
 
@@ -50,7 +50,7 @@ def windows(text: str, limit: int, length: Callable[[str], int]) -> list[Window]
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A sentence or a word: where it begins and ends, and its length alone."""
+    """A sentence or a word: where it begins and ends, and its own length."""
 
     start: int
     end: int
@@ -58,7 +58,7 @@ class _Piece:
 
 
 def _runs(text: str, limit: int, length: Callable[[str], int]) -> Iterator[Sequence[_Piece]]:
-    """The sentences between two that are too long, and the words of each that is."""
+    """Runs of sentences within the limit, and the words of each sentence above it."""
     run: list[_Piece] = []
     for sentence in split_sentences(text):
         piece = _Piece(sentence.start, sentence.start + len(sentence.text), length(sentence.text))
@@ -82,7 +82,7 @@ def _packed(
 
     first, end = 0, len(pieces)
     while first < end:
-        # The sum of the lengths is near the length of the whole, so that few calls of ``length`` settle it.
+        # The sum of the lengths is near the length of the whole, so that few calls of ``length`` are needed.
         last, total = first, pieces[first].length
         while last + 1 < end and total + pieces[last + 1].length <= limit:
             last += 1
