@@ -1,4 +1,4 @@
-"""``python -m pairsmith`` is the ``pairsmith`` command."""
+"""``python -m pairsmith`` runs the ``pairsmith`` command."""
 
 from pairsmith.cli import main
 

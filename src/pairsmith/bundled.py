@@ -1,6 +1,6 @@
 """Files that ship with pairsmith: the small model, the recipes and the example data.
 
-In a wheel they lie inside the package; in a checkout the recipes and examples lie at its root,
+In a wheel they are inside the package; in a checkout the recipes and examples are at its root,
 where people look for them.
 """
 
@@ -11,7 +11,7 @@ from pairsmith.errors import ModelError, SettingsError, choices
 TINY = "pairsmith:tiny"
 
 _RENAMED = {"dino": "dino-x2"}
-"""Recipes by the names that they had before."""
+"""Former names of recipes, with their present names."""
 
 _PACKAGE = Path(__file__).parent
 _CHECKOUT = _PACKAGE.parent.parent
@@ -29,12 +29,12 @@ def model_path(name: str) -> Path:
 
 
 def is_bundled(name: str) -> bool:
-    """Whether ``name`` asks for a model that ships with pairsmith."""
+    """Whether ``name`` has the form of a bundled model's name, ``pairsmith:…``."""
     return name.startswith("pairsmith:")
 
 
 def is_path(name_or_path: str) -> bool:
-    """Whether what was given is the path of a YAML file, not the name of one that ships."""
+    """Whether the argument is the path of a YAML file, not the name of a shipped one."""
     path = Path(name_or_path)
     return path.suffix in (".yaml", ".yml") or "/" in name_or_path or path.is_file()
 

@@ -1,4 +1,4 @@
-"""The papers that cards ask their readers to cite, as lines of Markdown."""
+"""The papers that model and data set cards ask to cite, as lines of Markdown."""
 
 CITATION = (
     "Schick and Schütze (2021): Generating Datasets with Pretrained Language Models. "
@@ -25,4 +25,4 @@ OF_TRAININGS = {
     "train-teacher": QUIP,
     "infuse": QUIP,
 }
-"""The paper whose training each step is."""
+"""For each training step, the paper whose method it implements."""

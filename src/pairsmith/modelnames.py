@@ -1,6 +1,6 @@
-"""What a user writes to choose a model: from its name to where it lies, and to a hash of its weights.
+"""Model names: where the model of a name is, and a hash of its weights.
 
-Names: a folder, also the URL of one, a Hub id (``org/name``), ``pairsmith:tiny``,
+Names: a folder or its URL, a Hub id (``org/name``), ``pairsmith:tiny``,
 ``embedded:all-minilm-l6-v2``, a language model in a GGUF file (``FILE.gguf``, ``org/name:FILE.gguf``,
 ``embedded:smollm2-135m-instruct``) or, for evaluation only, ``glove:PATH``. This module imports nothing
 heavy: settings use it.
@@ -34,19 +34,19 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 
 _DECIDING = (
     "config.json", "generation_config.json", "modules.json", "tokenizer*", "vocab*", "merges.txt", "*.model",
-    # Of sentence encoders: prompts, the longest text, and which tower reads what.
+    # For sentence encoders: prompts, the maximum length, and the routing of inputs.
     "config_sentence_transformers.json", "sentence_bert_config.json", "router_config.json",
 )  # fmt: skip
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def resolve_model(model: str) -> str:
-    """The folder of ``model``, on this machine, or its Hub id unchanged; a GGUF file is converted first.
+    """The local folder of ``model``, or its Hub id unchanged; a GGUF file is converted first.
 
     Raises:
-        ModelError: no such folder, a file instead of one, an unknown bundled or embedded name, or a GGUF
-            file that cannot be read.
-        MissingExtra: a model whose package is not installed.
+        ModelError: there is no such folder, it is a file, a bundled or embedded name is unknown, or a GGUF
+            file cannot be read.
+        MissingExtra: the package of the model is not installed.
         StorageError: a converted GGUF file cannot be kept.
     """
     if is_gguf(model):
@@ -70,11 +70,11 @@ def resolve_model(model: str) -> str:
 
 
 def check_name(model: str) -> None:
-    """Find out whether ``model`` can be a model, as far as that shows without loading or fetching it.
+    """Check that ``model`` can be a model, as far as possible without loading or fetching it.
 
     Raises:
         ModelError: as ``resolve_model`` and ``glove_path``.
-        MissingExtra: an embedded model whose package is not installed.
+        MissingExtra: the package of an embedded model is not installed.
     """
     if model.startswith(GLOVE):
         glove_path(model)
@@ -85,9 +85,9 @@ def check_name(model: str) -> None:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether ``name`` can only mean a repository on the Hub: of that form, and nothing here is called so.
+    """Whether ``name`` can only be a Hub id: it has that form, and no such file or folder exists here.
 
-    A name that ends in ``.gguf`` means a file, even if there is no such file.
+    A name that ends in ``.gguf`` is a file, even if there is no such file.
     """
     path = Path(name).expanduser()
     beside = path.parent != Path() and path.parent.is_dir()
@@ -95,11 +95,11 @@ def is_hub_id(name: str) -> bool:
 
 
 def model_revision(model: str) -> str:
-    """Which weights ``model`` is: ``sha256:…`` of its weights file or files, or the commit of a Hub model.
+    """The revision of ``model``: ``sha256:…`` of its files, or the commit of a Hub model.
 
     Raises:
-        ModelError: as ``resolve_model``; a folder without weights; a Hub model that cannot be reached.
-        MissingExtra: an embedded model whose package is not installed.
+        ModelError: as ``resolve_model``; or the folder has no weights, or the Hub cannot be reached.
+        MissingExtra: the package of an embedded model is not installed.
     """
     if model.startswith(GLOVE):
         return f"sha256:{hash_file(glove_path(model))}"
@@ -111,10 +111,10 @@ def model_revision(model: str) -> str:
 
 
 def check_revision(model: str, revision: str, worker: int) -> None:
-    """Find out whether a worker has the model of the process that started it.
+    """Check that a worker has the same model as the process that started it.
 
     Raises:
-        ModelError: it finds other weights, or none.
+        ModelError: the worker finds other weights, or none.
     """
     if model_revision(model) != revision:
         raise ModelError(f"model {model}: worker {worker} finds other weights under this name")
@@ -167,21 +167,21 @@ def _folder_revision(folder: Path) -> str:
     files = weight_files(folder)
     if not files:
         raise ModelError(f"model {folder}: holds no weights (model.safetensors)")
-    # A tokenizer or configuration changed by hand makes another model of the same weights.
+    # A changed tokenizer or configuration makes a different model of the same weights.
     files += [file for name in _DECIDING for file in sorted([*folder.glob(name), *folder.glob(f"*/{name}")])]
     listing = "".join(f"{hash_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
     return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
 
 
 def _hub_revision(model: str) -> str:
-    """The commit of a Hub model: asked of the Hub, or of the local cache where that is out of reach."""
+    """The commit of a Hub model, from the Hub, or from the local cache if the Hub cannot be reached."""
     from huggingface_hub import HfApi, try_to_load_from_cache
 
     try:
         return str(HfApi().model_info(model).sha)
     except (
         Exception
-    ) as error:  # the library's errors for no network, no such model, no access have no common base
+    ) as error:  # the library's errors for no network, no such model and no access have no common base
         cached = try_to_load_from_cache(model, "config.json")
         if isinstance(cached, str):
             return Path(cached).parent.name
@@ -189,12 +189,12 @@ def _hub_revision(model: str) -> str:
 
 
 def file_of(resolved: str, name: str) -> Path | None:
-    """A file of a model that ``resolve_model`` found, here or fetched from the Hub; None where it has none.
+    """A file of a resolved model, local or fetched from the Hub; None if the model has no such file.
 
-    Without a connection a model that was fetched before is taken to be whole.
+    Without a connection, a model that was fetched before is assumed to be complete in the cache.
 
     Raises:
-        ModelError: there is no connection to the Hub, or no such model there.
+        ModelError: the Hub cannot be reached, or has no such model.
     """
     if Path(resolved).is_dir():
         path = Path(resolved) / name
@@ -210,12 +210,12 @@ def file_of(resolved: str, name: str) -> Path | None:
         raise ModelError(not_on_hub(resolved, error)) from error
     except EntryNotFoundError:
         return None
-    except Exception as error:  # the Hub client raises many kinds, all of which mean "not to be had"
+    except Exception as error:  # the Hub client raises many kinds, all of which mean "not available"
         raise ModelError(not_on_hub(resolved, error)) from error
 
 
 def not_on_hub(model: str, error: Exception) -> str:
-    """The message for a name that is neither a folder nor a Hub model that can be had."""
+    """The message for a name that is neither a local folder nor an available Hub model."""
     reason = first_line(error)
     return (
         f"model {model}: no folder of that name here, and not to be had from the Hugging Face Hub ({reason})"

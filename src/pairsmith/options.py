@@ -1,7 +1,7 @@
-"""One adapter: a settings model becomes the options of a command.
+"""Turns a settings model into the options of a command.
 
-Every option may be left out and takes any text as far as the command line is concerned; the model
-knows the defaults, what is required and what fits, so that every fault has one place and one wording.
+For the command line every option is optional and accepts any text. Defaults, required settings and
+validation are left to the model, so that each fault is reported in one place and wording.
 """
 
 import inspect
@@ -33,7 +33,7 @@ def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramete
 def with_parameters(
     body: Callable[..., None], help_text: str, given: list[inspect.Parameter]
 ) -> Callable[..., None]:
-    """``body``, which takes any keywords, as a function that typer sees ``given`` parameters of."""
+    """``body``, which takes any keywords, as a function with the signature ``given`` for typer."""
 
     def command(**values: Any) -> None:
         body(**values)
@@ -45,10 +45,10 @@ def with_parameters(
 
 
 def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
-    """The settings that the options in ``values`` (None: not given) make.
+    """Make settings from the options in ``values``, where None means not given.
 
     Raises:
-        SettingsError: a line for every option that is missing or unfit.
+        SettingsError: options are missing or invalid; all are listed, one a line.
     """
     try:
         return model.model_validate(
@@ -64,7 +64,7 @@ def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
 
 
 def default_text(field: FieldInfo) -> str:
-    """The default as people read it: ``required``, ``default: 5``, or nothing where it says nothing."""
+    """The default for the help text: ``required``, ``default: 5``, or nothing if the default is empty."""
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
@@ -78,7 +78,7 @@ def default_text(field: FieldInfo) -> str:
 
 
 def option_kind(annotation: Any) -> tuple[Any, str]:
-    """For a setting of type ``annotation``: bool, ``list[str]`` or str, and in words which values fit."""
+    """The type of the option (bool, ``list[str]`` or str) and the accepted values, for ``annotation``."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return option_kind(arguments[0])

@@ -1,7 +1,7 @@
-"""Where files lie: a path on this machine, or a URL of a store that fsspec knows (``s3://``, ``gs://``, …).
+"""Locations of files: local paths, or URLs of stores that fsspec supports (``s3://``, ``gs://``, …).
 
-Both have the methods of ``pathlib.Path``; what differs is how something is written (see
-``runs.storage``) and how it fails, which ``reaching`` puts into words.
+Both have the methods of ``pathlib.Path``. They differ in how they are written (see ``runs.storage``) and in
+their errors, which ``reaching`` unifies.
 """
 
 import atexit
@@ -19,13 +19,13 @@ from pairsmith.errors import MissingExtra, PairsmithError, SettingsError, Storag
 
 if (
     TYPE_CHECKING
-):  # at run time only a URL needs it: it brings fsspec and asyncio, a fifth of what --help takes
+):  # imported only for URLs: fsspec and asyncio, which it imports, take a fifth of the time of --help
     from upath import UPath
 
 Place: TypeAlias = Union[Path, "UPath"]
 
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2", "obs", "tos", "memory")
-"""Stores without folders: a name may hold slashes, and that is all."""
+"""Stores without real folders: names may contain slashes, and that is all."""
 
 _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
 _AT_ONCE = 16
@@ -35,11 +35,11 @@ T = TypeVar("T")
 
 
 def place(name: str | Place) -> Place:
-    """What ``name`` points to: a URL's place in its store, or a path, with ``~`` for the home folder.
+    """The location of ``name``: a URL in its store, or a local path, with ``~`` expanded.
 
     Raises:
-        SettingsError: no kind of store is called so, or there is no connection to it.
-        MissingExtra: the package that reaches such a store is not installed.
+        SettingsError: the kind of store is unknown, or the store cannot be reached.
+        MissingExtra: the package for this kind of store is not installed.
     """
     if not isinstance(name, str):
         return name.expanduser()
@@ -49,18 +49,18 @@ def place(name: str | Place) -> Place:
     from upath.implementations.local import FilePath
 
     kind = urlsplit(name).scheme
-    # A listing kept in memory would hide what other processes write.
+    # A cached listing would hide files that other processes write.
     options: dict[str, Any] = {"use_listings_cache": False} if kind in OBJECT_STORES else {}
     try:
         found: UPath = UPath(name, **options)
         if isinstance(found, FilePath):
             return Path(unquote(urlsplit(name).path))
-        _ = found.fs  # imports the package; some connect
+        _ = found.fs  # imports the store's package; some connect
     except ImportError as error:
         if kind in _EXTRAS:
             raise MissingExtra(*_EXTRAS[kind]) from None
         raise SettingsError(f"{name}: {first_line(error)}") from None
-    except Exception as error:  # each store has its own kinds
+    except Exception as error:  # each store has its own errors
         raise SettingsError(
             f"{name}: {first_line(error)}; give a path, or a URL such as s3://BUCKET/FOLDER"
         ) from None
@@ -68,7 +68,7 @@ def place(name: str | Place) -> Place:
 
 
 def is_url(name: str) -> bool:
-    """Whether ``name`` is a URL and no path."""
+    """Whether ``name`` is a URL, not a path."""
     return "://" in name
 
 
@@ -76,15 +76,15 @@ def same_place(one: Place, other: Place) -> bool:
     """Whether two names point to the same file or folder."""
     try:
         return str(one.resolve()) == str(other.resolve())
-    except (OSError, RuntimeError):  # no path: a name, or one too long to be a path
+    except (OSError, RuntimeError):  # not a valid path, e.g. too long
         return False
 
 
 @contextmanager
 def reaching(where: Place, error: type[PairsmithError]) -> Iterator[None]:
-    """Turn whatever goes wrong while ``where`` is looked at into an ``error`` in words.
+    """Turn any exception while ``where`` is accessed into an ``error`` with a readable message.
 
-    The clients of stores raise many kinds without a common base; of a path it is ``OSError``.
+    The clients of stores raise many kinds without a common base; local paths raise ``OSError``.
     """
     try:
         yield
@@ -99,7 +99,7 @@ def reaching(where: Place, error: type[PairsmithError]) -> Iterator[None]:
 
 
 def reason(fault: BaseException) -> str:
-    """What a store's client says, in one line; the bare words of a missing bucket say where to look."""
+    """An error of a store's client in one line, with a hint for a missing bucket or missing access."""
     if isinstance(fault, FileNotFoundError):
         return "there is no such bucket or object; check the name"
     if isinstance(fault, PermissionError):
@@ -108,20 +108,20 @@ def reason(fault: BaseException) -> str:
 
 
 def name_in(folder: Place, path: Place) -> str:
-    """What ``path``, somewhere below ``folder``, is called from there, with ``/`` between the parts."""
+    """The path of ``path`` relative to ``folder``, which contains it, with ``/`` between the parts."""
     return path.as_posix().removeprefix(folder.as_posix().rstrip("/") + "/")
 
 
 def display_name(path: Place) -> str:
-    """The file's name for messages and rows: of a URL without what follows ``?``, which may be a key."""
+    """The file's name for messages and rows; of a URL without the query, which may contain a key."""
     return path.name if isinstance(path, Path) else path.name.partition("?")[0]
 
 
 def size_of(path: Place) -> int | None:
-    """Bytes of the file at ``path``; None where there is none.
+    """The size in bytes of the file at ``path``; None if there is none.
 
     Raises:
-        StorageError: its store cannot be reached; a path's own methods would say that it is not there.
+        StorageError: the store cannot be reached; the path's own methods would report a missing file.
     """
     if isinstance(path, Path):
         return path.stat().st_size if path.is_file() else None
@@ -130,10 +130,10 @@ def size_of(path: Place) -> int | None:
 
 
 def is_folder(path: Place) -> bool:
-    """Whether there is a folder at ``path``, in a store anything below that name.
+    """Whether there is a folder at ``path``; in a store, whether there is anything below that name.
 
     Raises:
-        StorageError: its store cannot be reached.
+        StorageError: the store cannot be reached.
     """
     if isinstance(path, Path):
         return path.is_dir()
@@ -142,10 +142,10 @@ def is_folder(path: Place) -> bool:
 
 
 def inside(folder: Place) -> list[Place]:
-    """What lies directly in ``folder``; nothing where there is no such folder.
+    """The files and folders directly in ``folder``; empty if there is no such folder.
 
     Raises:
-        StorageError: its store cannot be reached.
+        StorageError: the store cannot be reached.
     """
     if isinstance(folder, Path):
         return list(folder.iterdir()) if folder.is_dir() else []
@@ -154,16 +154,16 @@ def inside(folder: Place) -> list[Place]:
             found = folder.fs.ls(folder.path, detail=False)
         except (FileNotFoundError, NotADirectoryError):
             return []
-    # A console marks a folder that it makes with an object of the folder's own name.
+    # Web consoles create a folder as an object of the folder's own name.
     names = {str(each).rstrip("/").rpartition("/")[2] for each in found if not _same(each, folder.path)}
     return [folder / name for name in sorted(names)]
 
 
 def files_below(folder: Place) -> dict[str, Place]:
-    """All files below ``folder``, by their names relative to it, sorted by name.
+    """All files below ``folder`` by their relative names, sorted.
 
     Raises:
-        StorageError: its store cannot be reached.
+        StorageError: the store cannot be reached.
     """
     if isinstance(folder, Path):
         found: dict[str, Place] = {
@@ -181,7 +181,7 @@ def files_below(folder: Place) -> dict[str, Place]:
 
 
 def remove_files(files: Sequence[Place]) -> None:
-    """Remove the files, all of one store together."""
+    """Remove files; those in a store, all in the same one, with a single call."""
     remote = [file for file in files if not isinstance(file, Path)]
     for file in files:
         if isinstance(file, Path):
@@ -192,7 +192,7 @@ def remove_files(files: Sequence[Place]) -> None:
 
 
 def several(work: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
-    """``work`` done for each item, in their order, several at once: what takes long is reading."""
+    """Apply ``work`` to all items concurrently and yield the results in order; meant for slow reads."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for start in range(0, len(items), _AT_ONCE):
             yield from pool.map(work, items[start : start + _AT_ONCE])
@@ -211,9 +211,9 @@ def _same(one: object, other: str) -> bool:
 
 
 def fetched(folder: "UPath") -> Path:
-    """A copy on this machine of what lies below ``folder``, removed when the process ends.
+    """A local copy of the files below ``folder``, removed when the process ends.
 
-    It is made once, and again when something there has another size or date.
+    It is made once, and again if the size or date of a file has changed.
     """
     with reaching(folder, StorageError):
         listed = folder.fs.find(folder.path, detail=True)
@@ -225,7 +225,7 @@ def fetched(folder: "UPath") -> Path:
 
 
 @cache
-def _fetched(url: str, content: str) -> Path:  # noqa: ARG001 - the content is there to tell copies apart
+def _fetched(url: str, content: str) -> Path:  # noqa: ARG001 - the content is part of the cache key
     copy = Path(tempfile.mkdtemp(prefix="pairsmith-"))
     atexit.register(shutil.rmtree, copy, ignore_errors=True)
     download(place(url), copy)
@@ -233,9 +233,9 @@ def _fetched(url: str, content: str) -> Path:  # noqa: ARG001 - the content is t
 
 
 def download(folder: Place, into: Path) -> None:
-    """Copy what lies below ``folder`` into the folder ``into`` of this machine."""
+    """Copy the files below ``folder`` into the local folder ``into``."""
     for name, file in files_below(folder).items():
-        if ".." in name.split("/"):  # an object may be called so, and would lie outside
+        if ".." in name.split("/"):  # such an object would be written outside the folder
             continue
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         with file.open("rb") as source, (into / name).open("wb") as target:

@@ -1,7 +1,6 @@
-"""``pairsmith plan``: what a recipe will make and cost, before it runs.
+"""``pairsmith plan``: estimates what a recipe will make and cost before it runs.
 
-Each step is calibrated in a process of its own, so that its memory is its own and not that of the
-steps before it.
+Each step is calibrated in a separate process, so that its memory does not include that of earlier steps.
 """
 
 import multiprocessing
@@ -20,7 +19,7 @@ from pairsmith.steps import STEPS
 
 
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
-    """The estimate of each step, by its name; takes some seconds a step.
+    """The estimate of each step by name; this takes some seconds a step.
 
     Raises:
         UserError: as the steps themselves.
@@ -44,7 +43,7 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
 
 
 def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
-    """The estimates as a plain table with a total, and what ``workers`` would make of the time."""
+    """The estimates as a plain table with a total, and the time with ``workers`` workers."""
     header = ("step", "rows", "tokens written", "time", "memory", "disk")
     lines = [header]
     for name, each in estimates.items():

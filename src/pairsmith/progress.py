@@ -1,4 +1,4 @@
-"""What a person sees while a step runs: what is being done, how fast, and how long it will take."""
+"""Progress of a running step: what is being done, how fast, and how long it will take."""
 
 import sys
 import time
@@ -10,12 +10,12 @@ from typing import TextIO
 from pairsmith.errors import redacted
 
 _WARM_SECONDS = 5.0
-"""Before that the rate says more about loading than about the work, and no time left is shown."""
+"""No time left is shown in the first seconds, when the rate still reflects loading."""
 
 
 @dataclass
 class Task:
-    """One bar: ``done`` of ``total`` units; ``draw``, which its ``Progress`` gives, shows it as it moves."""
+    """A progress bar: ``done`` of ``total`` units; ``draw``, set by its ``Progress``, shows it."""
 
     label: str
     unit: str
@@ -27,14 +27,14 @@ class Task:
     draw: Callable[["Task"], None] = field(default=lambda _: None, repr=False)
 
     def advance(self, amount: int = 1, note: str | None = None) -> None:
-        """Count ``amount`` more units as done; ``note`` replaces the words after the rate."""
+        """Count ``amount`` more units as done; ``note`` replaces the note at the end of the line."""
         self.done += amount
         if note is not None:
             self.note = note
         self.draw(self)
 
     def skip(self, amount: int) -> None:
-        """Count ``amount`` units as done by an earlier run, so that they do not enter the rate."""
+        """Count ``amount`` units as done by an earlier run, which the rate leaves out."""
         self.done += amount
         self.skipped += amount
 
@@ -54,7 +54,7 @@ class Task:
 
 
 def clock(seconds: float) -> str:
-    """``seconds`` as people say it: ``4 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    """``seconds`` as a readable duration: ``4 s``, ``3 min 20 s``, ``2 h 05 min``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -79,14 +79,14 @@ class Progress:
     def link(self, text: str) -> None:
         """Write an address that the user needs to open what was just started, its token included.
 
-        The line is written under ``--quiet`` too, and to a file if the user sent the output there. The token
-        was made by this program and is worthless once the program ends. Never pass secrets that somebody
-        else gave us, such as passwords in a path.
+        The line is written with ``--quiet`` too, and also to a file if the output is redirected. The token
+        was made by this program and is worthless once the program ends. Never pass secrets from elsewhere,
+        such as passwords in a path.
         """
         self._stay(text)
 
     def result(self, text: str) -> None:
-        """Write what was asked for: to standard output, also under ``--quiet``."""
+        """Write a result to standard output, also with ``--quiet``."""
         print(redacted(text), flush=True)
 
     @contextmanager
@@ -105,7 +105,7 @@ class Progress:
         self._stream.flush()
 
     def draw(self, bar: Task) -> None:
-        """Show ``bar`` now, unless one was shown a moment ago."""
+        """Show ``bar``, unless a bar was shown a moment ago."""
         now = time.monotonic()
         if now - self._last < self._every:
             return

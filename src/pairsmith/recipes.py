@@ -1,8 +1,8 @@
 """Recipe files: a YAML list of steps, checked as a whole before the first one starts.
 
-A setting that begins with ``@`` is the folder of an earlier step: ``@pairs`` is RUN/pairs, ``@pairs/data`` a
-folder in it, ``@pairs:validation`` a split of it. One that begins with ``./`` or ``../`` is a path from the
-recipe's folder.
+A setting that begins with ``@`` refers to the folder of an earlier step: ``@pairs`` is RUN/pairs,
+``@pairs/data`` a folder in it, ``@pairs:validation`` a split of it. A setting that begins with ``./`` or
+``../`` is a path relative to the recipe's folder.
 Any other value means what it means on the command line, so ``task: sts`` is never a folder called sts.
 """
 
@@ -39,7 +39,7 @@ class Entry(Settings):
 
 
 class RecipeFile(Settings):
-    """What a recipe file holds."""
+    """The content of a recipe file."""
 
     name: str = Field(description="The recipe's name.")
     description: str = Field(default="", description="What it does and what it costs, for people.")
@@ -62,7 +62,7 @@ class PlannedStep:
     values: Mapping[str, Any]
 
     def settings(self, run: Place) -> Any:
-        """The settings, with references led to the folders in ``run``."""
+        """The settings, with references replaced by folders in ``run``."""
         return self.step.settings.model_validate(
             {key: _led(value, run) for key, value in self.values.items()}
         )
@@ -70,7 +70,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A recipe that can run."""
+    """A checked recipe that can be run."""
 
     name: str
     steps: tuple[PlannedStep, ...]
@@ -81,7 +81,7 @@ def find_recipe(name_or_path: str) -> Path:
     """The file of a recipe given by its path, or by the name of one that ships with pairsmith.
 
     Raises:
-        SettingsError: it is neither.
+        SettingsError: there is no such file or name.
     """
     return Path(name_or_path) if is_path(name_or_path) else recipe_path(name_or_path)
 
@@ -93,13 +93,13 @@ def load_recipe(
 
     Args:
         path: the YAML file.
-        steps: the steps there are.
-        seed: takes the place of the recipe's ``seed``.
-        overrides: ``step.setting=value``, each in the place of what the recipe sets; a path in them
-            is one from the current folder.
+        steps: the available steps.
+        seed: replaces the recipe's ``seed``.
+        overrides: ``step.setting=value``, each replacing a setting of the recipe; paths in them are
+            relative to the current folder.
 
     Raises:
-        SettingsError: with every fault, one a line.
+        SettingsError: the recipe has faults; all are listed, one a line.
     """
     file = read_yaml(path, SettingsError)
     reader = _Reader(file, steps, _parsed(overrides))
@@ -113,7 +113,7 @@ def load_recipe(
 
 
 def _parsed(overrides: Iterable[str]) -> dict[tuple[str, str], Any]:
-    """From (step's name, setting) to the value, of each ``step.setting=value``."""
+    """Parse each ``step.setting=value`` into a value by step name and setting."""
     found: dict[tuple[str, str], Any] = {}
     for override in overrides:
         target, equals, text = override.partition("=")
@@ -129,14 +129,14 @@ def _parsed(overrides: Iterable[str]) -> dict[tuple[str, str], Any]:
 
 @dataclass
 class _Reader:
-    """One pass over a recipe file: what can run, and what is wrong with the rest."""
+    """One pass over a recipe file, which collects the planned steps and the faults."""
 
     file: YamlFile
     known: Steps
     overrides: dict[tuple[str, str], Any]
     planned: list[PlannedStep] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    unplaced: list[str] = field(default_factory=list)  # faults of overrides, which stand in no line
+    unplaced: list[str] = field(default_factory=list)  # faults of overrides, which have no line in the file
 
     def read(self, seed: int | None) -> None:
         """Fill ``planned``, ``faults`` and ``unplaced``."""
@@ -183,7 +183,7 @@ class _Reader:
     def _values(
         self, keys: Keys, name: str, step: Step[Any], given: Mapping[str, Any], names: list[str], seed: Any
     ) -> dict[str, Any]:
-        """The step's settings with overrides, seed and paths put in; faults are noted on the way."""
+        """The step's settings with overrides, seed and paths filled in; faults are collected on the way."""
         inside = (*keys, "settings")
         values = {key: _map_text(value, self._beside) for key, value in given.items()}
         for key, value in values.items():
@@ -209,7 +209,7 @@ class _Reader:
         return values
 
     def called(self, keys: Keys) -> str:
-        """``keys`` in words, a step by its name: ``pairs.top_k``, or ``step 2`` where it has none."""
+        """``keys`` for a message, with a step's name: ``pairs.top_k``, or ``step 2`` if it has none."""
         entries = self.file.data.get("steps")
         if len(keys) < 2 or keys[0] != "steps" or not isinstance(entries, list):
             return dotted(keys)
@@ -220,14 +220,14 @@ class _Reader:
         return dotted((known, *(inside[1:] if len(inside) > 1 and inside[0] == "settings" else inside)))
 
     def _beside(self, text: str) -> str:
-        """``text``, or the path that it names from the recipe's folder."""
+        """``text``; if it is a path relative to the recipe's folder, as an absolute path."""
         if not text.startswith(("./", "../")):
             return text
         return str((self.file.path.parent / text).resolve())
 
 
 def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Iterator[str]:
-    """What is wrong with the references and paths in ``value``; ``remedy`` follows on a missing path."""
+    """Faults of the references and paths in ``value``; ``remedy`` is appended for a missing path."""
     for text in texts_in(value):
         if text.startswith("@"):
             name = re.split("[/:]", text[1:], maxsplit=1)[0]
@@ -241,7 +241,7 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
 
 
 def _check_faults(step: Step[Any], values: Mapping[str, Any]) -> Iterator[Fault]:
-    """What the step's own checks say of settings that are no references and no missing files."""
+    """Faults that the step's own checks find in settings other than references and missing files."""
     for key, check in step.checks.items():
         value = values.get(key)
         if not isinstance(value, str) or value.startswith("@") or any(_text_faults(value, ())):
@@ -262,27 +262,27 @@ def _result_fault(source: str, names: Sequence[str]) -> str | None:
 
 
 def exists(path: Place) -> bool:
-    """Whether something is at ``path``."""
+    """Whether there is a file or folder at ``path``."""
     try:
         return path.exists() if isinstance(path, Path) else is_folder(path) or size_of(path) is not None
-    except OSError:  # a name that is too long to be one
+    except OSError:  # a text that is too long for a path
         return False
 
 
 def texts_in(value: object) -> list[str]:
-    """The text that ``value`` is, or the texts in the list that it is."""
+    """The texts in ``value``, which may be a single text or a list."""
     if isinstance(value, str):
         return [value]
     return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
 
 
 def _map_text(value: Any, change: Any) -> Any:
-    """``value`` with ``change`` applied to the text that it is, or to those in a list."""
+    """``value`` with ``change`` applied to it if it is a text, or to the texts in it if it is a list."""
     if isinstance(value, str):
         return change(value)
     return [_map_text(item, change) for item in value] if isinstance(value, list) else value
 
 
 def _led(value: Any, run: Place) -> Any:
-    """``value`` with references led to folders in ``run``."""
+    """``value`` with references replaced by folders in ``run``."""
     return _map_text(value, lambda text: str(run / text[1:]) if text.startswith("@") else text)

@@ -1,4 +1,4 @@
-"""Running a recipe: its steps in order, what was finished before left alone, and a table at the end."""
+"""Runs a recipe: its steps in order, except those that are already finished, and a table at the end."""
 
 import gc
 import json
@@ -23,9 +23,9 @@ RESULTS = "results.json"
 
 
 class Done(Settings):
-    """A step that was finished: what decided its outcome, and what it wrote.
+    """A finished step: fingerprints of its settings and inputs, and the hash of what it wrote.
 
-    ``own`` is what the recipe itself says of it: the fingerprint without the content of its inputs.
+    ``own`` is the fingerprint without the content of the step's inputs.
     """
 
     fingerprint: str
@@ -34,10 +34,10 @@ class Done(Settings):
 
 
 class Record(Settings):
-    """What ``run.json`` holds: the recipe's name, its steps' names, and the finished steps by name.
+    """The content of ``run.json``: the recipe's name, its steps' names, and the finished steps by name.
 
-    ``afresh`` are steps that an earlier call with ``--fresh`` was to start over and has not come to;
-    ``spent`` are the seconds that calls have worked on each step, those left out that a kill ended.
+    ``afresh`` lists the steps that an earlier call with ``--fresh`` has yet to start over; ``spent`` has the
+    seconds that all calls have worked on each step, except calls that were killed.
     """
 
     recipe: str
@@ -50,12 +50,12 @@ class Record(Settings):
 def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
     """Run the steps in order, each in its folder ``out/name``, and write ``out/results.json``.
 
-    A step that an earlier call finished with the same settings and inputs, and whose folder still holds
-    what it wrote, is not run again. One that was stopped is continued, as far as the step itself can. One
-    whose settings are the same, but whose earlier steps have made other data since, is done anew.
+    A step that an earlier call finished with the same settings and inputs, and whose folder is unchanged,
+    is not run again. A step that was stopped is continued, if it can be. A step with the same settings whose
+    input from earlier steps has changed is started over.
 
     Returns:
-        The figures under the recipe's ``results``, and ``seconds``, the time that the steps took together.
+        The figures under the recipe's ``results``, and ``seconds``, the total time of the steps.
 
     Raises:
         FolderError: ``out`` holds something else.
@@ -81,9 +81,9 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
             own = _fingerprint(planned, settings, with_content=False)
             memory.finish(planned.name, Done(fingerprint=fingerprint, own=own, content=_content(folder)))
         finally:
-            with suppress(StorageError):  # whatever ended the step is what there is to say
+            with suppress(StorageError):  # so that the error that ended the step is the one reported
                 memory.spend(planned.name, time.monotonic() - started)
-        gc.collect()  # a trainer's parts refer to each other and would outlive the step
+        gc.collect()  # a trainer's reference cycles would outlive the step
         trim()
     figures = {name: figure_of(source, out, name) for name, source in recipe.results.items()}
     figures["seconds"] = round(sum(memory.spent.values()), 1)
@@ -92,7 +92,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
 
 
 class _Memory:
-    """``run.json`` while the recipe runs."""
+    """The state in ``run.json`` while a recipe runs."""
 
     def __init__(self, recipe: Recipe, out: Place, fresh: bool) -> None:
         self._recipe = recipe.name
@@ -104,27 +104,27 @@ class _Memory:
         self.spent = {name: before.spent[name] for name in self._names if name in before.spent}
 
     def has_finished(self, name: str, fingerprint: str, folder: Place) -> bool:
-        """Whether the step has been done, as it is to be done now, and its folder is as it was then."""
+        """Whether the step is finished with this fingerprint, and its folder is unchanged."""
         done = self.steps.get(name)
         if done is None or name in self.afresh or not is_folder(folder):
             return False
         return (done.fingerprint, done.content) == (fingerprint, _content(folder))
 
     def begin(self, name: str) -> None:
-        """A step that starts over has begun; from now on calls go on with it."""
+        """Record that a step has been started over, so that later calls continue it."""
         self.afresh.discard(name)
         self.steps.pop(name, None)
         self.spent.pop(name, None)
         self.save()
 
     def finish(self, name: str, done: Done) -> None:
-        """Keep a finished step."""
+        """Record a finished step."""
         self.afresh.discard(name)
         self.steps[name] = done
         self.save()
 
     def spend(self, name: str, seconds: float) -> None:
-        """Add to the time that was spent on a step."""
+        """Add to the recorded time of a step."""
         self.spent[name] = round(self.spent.get(name, 0.0) + seconds, 3)
         self.save()
 
@@ -145,7 +145,7 @@ class _Memory:
 def _run_step(
     planned: PlannedStep, settings: Settings, folder: Place, progress: Progress, memory: _Memory
 ) -> None:
-    """Run a step; anew where it was made from what earlier steps had written before they made other data."""
+    """Run a step, or start it over if the data of earlier steps that it was made from have changed."""
     from pairsmith.runs import Run
 
     def anew() -> Run:
@@ -166,7 +166,7 @@ def _run_step(
 
 
 def results_table(figures: Mapping[str, Any]) -> str:
-    """``figures`` as a plain table, one a line, numbers right-aligned."""
+    """``figures`` as a plain table, one figure a line, with values right-aligned."""
     shown_figures = {name: _number(value) for name, value in figures.items()}
     wide = max(map(len, shown_figures))
     right = max(map(len, shown_figures.values()))
@@ -174,14 +174,14 @@ def results_table(figures: Mapping[str, Any]) -> str:
 
 
 def _foreign(file: Place) -> bool:
-    """Whether a file is neither what a killed run left half-written nor the file manager's own."""
+    """Whether a file is neither a temporary file of a killed run nor one of the file manager."""
     from pairsmith.runs.storage import is_temporary
 
     return not is_temporary(file) and file.name != ".DS_Store"
 
 
 def _before(recipe: Recipe, out: Place, fresh: bool) -> Record:
-    """What earlier calls did in ``out``; nothing where there were none, or all is to be done anew."""
+    """The record of earlier calls in ``out``; an empty one if there were none or with ``fresh``."""
     nothing = Record(recipe=recipe.name, steps={})
     record = out / RECORD
     with reaching(out, FolderError):
@@ -201,14 +201,14 @@ def _before(recipe: Recipe, out: Place, fresh: bool) -> Record:
 
 
 def _refers(planned: PlannedStep) -> bool:
-    """Whether a step reads what earlier steps wrote."""
+    """Whether a step reads the output of earlier steps."""
     return any(text.startswith("@") for value in planned.values.values() for text in texts_in(value))
 
 
 def _fingerprint(planned: PlannedStep, settings: Settings, *, with_content: bool = True) -> str:
-    """What decides a step's outcome: its settings as the recipe gives them, and the content they lead to.
+    """A hash of what decides a step's output: its settings and, with ``with_content``, its inputs.
 
-    References stand in for their folders, so a run that is moved stays finished.
+    References are hashed in place of their folders, so that a run can be moved and stays finished.
     """
     from pairsmith.records.splits import split_of
     from pairsmith.runs.storage import canonical_json, hash_bytes
@@ -224,7 +224,7 @@ def _fingerprint(planned: PlannedStep, settings: Settings, *, with_content: bool
 
 
 def _content(path: str | Place) -> str | None:
-    """A hash of what is at ``path``; None for a folder of rows that is unfinished, which the step reports."""
+    """A hash of the content of ``path``; None for an unfinished dataset folder, which the step reports."""
     from pairsmith.runs import hash_source
 
     try:
@@ -234,7 +234,7 @@ def _content(path: str | Place) -> str | None:
 
 
 def figure_of(source: str, out: Place, name: str) -> Any:
-    """The figure that ``source`` (``step/key.key`` or ``step:rows``) names in the run ``out``."""
+    """The figure in the run ``out`` that ``source`` names (``step/key.key`` or ``step:rows``)."""
     found = RESULT.fullmatch(source)
     assert found is not None  # checked when the recipe was read
     file, keys = RESULTS, (found["keys"] or "").split(".")
@@ -247,7 +247,7 @@ def figure_of(source: str, out: Place, name: str) -> Any:
         raise SettingsError(f"results.{name}: the step {found['step']} wrote no {file}") from None
     rest = keys
     while rest:
-        # A key may hold a dot itself, such as the label 0.5: the longest one that is there is meant.
+        # A key may contain a dot itself, such as the label 0.5, so the longest existing key is taken.
         joined = [".".join(rest[:count]) for count in range(len(rest), 0, -1)]
         key = next((key for key in joined if isinstance(value, dict) and key in value), None)
         if key is None:

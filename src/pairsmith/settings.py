@@ -1,4 +1,4 @@
-"""The base of every settings model.
+"""The base class of all settings models.
 
 A setting's default, bounds and help text are written once, as a pydantic field; the command
 line, the recipe file and the documentation are derived from it.
@@ -10,23 +10,22 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
 class Settings(BaseModel):
-    """Frozen, and unknown keys are refused."""
+    """Base class of settings: frozen, and without unknown keys."""
 
-    # Validators are built at first use: `pairsmith --help` has twenty-five models and uses none.
+    # Validators are built at first use, as `pairsmith --help` loads twenty-five models and validates none.
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
 
 def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
-    """Refuse settings that would do nothing, for a model's validator.
+    """Refuse settings that would have no effect; for use in a model's validator.
 
     Args:
-        settings: of which none of ``names`` may have another value than its default, or 0, which turns
-            it off.
-        names: of fields.
-        why: what the sentence "``name`` does nothing" ends with.
+        settings: the settings to check.
+        names: fields that must have their default value, or 0, which turns them off.
+        why: the end of the sentence "``name`` does nothing …".
 
     Raises:
-        ValueError: one has.
+        ValueError: a field has another value.
     """
     fields = type(settings).model_fields
     for name in names:
@@ -35,12 +34,12 @@ def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
 
 
 def option_name(field: str) -> str:
-    """What the command line calls a setting: ``top_p`` is ``--top-p``."""
+    """The command-line option of a setting: ``--top-p`` for ``top_p``."""
     return "--" + field.replace("_", "-")
 
 
-# A key with nothing behind it, which YAML reads as null, is a mapping without entries.
+# A key without a value, which YAML reads as null, is an empty mapping.
 NothingIsEmpty = BeforeValidator(lambda value: {} if value is None else value)
 
 Listed = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
-"""One source may be given without a list around it."""
+"""Accepts a single text in place of a list."""

@@ -1,4 +1,4 @@
-"""The steps there are: what can be set, what runs, and what to call it.
+"""The steps of pairsmith: their settings, functions and command names.
 
 Recipes and the command line are both made from ``STEPS``. The functions are imported when they are
 called, so that ``pairsmith --help`` does not wait for torch.
@@ -59,7 +59,7 @@ class Step(Generic[S]):
 
     Attributes:
         settings: the model of its settings.
-        work: called with settings and a ``Run``; its results lie in the run's folder.
+        work: called with settings and a ``Run``; writes its results into the run's folder.
         help: one line for people.
         command: its name on the command line, where that differs: ``evaluate sts``.
         dry: the setting with which the step writes nothing and needs no folder; empty if there is none.
@@ -90,7 +90,7 @@ class Step(Generic[S]):
         return planner
 
     def needs_folder(self, settings: S) -> bool:
-        """Whether there has to be a folder to write to."""
+        """Whether the step needs a folder to write to."""
         if self.dry and getattr(settings, self.dry):
             return False
         return not self.wet or bool(getattr(settings, self.wet))

@@ -1,7 +1,7 @@
-"""YAML files written by people: read safely, with the line of every key at hand.
+"""Reads YAML files safely and keeps the line of every key.
 
-Only plain YAML is read (``yaml.SafeLoader``): no tag can make an object. A key that stands twice
-in one mapping is a fault here, where PyYAML would silently keep the last one.
+Only plain YAML is read (``yaml.SafeLoader``): no tag can create an object. A duplicate key in a mapping is a
+fault, whereas PyYAML would silently keep the last one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ MAX_BYTES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
-    """What stands in a YAML file (``data``, a mapping), and which line each part stands in."""
+    """The content of a YAML file (``data``, a mapping), and the line of each part of it."""
 
     path: Path
     data: dict[object, object]
@@ -27,7 +27,7 @@ class YamlFile:
     root: yaml.MappingNode
 
     def line(self, keys: Keys) -> int:
-        """The line, from 1, of the key at ``keys``, or of the nearest key above it that exists."""
+        """The line number, from 1, of the key at ``keys``, or of its nearest existing parent."""
         node: yaml.Node = self.root
         line = 1
         for part in keys:
@@ -40,7 +40,7 @@ class YamlFile:
     def report(self, faults: Iterable[Fault], called: Callable[[Keys], str] = dotted) -> str:
         """``faults`` and the duplicate keys as text, one ``file:line: key: what`` a line, in file order.
 
-        ``called`` says what to call the key at a place.
+        ``called`` gives the name of a place for the message.
         """
         lines = [
             (self.line(fault.where), called(fault.where), fault.text) for fault in (*self.duplicates, *faults)
@@ -82,9 +82,9 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
         ) from None
     except RecursionError:
         raise error(f"{path}: its lists or mappings are nested too deeply") from None
-    except ValueError as fault:  # PyYAML lets these through, e.g. for the date 2021-13-41
+    except ValueError as fault:  # PyYAML passes these on, e.g. for the date 2021-13-41
         raise error(f"{path}: not valid YAML: {fault}; put quotation marks round the value") from None
-    unmerged = yaml.compose(text, yaml.SafeLoader)  # where keys stand; constructing has moved merged ones
+    unmerged = yaml.compose(text, yaml.SafeLoader)  # for lines: constructing has moved merged keys
     assert isinstance(unmerged, yaml.MappingNode)
     return YamlFile(path, data, duplicates, unmerged)
 
@@ -112,7 +112,7 @@ def _text(path: Path, error: type[UserError]) -> str:
 
 
 def _nearest(path: Path) -> str:
-    """The tail of a "no such file" message: a file of nearly that name in the same folder."""
+    """The end of a "no such file" message: the file with the most similar name in the same folder."""
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} either"
     nearest = get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=1)
@@ -142,7 +142,7 @@ def _child(node: yaml.Node, part: str | int | float) -> tuple[int, yaml.Node] | 
 
 
 def _inside_itself(node: yaml.Node, above: set[int], known: set[int]) -> yaml.Node | None:
-    """A node that is a part of itself, somewhere below ``node``; ``known`` are those that hold none."""
+    """A node below ``node`` that contains itself, if any; ``known`` are nodes checked before."""
     if id(node) in above:
         return node
     if id(node) in known or isinstance(node, yaml.ScalarNode):
@@ -156,9 +156,9 @@ def _inside_itself(node: yaml.Node, above: set[int], known: set[int]) -> yaml.No
 
 
 def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[Fault]:
-    """Keys that stand twice in one mapping, anywhere below ``node``.
+    """Duplicate keys in the mappings below ``node``.
 
-    ``seen`` keeps nodes that aliases share from being walked twice, or for ever.
+    ``seen`` keeps nodes that aliases share from being visited twice, or for ever.
     """
     if id(node) in seen:
         return
@@ -178,7 +178,7 @@ def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[Fault]:
 
 
 def _key(node: yaml.Node) -> str | int | float:
-    """The key that ``node`` stands for, as Python sees it; a key of another type as its text."""
+    """The Python value of the key ``node``; its text if it is neither text nor number."""
     if not isinstance(node, yaml.ScalarNode):
         return repr(node.start_mark.index)
     if node.tag == "tag:yaml.org,2002:merge":

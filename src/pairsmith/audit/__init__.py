@@ -1,1 +1,1 @@
-"""People look at rows, blind, and say which label they would give them (D13)."""
+"""Audits: people label rows without seeing the labels in the data (D13)."""

@@ -1,4 +1,4 @@
-"""What the answers say: how often people confirm the labels, and how often each other (D13, Table 3)."""
+"""How often annotators confirm the labels, and how far they agree with each other (D13, Table 3)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -9,22 +9,22 @@ import numpy as np
 from pairsmith.audit.rows import MOST_LABELS, Audit, is_number
 
 Labels = Mapping[str, str]
-"""By row the label that somebody gave it."""
+"""The labels that one annotator gave, by row id."""
 
 _Z = 1.959963984540054
 
 
 def confusion(audit: Audit, said: Sequence[Labels]) -> dict[str, dict[str, Any]]:
-    """Of the rows of each claimed label, which share people gave which label (D13): columns add up to 100.
+    """For each label in the data, how often annotators gave each label (D13); the shares sum to 100.
 
     Args:
         audit: the rows.
-        said: of each annotator; every answer counts.
+        said: the labels of each annotator; every answer counts.
 
     Returns:
-        by claimed label the number of ``answers`` and, by given label, ``share`` ×100 and its 95 %
-        interval ``share_ci`` after Wilson; labels that nobody had to judge are left out. Nothing where the
-        data have more labels than keys, such as the scores of a model.
+        For each label in the data, the number of ``answers`` and, for each given label, its ``share``
+        ×100 with the 95 % Wilson interval ``share_ci``; labels without answers are left out. Empty if the
+        data have more labels than there are keys, such as the scores of a model.
     """
     if len(audit.claimed) > MOST_LABELS:
         return {}
@@ -51,13 +51,14 @@ def confusion(audit: Audit, said: Sequence[Labels]) -> dict[str, dict[str, Any]]
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:
-    """The 95 % interval of a share after Wilson.
+    """The 95 % Wilson interval of a proportion.
 
     Args:
-        count: of ``total``, which is at least 1.
+        count: number of successes.
+        total: number of trials, at least 1.
 
     Returns:
-        its limits, within [0, 1].
+        The limits, within [0, 1].
     """
     share, spread = count / total, _Z**2 / total
     middle = (share + spread / 2) / (1 + spread)
@@ -69,9 +70,9 @@ def agreement(audit: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
     """How far annotators agree beyond chance.
 
     Returns:
-        ``cohen`` by ``"one, other"``: Cohen's kappa of the rows that both labelled, None where they have
-        fewer than two, or all one label; ``krippendorff``: alpha of all annotators, on an interval scale
-        where all labels are numbers and on a nominal one elsewhere, None where nothing can be said.
+        ``cohen``: for each pair ``"one, other"`` Cohen's kappa on the rows that both labelled, None where
+        there are fewer than two or all have one label; ``krippendorff``: Krippendorff's alpha of all
+        annotators, on an interval scale if all labels are numbers, else nominal, None if undefined.
     """
     from sklearn.metrics import cohen_kappa_score
 

@@ -1,4 +1,4 @@
-"""What annotators said, in a file that grows by a line an answer and survives a kill at any moment."""
+"""The annotators' answers, in a file that grows by a line an answer and survives a kill at any moment."""
 
 import json
 import os
@@ -16,7 +16,7 @@ FILE = "answers.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A label that somebody gave a row, None where they took it back."""
+    """The label that an annotator gave a row, or None where they took it back."""
 
     annotator: str
     row: str
@@ -24,13 +24,13 @@ class Answer:
 
 
 class Answers:
-    """All answers of an audit; of one annotator to one row the last counts.
+    """All answers of an audit; an annotator's last answer to a row counts.
 
-    Answers of several threads are written one after the other.
+    Several threads may give answers; a lock keeps them from being written at the same time.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Raises: ``FolderError`` where a line of the file is none of ours."""
+        """Read the answers in ``folder``; raises ``FolderError`` if a line of the file is not an answer."""
         self._path = folder / FILE
         self._lock = threading.Lock()
         self._said: dict[str, dict[str, str]] = {}
@@ -42,15 +42,15 @@ class Answers:
         """Write an answer to the disk, then count it.
 
         Args:
-            answer: of an annotator to a row.
-            again: whether it may take the place of an earlier one; without, a double click or a second
-                window changes nothing.
+            answer: the answer.
+            again: whether it may replace an earlier one; by default a double click or a second window
+                changes nothing.
 
         Returns:
-            whether it counts.
+            Whether the answer was counted.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the answer cannot be written.
         """
         with self._lock:
             before = self._said.get(answer.annotator, {}).get(answer.row)
@@ -63,7 +63,7 @@ class Answers:
             return True
 
     def take_back(self, annotator: str) -> str | None:
-        """Take the annotator's last answer back; the row that it was given to."""
+        """Take back the annotator's last answer and return the id of its row, or None if there is none."""
         with self._lock:
             given = self._order.get(annotator, [])
             last = given[-1] if given else None
@@ -78,12 +78,12 @@ class Answers:
             return dict(self._said.get(annotator, {}))
 
     def annotators(self) -> list[str]:
-        """Who gave any label, in the order of their first."""
+        """The annotators with at least one label, in the order of their first answer."""
         with self._lock:
             return [name for name, labels in self._said.items() if labels]
 
     def _append(self, line: str) -> None:
-        """Bring a line to the disk, or leave the file as it was."""
+        """Append a line and flush it to the disk, or leave the file as it was."""
         size = self._path.stat().st_size if self._path.exists() else 0
         try:
             with self._path.open("a", encoding="utf-8") as file:
@@ -112,7 +112,7 @@ class Answers:
             return
         except OSError as error:
             raise FolderError(f"{self._path} cannot be read: {error.strerror}") from error
-        if lines[-1]:  # a kill cut the last line; what is added must not stand behind it
+        if lines[-1]:  # a kill cut the last line off; remove it before anything is appended
             os.truncate(self._path, sum(len(line) + 1 for line in lines[:-1]))
         for number, line in enumerate(lines[:-1], start=1):
             try:

@@ -1,7 +1,7 @@
-"""The page on which rows are labelled: what the browser asks of this program.
+"""The web application on which rows are labelled.
 
-Only who has the token gets an answer, only by the names of this machine, and the page may load and run
-nothing but its own two files. Texts go to the browser as JSON and are shown as text.
+Every request needs the token and must use a host name of this machine, and the page may load and run
+nothing but its own two files. Texts are sent to the browser as JSON and shown as plain text.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from pairsmith.errors import StorageError
 from pairsmith.report.parts import shown
 
 LONGEST = 20_000
-"""Characters of a text that are shown."""
+"""Longest text that is shown, in characters."""
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -47,12 +47,12 @@ class Session:
     """One annotator's work.
 
     Attributes:
-        audit: what there is to label.
-        answers: where labels go.
-        annotator: who labels.
-        seed: of the order of rows.
-        token: without which nothing is answered.
-        finished: is called when the annotator says that they are done.
+        audit: the rows and the labels to choose from.
+        answers: where the labels are stored.
+        annotator: the annotator's name.
+        seed: seed of the order of rows.
+        token: secret that every request has to carry.
+        finished: called when the annotator says that they are done.
     """
 
     audit: Audit
@@ -63,7 +63,7 @@ class Session:
     finished: Callable[[], None]
 
     def state(self, **more: Any) -> dict[str, Any]:
-        """The next row without a label, and how far the annotator is."""
+        """The next unlabelled row, and how many rows the annotator has labelled."""
         said = self.answers.of(self.annotator)
         rows = [self.audit.rows[place] for place in order_of(self.audit, self.annotator, self.seed)]
         left = [row for row in rows if row.id not in said]

@@ -1,4 +1,4 @@
-"""What people said in forms that others read: a dataset folder, Label Studio's and Argilla's."""
+"""Exports the answers as a dataset folder and in the formats of Label Studio and Argilla."""
 
 import json
 import uuid
@@ -23,20 +23,20 @@ LABELLED, LABEL_STUDIO, LABEL_STUDIO_CONFIG, ARGILLA = (
     "argilla.json",
 )
 _PEOPLE = uuid.UUID("5b1b7b5e-6d0c-5e0b-9d5f-0e6a51f3c0de")
-"""Argilla wants a UUID for each person: theirs is made of this one and of their name."""
+"""Namespace of the UUIDs that Argilla needs for annotators; each is derived from the name."""
 
 
 def export(
     audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, source: str, sources: Sources
 ) -> None:
-    """Write all forms into the audit's folder, over those of before.
+    """Write all formats into the audit's folder, replacing earlier exports.
 
     Args:
         audit: the rows.
-        said: by annotator.
-        most: by row what most annotators said; rows that are missing in it are rejects of the folder.
+        said: the labels of each annotator.
+        most: for each row the label that most annotators gave; labelled rows without one are rejects.
         out: the audit's folder.
-        source: the content of the data, as its hash.
+        source: hash of the data.
         sources: the data, with their licences and citations.
 
     Raises:
@@ -52,7 +52,7 @@ def export(
 def write_labelled(
     audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, source: str, sources: Sources
 ) -> None:
-    """A dataset folder of the rows with what most annotators said, and the share of them that said so."""
+    """Write a dataset folder of the rows with their majority label and its share of the answers."""
     texts = list(audit.rows[0].texts)
     column = "score" if audit.graded else "label"
     schema = pa.schema(
@@ -130,7 +130,7 @@ def label_studio(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any
 
 
 def label_studio_config(audit: Audit) -> str:
-    """The labelling interface that these tasks go with."""
+    """The labelling interface for these tasks, in Label Studio's XML."""
     texts = list(audit.rows[0].texts)
     shown = "".join(f'  <Text name="{name}" value="${name}"/>\n' for name in texts)
     choices = "".join(f"    <Choice value={quoteattr(label)}/>\n" for label in audit.labels)

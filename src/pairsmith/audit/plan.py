@@ -1,4 +1,4 @@
-"""What an audit will cost: the time of a person."""
+"""Estimates what an audit will cost: an annotator's time."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,12 @@ from pairsmith.audit.settings import AuditSettings
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 ROW_SECONDS = 10.0
-"""A guess of how long a person thinks about a row."""
+"""A guess at how long an annotator takes for a row."""
 _ROW_BYTES = 2_000
 
 
 def plan_audit(settings: AuditSettings, before: Mapping[str, Estimate]) -> Estimate:
-    """Nothing is tried out; the rows that come out are those that a person has labelled."""
+    """An estimate from the number of rows; no trial is run."""
     earlier = before.get(settings.data)
     rows = min(settings.rows, sum(earlier.rows.values())) if earlier else settings.rows
     seconds = 0.0 if settings.finish else rows * ROW_SECONDS

@@ -1,4 +1,4 @@
-"""The step ``audit``: people label rows blind, and what they say is held against the data (D13).
+"""The step ``audit``: people label rows blind, and their labels are compared with the data's (D13).
 
 rows drawn -> labelled one by one in a browser -> confusion, agreement -> results and labelled rows
 """
@@ -28,23 +28,23 @@ _NOT_IN_ROWS = {"data", "annotator", "port", "finish"}
 
 
 def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
-    """Have an annotator label rows in a browser, and write what all annotators of the folder have said.
+    """Have an annotator label rows in a browser, and write the results of all annotators of the folder.
 
     The run's folder holds ``answers.jsonl``, a line for each label as it was given, ``results.json``, and
-    the labelled rows in the forms of ``export``. Given again, also for another annotator, the same command
-    goes on.
+    the labelled rows in the formats of ``export``. The same command continues the audit, also with another
+    annotator.
 
     Returns:
         What ``results.json`` holds: ``rows``, ``labelled`` by annotator, ``confusion``, ``agreement``, and
-        ``labels``, what most annotators said of each row.
+        ``labels``, the majority label of each row.
 
     Raises:
         FolderError: the data cannot be read, or the run's folder holds something else, or an audit of
             other rows.
-        KeyboardInterrupt: it was stopped; results of the labels so far are written.
+        KeyboardInterrupt: the audit was stopped; the results of the labels so far are written.
         InputError: the rows have no labels or no texts.
         MissingExtra: the page's libraries are not installed.
-        SettingsError: the port is taken, there are too many labels, or the folder is in a store.
+        SettingsError: the port is taken, there are too many labels, or the folder is not a local one.
         StorageError: a label cannot be written.
     """
     if not isinstance(run.out, Path):
@@ -82,13 +82,13 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     finally:
         lock.release(run.out)
     run.progress.result(audit_table(there, results))
-    if stopped:  # the step is not done: a recipe that holds it comes back to it
+    if stopped:  # the step is not finished, so a recipe will continue it
         raise stopped
     return results
 
 
 def _set_aside(folder: Path) -> None:
-    """Keep what people said in an audit that is started over, under another name."""
+    """Rename the answers of an audit that is started over, so that they are kept."""
     answers = folder / FILE
     if answers.exists():
         number = next(n for n in count(1) if not (folder / f"{FILE}.{n}").exists())
@@ -122,7 +122,7 @@ def _serve(there: Audit, answers: Answers, settings: AuditSettings, run: Run) ->
 
 
 def results_of(there: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
-    """What the annotators' labels come to."""
+    """The results of the annotators' labels: counts, confusion, agreement and majority labels."""
     return {
         "rows": len(there.rows),
         "labelled": {name: len(labels) for name, labels in said.items()},
@@ -133,7 +133,7 @@ def results_of(there: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
 
 
 def most(row: str, said: Mapping[str, Labels]) -> str | None:
-    """What most annotators gave a row; None where nobody did, or two labels have as many."""
+    """The label that most annotators gave a row; None where nobody labelled it, or in a tie."""
     counts = Counter(labels[row] for labels in said.values() if row in labels).most_common(2)
     if not counts or (len(counts) > 1 and counts[0][1] == counts[1][1]):
         return None

@@ -1,4 +1,4 @@
-"""The rows that are labelled, and the order in which an annotator sees them."""
+"""The rows to be labelled, and the order in which an annotator sees them."""
 
 import math
 from collections import Counter
@@ -28,9 +28,9 @@ class AuditRow:
     """A row to be labelled.
 
     Attributes:
-        id: of the row.
-        texts: by the names of their columns, in their order.
-        label: what the data say, never shown; empty where they say nothing that people could say too.
+        id: the row's id.
+        texts: the row's texts by column name, in order.
+        label: the label in the data, never shown; empty if there is none that people could give too.
     """
 
     id: str
@@ -40,14 +40,14 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What there is to label, and with what.
+    """The rows to label, and the labels to choose from.
 
     Attributes:
-        rows: in the order of the data.
-        labels: that may be given, in the order of the keys.
-        claimed: labels that these rows have, in their order.
+        rows: the rows, in the order of the data.
+        labels: the labels that may be given, in the order of the keys.
+        claimed: the labels that these rows have in the data, sorted.
         graded: whether the data's labels are scores.
-        meanings: of labels of the task by which rows were written, how its instructions begin.
+        meanings: for rows written by a task, the first line of each label's instruction.
     """
 
     rows: Sequence[AuditRow]
@@ -62,7 +62,7 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
 
     Raises:
         FolderError: a file of the folder is missing or damaged.
-        InputError: its rows have no texts, or no labels while none are named.
+        InputError: the rows have no texts, or no labels and the settings name none.
         SettingsError: there are more labels than keys.
     """
     if not folder.rows:
@@ -83,7 +83,7 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
             f"{folder.path}: its rows have no column label or score; name what people may say of them, "
             "e.g. --labels right --labels wrong"
         )
-    # How good a search takes a pair to be is nothing that people could say.
+    # People cannot give a search's score of a pair.
     says = column and not (column == "score" and len(claimed) > MOST_LABELS)
     rows = [
         AuditRow(str(row["id"]), dict(texts_of(row, columns)), label_name(row[column]) if says else "")
@@ -106,7 +106,7 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
 
 
 def meanings_of(folder: DatasetFolder) -> dict[str, str]:
-    """By label the first line of its instruction, where a task says what labels mean."""
+    """The first line of each label's instruction, for rows that were written by a task."""
     task = folder.manifest.settings.get("task")
     described = task.get("labels", []) if isinstance(task, Mapping) else []
     return {
@@ -116,7 +116,7 @@ def meanings_of(folder: DatasetFolder) -> dict[str, str]:
 
 
 def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:
-    """The places of the rows as an annotator sees them."""
+    """The indices of the rows in the order in which an annotator sees them."""
     order: list[int] = generator(seed, "audit order", annotator).permutation(len(audit.rows)).tolist()
     return order
 
@@ -130,5 +130,5 @@ def is_number(label: str) -> bool:
 
 
 def in_order(labels: set[str]) -> list[str]:
-    """Numbers by their size, names by the alphabet."""
+    """The labels sorted: numerically if all are numbers, else alphabetically."""
     return sorted(labels, key=float) if all(map(is_number, labels)) else sorted(labels)

@@ -1,4 +1,4 @@
-"""The page on this machine, for as long as somebody labels."""
+"""Serves the labelling page on this machine while an annotator works."""
 
 import os
 import secrets
@@ -25,27 +25,27 @@ def serve(
     link: Callable[[str], None],
     say: Callable[[str], None],
 ) -> None:
-    """Answer one annotator's browser until they say that they are done.
+    """Serve the page to one annotator until they say that they are done.
 
     Args:
-        audit: what there is to label.
-        answers: where labels go.
-        annotator: who labels.
-        seed: of the order of rows.
-        port: to listen at, on the loopback alone; 0 takes any that is free.
-        link: shows the address with its token to the person who started the program, and to nobody else.
-        say: hears how the audit ends.
+        audit: the rows and the labels to choose from.
+        answers: where the labels are stored.
+        annotator: the annotator's name.
+        seed: seed of the order of rows.
+        port: port to listen on, on the loopback interface only; 0 for any free one.
+        link: called with the address and its token, which only the user who started the program may see.
+        say: called with a line on how to end the audit.
 
     Raises:
-        KeyboardInterrupt: the program is stopped; all labels are on the disk.
+        KeyboardInterrupt: the program was stopped; all labels are on the disk.
         SettingsError: the port is taken.
     """
     with socket.socket() as listening:
-        if os.name == "posix":  # a port whose last connections are ending can be had again
+        if os.name == "posix":  # allow a port whose last connections are still closing
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((_HOST, port))
-            listening.listen()  # who opens the address at once waits and is not turned away
+            listening.listen()  # so that an early visitor waits and is not refused
         except OSError as error:
             raise SettingsError(f"--port {port}: {error.strerror}; give another, or 0 for any") from error
         token = secrets.token_urlsafe(24)
@@ -59,7 +59,7 @@ def serve(
         server = uvicorn.Server(
             uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
         )
-        # Not by ``say``, which takes tokens out: the page can only be opened with this one.
+        # Not with ``say``, which removes tokens: the page can only be opened with this one.
         link(f"open http://{_HOST}:{listening.getsockname()[1]}/?token={token}")
         say("Ctrl-C ends the audit; labels are saved one by one")
         server.run(sockets=[listening])

@@ -1,4 +1,4 @@
-"""What can be set for an audit."""
+"""Settings of the step ``audit``."""
 
 from pydantic import Field, field_validator
 

@@ -1,1 +1,1 @@
-"""Ways to make training rows, compared on one task with one model."""
+"""Comparisons of ways to make training rows, on one task with one model."""

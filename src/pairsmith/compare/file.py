@@ -1,7 +1,7 @@
-"""Comparison files: what makes rows, what is trained on them, and how that is measured.
+"""Comparison files: how rows are made, which model is trained on them, and how it is evaluated.
 
-A comparison is written as recipes, one for each seed. Each way makes its rows once; of them so many are
-taken as every number of rows says, the model is trained on them, and measured.
+A comparison is written as recipes, one for each seed. Each way makes its rows once; for each number in
+``rows`` that many of them are taken, and a model is trained on them and evaluated.
 """
 
 import re
@@ -20,12 +20,12 @@ from pairsmith.yamlfile import YamlFile, read_yaml
 
 MOST_SEEDS = 10
 LABELLED = "labelled"
-"""What the rows of people are called beside the ways."""
+"""Name of the human-labelled rows, beside the names of the ways."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,31}")
 
 
 class Way(Settings):
-    """A way to make rows: steps, of which the last one's rows count."""
+    """A way to make rows: a list of steps, the last of which gives the rows."""
 
     steps: tuple[Entry, ...] = Field(min_length=1, description="The steps, in order.")
     pick: Literal["first", "random"] = Field(
@@ -35,7 +35,7 @@ class Way(Settings):
 
 
 class Trained(Settings):
-    """What is trained on the rows."""
+    """The training step that is run on the rows."""
 
     step: str = Field(description="The training: train-encoder, train-reader, …")
     data: str = Field(default="data", description="Its setting that the rows go into.")
@@ -43,7 +43,7 @@ class Trained(Settings):
 
 
 class Measured(Settings):
-    """How what was trained is measured."""
+    """The evaluation step for the trained models."""
 
     step: str = Field(description="The evaluation: evaluate-sts, evaluate-qa, …")
     figure: str = Field(description="The figure that is compared, as in the results of a recipe: key.key.")
@@ -53,7 +53,7 @@ class Measured(Settings):
 
 
 class Comparison(Settings):
-    """What a comparison file holds."""
+    """The content of a comparison file."""
 
     name: str = Field(description="The comparison's name.")
     description: str = Field(default="", description="What is compared, for people.")
@@ -94,16 +94,16 @@ def find_comparison(name_or_path: str) -> Path:
     """The file of a comparison given by its path, or by the name of one that ships with pairsmith.
 
     Raises:
-        SettingsError: it is neither.
+        SettingsError: there is no such file or name.
     """
     return Path(name_or_path) if is_path(name_or_path) else comparison_path(name_or_path)
 
 
 def read_comparison(path: Path) -> Comparison:
-    """The comparison in the YAML file at ``path``, with its names and paths put in their places.
+    """Read the comparison in the YAML file at ``path``, with its names and paths resolved.
 
     Raises:
-        SettingsError: with every fault, one a line.
+        SettingsError: the file has faults; all are listed, one a line.
     """
     file = read_yaml(path, SettingsError)
     faults = []
@@ -118,7 +118,7 @@ def read_comparison(path: Path) -> Comparison:
 
 
 def _placed(file: YamlFile) -> dict[Any, Any]:
-    """The file's data, each ``$name`` and each path from the file's folder in its place."""
+    """The file's data with each ``$name`` replaced by its value, and relative paths made absolute."""
     names = file.data.get("names")
     known = names if isinstance(names, Mapping) else {}
     folder = file.path.resolve().parent
@@ -150,7 +150,7 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
 
 
 def _faults_between(comparison: Comparison) -> list[Fault]:
-    """What is wrong with the values together."""
+    """Faults between values that are each valid on their own."""
     found = []
     for name in ("seeds", "rows"):
         values = getattr(comparison, name)

@@ -1,4 +1,4 @@
-"""What came of a comparison: figures with their intervals over seeds, and costs."""
+"""The outcome of a comparison: figures with their intervals over seeds, and costs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,17 +11,17 @@ from pairsmith.compare.recipe import Trial
 from pairsmith.progress import clock
 
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Student's t at 97.5 %, for 1 to 9 degrees of freedom: as many as ``MOST_SEEDS`` has."""
+"""The 97.5 % quantiles of Student's t for 1 to 9 degrees of freedom, enough for ``MOST_SEEDS``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a way's rows cost with each seed.
+    """What a way's rows cost, with one value for each seed.
 
     Attributes:
-        seconds: that its steps took; those that it shares with other ways are left out.
-        tokens: of the texts that models wrote in them, those that were not kept included.
-        rows: that were made.
+        seconds: time that its steps took, without the steps that it shares with other ways.
+        tokens: number of tokens that models generated in these steps, including rejected texts.
+        rows: number of rows that were made.
     """
 
     seconds: Sequence[float]
@@ -31,13 +31,13 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The figure of a model with each seed.
+    """The scores of a trial, with one value for each seed.
 
     Attributes:
-        trial: what it was trained on.
-        rows: how many of the ways' rows there were in fact.
-        figures: by seed.
-        seconds: that the training took.
+        trial: what the models were trained on.
+        rows: number of rows that were actually taken from the ways.
+        figures: the evaluation's figure.
+        seconds: time that the training took.
     """
 
     trial: Trial
@@ -47,20 +47,20 @@ class Score:
 
     @property
     def mean(self) -> float:
-        """Of the figures."""
+        """Mean of the figures."""
         return fmean(self.figures)
 
     @property
     def margin(self) -> float | None:
-        """Half of the mean's 95 % interval over seeds."""
+        """Half the width of the mean's 95 % interval over seeds; None with a single seed."""
         return margin(self.figures)
 
 
 def margin(values: Sequence[float]) -> float | None:
-    """Half of the 95 % interval of a mean, by Student's t: ``t · s / √n``; None of a single value.
+    """Half the width of a mean's 95 % interval, by Student's t: ``t · s / √n``; None for a single value.
 
     Args:
-        values: at most 10.
+        values: 1 to 10 values.
     """
     if len(values) < 2:
         return None
@@ -68,7 +68,7 @@ def margin(values: Sequence[float]) -> float | None:
 
 
 def as_record(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Cost]) -> dict[str, Any]:
-    """What ``comparison.json`` holds."""
+    """The content of ``comparison.json``."""
     return {
         "name": comparison.name,
         "figure": f"{comparison.measure.step} {comparison.measure.figure}",
@@ -96,7 +96,7 @@ HEAD = ("rows of", "rows", "score", "± 95 %", "to make", "tokens written", "to 
 
 
 def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tuple[str, ...]]:
-    """The comparison as rows under ``HEAD``; a way costs what all its rows do."""
+    """The comparison as table rows under ``HEAD``; costs are those of all rows of a way."""
     found: list[tuple[str, ...]] = []
     for score in scores:
         made = [costs[way] for way in score.trial.ways]

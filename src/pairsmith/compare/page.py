@@ -1,4 +1,4 @@
-"""A comparison as a page for people: one file, nothing loaded from elsewhere."""
+"""A comparison as one self-contained HTML page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -65,9 +65,9 @@ Lines = dict[str, list[Point]]
 
 
 def curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
-    """The mean figure by rows, a line for each way, and the interval at each point.
+    """The mean figure by number of rows, with a line for each way, and the interval at each point.
 
-    People's rows alone are where every line begins.
+    Every line begins at the score of the human-labelled rows alone, if there are any.
     """
     begin = [score for score in scores if not score.trial.ways]
     found: Lines = {}
@@ -80,20 +80,20 @@ def curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
 
 
 def points(scores: Sequence[Score], cost: Callable[[Score], float]) -> tuple[Lines, Lines]:
-    """Of each way with the most rows the mean figure by what it cost, and the interval."""
-    most = {score.trial.way: score for score in scores if score.trial.ways}  # the last of a way has the most
-    most |= {score.trial.way: score for score in scores if not score.trial.ways}  # last, as it has no line
+    """For each way with its most rows, the mean figure by cost, and the interval."""
+    most = {score.trial.way: score for score in scores if score.trial.ways}  # a way's last trial has the most
+    most |= {score.trial.way: score for score in scores if not score.trial.ways}  # last, as it has no curve
     found = {way: [(cost(score), score.mean)] for way, score in most.items()}
     return found, {way: [_interval(score)] for way, score in most.items()}
 
 
 def time_of(score: Score, costs: Mapping[str, Cost]) -> float:
-    """Seconds that the rows of a score's ways took and its training, means over seeds."""
+    """Seconds to make the rows of a score's ways and to train, as means over seeds."""
     return fmean(score.seconds) + sum(fmean(costs[way].seconds) for way in score.trial.ways)
 
 
 def tokens_of(score: Score, costs: Mapping[str, Cost]) -> float:
-    """Tokens that models wrote for a score's ways, the mean over seeds."""
+    """Tokens that models generated for a score's ways, as the mean over seeds."""
     return sum(fmean(costs[way].tokens) for way in score.trial.ways)
 
 

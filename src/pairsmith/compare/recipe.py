@@ -1,4 +1,4 @@
-"""A comparison as recipes, which can be read, planned and run on their own."""
+"""Turns a comparison into recipes, which can be read, planned and run on their own."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from pairsmith.compare.file import LABELLED, Comparison
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A model trained on rows of one kind.
+    """A model trained on the rows of one way or mixture.
 
     Attributes:
-        way: the name of the way, of a mixture (``generate+mine``), or ``labelled`` for people's rows alone.
-        rows: how many of its rows were asked for; 0 of people's alone.
-        ways: the ways whose rows are in it.
-        taken: the step whose folder holds the rows that were taken; none for people's alone.
-        trained: the step that trained the model.
-        measured: the step that measured it.
+        way: name of the way or mixture (``generate+mine``), or ``labelled`` for human-labelled rows alone.
+        rows: number of rows requested from the ways; 0 for human-labelled rows alone.
+        ways: the ways whose rows are used.
+        taken: the step whose folder holds these rows; None for human-labelled rows alone.
+        trained: the step that trains the model.
+        measured: the step that evaluates it.
     """
 
     way: str
@@ -30,7 +30,7 @@ class Trial:
 
 
 def trials(comparison: Comparison) -> list[Trial]:
-    """All models that a comparison trains with a seed, in order."""
+    """All trials of a comparison with one seed, in order."""
     found = []
     if comparison.labelled is not None:
         found.append(Trial(LABELLED, 0, (), None, f"{LABELLED}-model", f"{LABELLED}-score"))
@@ -42,21 +42,21 @@ def trials(comparison: Comparison) -> list[Trial]:
 
 
 def steps_of_way(comparison: Comparison, way: str) -> list[str]:
-    """The names that a recipe gives the steps of a way."""
+    """The names of a way's steps in the recipe."""
     return [f"{way}-{entry.name}" for entry in comparison.ways[way].steps]
 
 
 def once_recipe(comparison: Comparison) -> dict[str, Any]:
-    """The recipe of what is done a single time."""
+    """The recipe of the steps that are run only once."""
     steps = [entry.model_dump() for entry in comparison.once]
     return {"name": f"{comparison.name}, once", "seed": comparison.seeds[0], "steps": steps}
 
 
 def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
-    """The recipe of one seed, as its YAML file holds it; ``once`` is where what is done once was run."""
+    """The recipe of one seed, as in its YAML file; ``once`` is the run folder of the steps run once."""
     steps = [entry.model_dump() for entry in comparison.shared]
     for way, made in comparison.ways.items():
-        own: dict[str, str] = {}  # what a step may refer to: those before it in its way
+        own: dict[str, str] = {}  # references to earlier steps of the same way
         for entry in made.steps:
             steps.append(_step(f"{way}-{entry.name}", entry.step, led(entry.settings, own)))
             own[f"@{entry.name}"] = f"@{way}-{entry.name}"
@@ -77,7 +77,7 @@ def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
 
 
 def led(value: Any, places: Mapping[str, str]) -> Any:
-    """``value`` with references (``@name``, ``@name/part``) to these led to their places."""
+    """``value`` with references (``@name``, ``@name/part``) to the keys of ``places`` replaced."""
     if isinstance(value, Mapping):
         return {key: led(each, places) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -89,7 +89,7 @@ def led(value: Any, places: Mapping[str, str]) -> Any:
 
 
 def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
-    """Take the rows, put people's with them, train, measure."""
+    """The steps that take the rows, add the human-labelled ones, train and evaluate."""
     data = f"@{LABELLED}"
     if trial.taken is not None:
         yield _step(trial.taken, "mix", _taken(trial.ways, trial.rows, comparison))
@@ -104,7 +104,7 @@ def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
 
 
 def _taken(ways: Sequence[str], rows: int, comparison: Comparison) -> dict[str, Any]:
-    """Settings of the step ``mix`` that takes so many rows in equal parts of the ways."""
+    """Settings of the step ``mix`` that takes ``rows`` rows in equal parts from the ways."""
     return {
         "data": [f"@{steps_of_way(comparison, way)[-1]}" for way in ways],
         "weight": [1.0] * len(ways),

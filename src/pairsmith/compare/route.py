@@ -1,6 +1,6 @@
-"""``pairsmith compare``: which way of making rows is worth it, for one task and one model.
+"""``pairsmith compare``: which way of making rows pays off, for one task and one model.
 
-comparison -> a recipe for each seed -> rows, models, figures -> means with intervals, and what they cost
+comparison -> a recipe for each seed -> rows, models, figures -> means with intervals, and costs
 """
 
 import json
@@ -37,19 +37,19 @@ def compare(
 ) -> tuple[list[Score], dict[str, Cost]]:
     """Run a comparison, and write ``comparison.json`` and ``comparison.html`` into ``out``.
 
-    Of each seed there is a folder ``seed-N`` with its ``recipe.yaml``, which is an ordinary recipe, and its
-    ``run``. What an earlier call finished is not done again.
+    Each seed has a folder ``seed-N`` with its ``recipe.yaml``, an ordinary recipe, and its ``run``. Steps
+    that an earlier call finished are not run again.
 
     Args:
         comparison: from ``read_comparison``.
-        out: a folder of this machine.
-        progress: where to show it.
+        out: a folder on this machine.
+        progress: where progress is shown.
         fresh: start over.
-        only_write: write the recipes and end; both results are empty.
+        only_write: only write the recipes; both results are then empty.
 
     Raises:
-        FolderError: ``out`` is a store's or holds something else.
-        SettingsError: a recipe that comes of it has faults.
+        FolderError: ``out`` is not a local folder, or holds something else.
+        SettingsError: the resulting recipe has faults.
         PairsmithError: whatever a step raises.
     """
     if not isinstance(out, Path):
@@ -85,7 +85,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A recipe that was run, and where."""
+    """A recipe that was run, and its folder."""
 
     folder: Path
     recipe: Recipe
@@ -96,13 +96,13 @@ class Ran:
         return round(sum(record.get(name, 0.0) for name in steps), 1)
 
     def rows(self, step: str) -> int:
-        """How many rows a step made."""
+        """Number of rows that a step made."""
         manifest = json.loads((self.folder / step / MANIFEST).read_text(encoding="utf-8"))
         found: int = manifest["counts"]["rows"]
         return found
 
     def tokens(self, steps: Iterable[str]) -> int:
-        """Tokens that models wrote in these steps."""
+        """Number of tokens that models generated in these steps."""
         planned = {each.name: each for each in self.recipe.steps}
         found = 0
         for name in steps:
@@ -116,7 +116,7 @@ def _folder(out: Path, seed: int) -> Path:
 
 
 def _refuse_others(out: Path) -> None:
-    """Refuse a folder that holds something else than a comparison."""
+    """Refuse a folder that holds anything but a comparison."""
     if out.exists() and not out.is_dir():
         raise FolderError(f"--out {out} is a file; give a folder")
     inside = sorted(file.name for file in out.iterdir()) if out.is_dir() else []
@@ -126,7 +126,7 @@ def _refuse_others(out: Path) -> None:
 
 
 def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
-    """A recipe's file."""
+    """Write a recipe to ``folder`` and return the file's path."""
     path = folder / "recipe.yaml"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
 
 
 def _check(comparison: Comparison) -> None:
-    """Check everything as one recipe, before anything is done."""
+    """Check the whole comparison as one recipe before anything is run."""
     whole = as_recipe(comparison.model_copy(update={"once": ()}), comparison.seeds[0], Path())
     whole["steps"] = [*once_recipe(comparison)["steps"], *whole["steps"]]
     with tempfile.TemporaryDirectory() as folder:

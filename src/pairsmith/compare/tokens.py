@@ -1,4 +1,4 @@
-"""How many tokens models wrote in a step."""
+"""Counts the tokens that models generated in a step."""
 
 import json
 from collections.abc import Iterator
@@ -16,15 +16,15 @@ _WRITTEN = {
     "rewrite": ("input",),
     "rewrite summaries": ("output",),
 }
-"""By step, and by its kind of rows, the columns with what a model wrote; a row may lack some."""
+"""For each step, or step and kind of rows, the columns of generated text; a row may lack some."""
 _TOGETHER = 1_000
 
 
 def written_tokens(folder: Path, step: str, model: str | None) -> int:
-    """Tokens of the texts that a step's ``model`` wrote, those that were not kept included.
+    """Number of tokens that a step's ``model`` generated, including rejected texts.
 
-    Counted by the model's tokenizer; 0 of steps that write nothing, and of models whose tokenizer is not
-    here, such as a server's.
+    Counted with the model's tokenizer; 0 for steps that generate nothing, and for models whose tokenizer is
+    not available, such as a server's.
     """
     if step not in _WRITTEN or model is None:
         return 0
@@ -42,7 +42,7 @@ def written_tokens(folder: Path, step: str, model: str | None) -> int:
 
 
 def _texts(made: DatasetFolder, columns: tuple[str, ...], not_written: str | None) -> Iterator[str]:
-    """What stands in these columns; ``not_written`` are rejects of which nothing was written."""
+    """The texts in these columns of all rows, and of all rejects but those of the filter ``not_written``."""
     for split in made.splits:
         for shard in made.shards(split):
             for row in shard.to_pylist():

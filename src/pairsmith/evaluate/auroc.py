@@ -1,4 +1,4 @@
-"""How well scores put one class above another: the area under the receiver operating characteristic."""
+"""AUROC: how well scores rank one class above another."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ Floats = NDArray[np.float64]
 
 
 def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
-    """Of all pairs of a positive and a negative, the share in which the positive scores higher.
+    """The area under the ROC curve: the share of positive-negative pairs in which the positive scores higher.
 
     Args:
         scores: ``(n,)``, finite.
@@ -29,7 +29,7 @@ def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
 def auroc_draws(
     scores: NDArray[np.floating], positive: NDArray[np.bool_], *, draws: int, rng: np.random.Generator
 ) -> Floats:
-    """``auroc`` of ``draws`` resamples of the n rows, each of n rows drawn with replacement.
+    """``auroc`` of ``draws`` bootstrap resamples, each of n rows drawn with replacement.
 
     Returns:
         ``(draws,)``, within [0, 1]; NaN for a resample of one class.
@@ -40,7 +40,7 @@ def auroc_draws(
 
 
 def _of_groups(groups: NDArray[np.intp], positive: NDArray[np.bool_]) -> float:
-    """Mann and Whitney's count, from the ranks of the positives."""
+    """The Mann-Whitney statistic from the ranks of the positives, divided by the number of pairs."""
     positives = int(positive.sum())
     negatives = len(positive) - positives
     if not positives or not negatives:

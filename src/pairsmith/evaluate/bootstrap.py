@@ -1,4 +1,4 @@
-"""How far a correlation would move on other pairs of the same kind: percentile bootstrap intervals."""
+"""Percentile bootstrap intervals: how far a correlation would vary on other pairs of the same kind."""
 
 from collections.abc import Sequence
 
@@ -13,16 +13,16 @@ Floats = NDArray[np.float64]
 def spearman_draws(
     a: NDArray[np.floating], b: NDArray[np.floating], *, draws: int, rng: np.random.Generator
 ) -> Floats:
-    """Spearman's correlation of ``draws`` resamples of the n pairs, each of n pairs drawn with replacement.
+    """Spearman's correlation of ``draws`` bootstrap resamples, each of n pairs drawn with replacement.
 
-    Values never change in a resample, only how often each occurs; so the order is found once and
-    each resample's ranks follow from counting, without sorting.
+    A resample changes only how often each value occurs, so the values are sorted once and the ranks of
+    each resample follow from counting.
 
     Args:
         a: values, shape (n,), finite.
         b: values, shape (n,), finite.
         draws: number of resamples, at least 0.
-        rng: where the resamples come from.
+        rng: random generator of the resamples.
 
     Returns:
         Shape (draws,), within [-1, 1]; NaN for a resample in which a series is constant.
@@ -65,10 +65,10 @@ def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | Non
 
 
 def mean_draws(parts: Sequence[Floats]) -> Floats:
-    """The average over subsets of their draws, so that resampling stays within a subset.
+    """The mean over subsets of each draw, so that resampling stays within a subset.
 
     Args:
-        parts: one for each of at least one subset, shape (draws,), within [-1, 1] or NaN.
+        parts: the draws of each subset, at least one, shape (draws,), within [-1, 1] or NaN.
 
     Returns:
         Shape (draws,), within [-1, 1]; NaN where a subset's draw is.

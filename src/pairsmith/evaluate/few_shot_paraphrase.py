@@ -1,6 +1,6 @@
-"""Paraphrases told apart by a few labelled pairs: BERTScores of the last layers as features (Q9).
+"""Few-shot paraphrase detection with the BERTScores of the last layers as features (Q9).
 
-frozen: the scores standardised, logistic regression. tuned: the encoder is trained too, through the scores.
+frozen: logistic regression on the standardised scores. tuned: the encoder is fine-tuned through the scores.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from pairsmith.records import GradedPair
 from pairsmith.records.paraphrases import Paraphrase
 
 LAYERS = 8
-"""The last so many give the features."""
+"""The scores of this many last layers are the features."""
 
 C = 1.0
-"""Inverse strength of the logistic regression's penalty."""
+"""Inverse regularisation strength of the logistic regression."""
 
 RATE = 1e-5
 EPOCHS = 20
 BATCH = 16
 SCALE = 1e3
-"""Of the output layer: its steps are so many times larger than the encoder's."""
+"""Factor on the output layer's logits, which makes its steps this much larger than the encoder's."""
 
 Floats = NDArray[np.float64]
 
@@ -43,18 +43,18 @@ def few_shot_figures(
     settings: EvaluateParaphraseSettings,
     progress: Progress,
 ) -> dict[str, Any]:
-    """F1 ×100 on ``test`` of what some of ``train`` teach, by way of learning (Q9).
+    """F1 ×100 on ``test`` after training on a few pairs of ``train``, frozen and tuned (Q9).
 
     Args:
-        encoder: whose scores are used.
-        train: from which ``shots`` pairs of each class are drawn for each of the ``splits``.
-        test: what is measured on.
-        of_test: the scores of its pairs by the last layers, ``(pairs, layers)``.
-        settings: ``tune`` says whether the encoder is trained as well.
-        progress: where to show it.
+        encoder: the encoder that gives the scores.
+        train: the pairs from which ``shots`` of each class are drawn for each of the ``splits``.
+        test: the test pairs.
+        of_test: scores of the test pairs by the last layers, ``(pairs, layers)``.
+        settings: the evaluation's settings; with ``tune`` the encoder is fine-tuned too.
+        progress: where progress is shown.
 
     Returns:
-        under ``frozen``, and ``tuned`` if asked for: ``f1``, the mean over the splits, ``error``, its
+        For ``frozen`` and, with ``tune``, ``tuned``: ``f1``, the mean over the splits, ``error``, its
         standard error, ``splits``, the F1 of each, and ``shots``.
 
     Raises:
@@ -85,10 +85,10 @@ def few_shot_figures(
 
 
 def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
-    """``shots`` pairs of each class, the first of the shuffled ones.
+    """The first ``shots`` pairs of each class after shuffling.
 
     Raises:
-        InputError: there are fewer.
+        InputError: a class has fewer pairs.
     """
     order = np.random.default_rng(seed).permutation(len(pairs))
     found: list[Paraphrase] = []
@@ -104,7 +104,7 @@ def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase
 
 
 def last_layers(encoder: TokenEncoder) -> range:
-    """The numbers of the last ``LAYERS`` layers, or of all."""
+    """The numbers of the last ``LAYERS`` layers, or of all if there are fewer."""
     return range(max(1, encoder.layers - LAYERS + 1), encoder.layers + 1)
 
 
@@ -115,7 +115,7 @@ def scored(
     settings: EvaluateParaphraseSettings,
     progress: Progress | None = None,
 ) -> Floats:
-    """The BERTScores of pairs by some layers, ``(pairs, layers)``; shown where ``progress`` is given.
+    """The BERTScores of pairs by the given layers, ``(pairs, layers)``, with a bar on ``progress`` if given.
 
     Raises:
         ModelError: the encoder gives vectors that are not finite.
@@ -152,15 +152,15 @@ def tune(
     seed: int,
     epochs: int = EPOCHS,
 ) -> "Head":
-    """Train an encoder, in place, and a head on the BERTScores of its layers, without dropout (Q9).
+    """Train an encoder in place, and a head on the BERTScores of its layers, without dropout (Q9).
 
     Args:
-        encoder: left in evaluation mode, in which it is trained too.
-        pairs: to train on, with labels.
-        layers: whose scores are the features.
-        settings: whether special tokens count.
-        seed: of the order of the pairs.
-        epochs: times that all pairs are seen.
+        encoder: trained in evaluation mode, and left in it.
+        pairs: labelled pairs to train on.
+        layers: the layers whose scores are the features.
+        settings: says whether special tokens count.
+        seed: seed of the order of the pairs.
+        epochs: passes over the pairs.
     """
     device = encoder.model.device
     head = Head(len(layers)).to(device)
@@ -174,7 +174,7 @@ def tune(
         order = rng.permutation(len(pairs))
         for first in range(0, len(pairs), BATCH):
             rows = order[first : first + BATCH]
-            if len(rows) < 2:  # of one row nothing can be standardised
+            if len(rows) < 2:  # a single row cannot be standardised
                 continue
             features = pair_features(encoder, [(pairs[i].sentence1, pairs[i].sentence2) for i in rows])
             scores = batch_scores(encoder, features, layers, special_tokens=settings.special_tokens)
@@ -186,7 +186,7 @@ def tune(
 
 
 class Head(nn.Module):
-    """Logits from features: standardised by the batches seen, then weighted; it starts at 0 (Q9)."""
+    """Logits from features: batch normalisation and a linear layer that starts at 0 (Q9)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

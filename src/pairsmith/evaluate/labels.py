@@ -1,7 +1,7 @@
-"""Are the labels of written pairs apart? The mean cosine of each label's pairs, by an independent encoder.
+"""How well labels separate generated pairs: the mean cosine of each label's pairs, by another encoder.
 
 Without self-debiasing a small language model writes much the same for every instruction, and the labels mean
-nothing; this is how that shows, without any human label.
+nothing. The mean cosines show that without any human labels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,14 +37,14 @@ def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any
     ``predictions.jsonl`` has a line for each pair: its texts, label and cosine.
 
     Returns:
-        What ``results.json`` holds: for each label the ``mean`` cosine with its 95 % interval (``ci``) and
-        the ``count`` of pairs (``labels``); where labels are numbers, how much higher the mean of the highest
-        is than that of the lowest (``gap`` and ``gap_ci``); and ``about``.
+        The content of ``results.json``: ``labels``, for each label the ``mean`` cosine with its 95 % interval
+        (``ci``) and the ``count`` of pairs; if labels are numbers, the difference between the means of the
+        highest and the lowest label (``gap`` and ``gap_ci``); and ``about``.
 
     Raises:
-        InputError: the data are no labelled or scored pairs, or cannot be read.
+        InputError: the data are not labelled or scored pairs, or cannot be read.
         ModelError: the model cannot be loaded.
-        MissingExtra: an embedded model whose package is not installed.
+        MissingExtra: the package of an embedded model is not installed.
         SettingsError: there is no such device.
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
@@ -79,10 +79,10 @@ def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> tuple[Figu
 
 
 def labelled_pairs(source: str) -> LabelledPairs:
-    """Scored or labelled pairs, with the label as text.
+    """Read scored or labelled pairs, with the label as text.
 
     Raises:
-        InputError: they cannot be read, or there are none.
+        InputError: the pairs cannot be read, or there are none.
     """
     pairs: LabelledPairs = []
     for where, row in open_source(source).rows():
@@ -101,16 +101,16 @@ def labelled_pairs(source: str) -> LabelledPairs:
 
 
 def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) -> dict[str, Any]:
-    """The mean cosine of each label, and how far the highest label's lies above the lowest's.
+    """The mean cosine of each label, and the difference between the highest and the lowest label.
 
     Args:
-        pairs: n of them.
-        cosines: ``(n,)``, within [-1, 1].
-        draws: resamples of first texts behind each interval; 0 for none.
-        seed: of the resamples.
+        pairs: n pairs.
+        cosines: the pairs' cosines, ``(n,)``, within [-1, 1].
+        draws: bootstrap resamples of the first texts behind each interval; 0 for no interval.
+        seed: seed of the resamples.
 
     Returns:
-        what ``evaluate_labels`` returns, without ``about``; a resample without pairs of a label is left out.
+        What ``evaluate_labels`` returns, without ``about``; resamples without pairs of a label are left out.
     """
     firsts = {text: place for place, text in enumerate(dict.fromkeys(first for first, _, _ in pairs))}
     labels = sorted({label for _, _, label in pairs}, key=_order)
@@ -142,7 +142,7 @@ def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) 
 
 
 def labels_table(results: Mapping[str, Any]) -> str:
-    """Results as a plain table, a line for each label."""
+    """The results as a plain table, a line for each label."""
     lines = [f"{'label':<12}{'pairs':>7}  mean cosine (95 %)"]
     for label, figures in results["labels"].items():
         lines.append(f"{label:<12}{figures['count']:>7}  {_shown(figures['mean'], figures['ci'])}")
@@ -152,7 +152,7 @@ def labels_table(results: Mapping[str, Any]) -> str:
 
 
 def _order(label: str) -> tuple[bool, float | str]:
-    """Numbers before names, the highest first."""
+    """Sort key: numbers from the highest down, then names."""
     try:
         return False, -float(label)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The baseline of summaries: the first sentences of the document. Below it a summariser is none."""
+"""The lead baseline for summaries: the first sentences of the document."""
 
 import re
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ _NUMBER = re.compile(r"[1-9]\d{0,3}")
 
 
 def lead_count(model: str) -> int | None:
-    """How many sentences ``lead:N`` takes; None of any other model's name.
+    """The number of sentences in ``lead:N``; None for any other model name.
 
     Raises:
-        ModelError: N is no number from 1 on.
+        ModelError: N is not a number from 1 to 9999.
     """
     if not model.startswith(LEAD):
         return None
@@ -25,7 +25,7 @@ def lead_count(model: str) -> int | None:
 
 
 def check_summarizer_name(model: str) -> None:
-    """Find out whether ``model`` can be a summariser, as far as its name shows.
+    """Check that ``model`` can be a summariser, as far as its name shows.
 
     Raises:
         ModelError: as ``lead_count`` and ``check_name``.
@@ -35,7 +35,7 @@ def check_summarizer_name(model: str) -> None:
 
 
 def lead_summaries(documents: Sequence[str], count: int) -> list[str]:
-    """The first ``count`` sentences of each document, one a line; all of them where there are fewer."""
+    """The first ``count`` sentences of each document, one a line; all sentences if there are fewer."""
     from pairsmith.texts import split_sentences
 
     return ["\n".join(each.text for each in split_sentences(text)[:count]) for text in documents]

@@ -1,4 +1,4 @@
-"""Tasks of the package ``mteb`` (Massive Text Embedding Benchmark), run on an encoder by that package."""
+"""Evaluates an encoder on tasks of the package ``mteb`` (Massive Text Embedding Benchmark)."""
 
 import importlib.util
 import json
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 STEP = "evaluate mteb"
 FOLDER = "mteb"
-# Data and tasks count by their pairs and revisions. The rest says where and how fast, not what.
+# Data and tasks are identified by their pairs and revisions; the other settings change no figure.
 _NOT_IN_FIGURES = {"model", "data", "tasks", "benchmark", "device", "batch_size"}
 
 
 def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
     """Run tasks of mteb on an encoder, write ``results.json`` into the run's folder, and show a table.
 
-    mteb's own file of each task lies beside it as ``mteb/TASK.json``, written when the task is done: a run
-    that was stopped goes on with the next one. Results of the same settings, model and data that lie there
-    are returned; ``run.fresh`` computes again. No result leaves this machine.
+    mteb's own results of each task are written to ``mteb/TASK.json`` when the task is done, so that a run
+    that was stopped goes on with the next task. Existing results of the same settings, model and data are
+    returned; ``run.fresh`` computes them again. No result leaves this machine.
 
     Returns:
-        What ``results.json`` holds: ``tasks``, by name the main score ×100 and its parts; their ``mean``;
-        and ``about``.
+        The content of ``results.json``: ``tasks``, for each task the main score ×100 and its parts; their
+        ``mean``; and ``about``.
 
     Raises:
-        InputError: the data have a fault, or a task's are not to be had.
-        ModelError: the model cannot be loaded, or gives vectors that order nothing.
+        InputError: the data have a fault, or the data of a task cannot be fetched.
+        ModelError: the model cannot be loaded, or gives all texts the same vector.
         MissingExtra: mteb, or an embedded model's package, is not installed.
         SettingsError: mteb has no such task, or there is no such device.
         FolderError: the run's folder holds something else, or the results of other settings.
@@ -86,21 +86,21 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
 
 
 def with_mteb() -> None:
-    """Find out whether mteb is installed, without importing it.
+    """Check that mteb is installed, without importing it.
 
     Raises:
-        MissingExtra: it is not.
+        MissingExtra: mteb is not installed.
     """
     if importlib.util.find_spec("mteb") is None:
         raise MissingExtra("mteb", "eval")
 
 
 def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["Task"], dict[str, str]]:
-    """The tasks, the user's own pairs last, and by ``task NAME`` or ``data`` what each is made of.
+    """The tasks, the user's own pairs last, and the revisions of their data by ``task NAME`` or ``data``.
 
     Raises:
         InputError: the data have a fault.
-        SettingsError: mteb has no such task or benchmark; or a file of pairs is called as one of the tasks.
+        SettingsError: mteb has no such task or benchmark, or a file of pairs has the name of a task.
     """
     from pairsmith.evaluate.mteb_tasks import local_task, named_tasks, revisions
 
@@ -117,10 +117,10 @@ def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["Task"], dict[str, st
 
 
 def load_encoder(settings: EvaluateMtebSettings, revision: str, progress: Progress) -> "Encoder":
-    """The encoder in the form that mteb takes.
+    """The encoder, wrapped for mteb.
 
     Raises:
-        ModelError: it cannot be loaded.
+        ModelError: the model cannot be loaded.
         SettingsError: there is no such device.
     """
     from pairsmith.evaluate.mteb_tasks import Encoder
@@ -136,7 +136,7 @@ def load_encoder(settings: EvaluateMtebSettings, revision: str, progress: Progre
 
 
 def mteb_table(results: Mapping[str, Any]) -> str:
-    """What ``results.json`` holds as a plain table, a line per task."""
+    """The results as a plain table, a line per task."""
     tasks: Mapping[str, Mapping[str, Any]] = results["tasks"]
     wide = max(map(len, [*tasks, "mean"])) + 2
     lines = [f"{'task':<{wide}}{'×100':>6}  metric"]
@@ -147,7 +147,7 @@ def mteb_table(results: Mapping[str, Any]) -> str:
 def _evaluated(
     tasks: "list[Task]", settings: EvaluateMtebSettings, run: Run, there: Record | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Figures by task, and hashes of mteb's own files; the model is loaded when some data are there."""
+    """Figures by task, and hashes of mteb's own files; the model is loaded after the first task's data."""
     from pairsmith.evaluate.mteb_tasks import figures_of, load_data, result_to_json, run_task
 
     figures: dict[str, Any] = {}
@@ -172,7 +172,7 @@ def _evaluated(
 
 
 def _done(path: Place, hashed: str | None) -> Any:
-    """The result of a task that an earlier run left; None where there is none, or it was changed since."""
+    """A task's result from an earlier run; None if there is none, or its file was changed since."""
     from pairsmith.evaluate.mteb_tasks import result_from_json
 
     with reaching(path, StorageError):
@@ -185,7 +185,7 @@ def _done(path: Place, hashed: str | None) -> Any:
 
 
 def _is_whole(out: Place, record: Record) -> bool:
-    """Whether all was written, and mteb's files are still what was written."""
+    """Whether the evaluation is complete and mteb's files are unchanged."""
     with reaching(out, StorageError):
         return record.complete and all(
             size_of(out / name) is not None and hash_file(out / name) == hashed

@@ -1,6 +1,6 @@
-"""What there is to do with the package ``mteb``: its tasks by name, our pairs as a task, and their figures.
+"""The interface to the package ``mteb``: its tasks by name, own pairs as a task, and their figures.
 
-Importing this imports mteb, which takes some seconds.
+Importing this module imports mteb, which takes some seconds.
 """
 
 import json
@@ -29,20 +29,20 @@ from pairsmith.progress import Progress
 from pairsmith.records.sts import StsSuite
 
 Task = Any
-"""A task of mteb; the library's classes are not looked at by the type checker."""
+"""A task of mteb; the type checker ignores the library's classes."""
 
 VERSION: str = mteb.__version__
 SPLIT = "test"
 _METRIC = "cosine_spearman"
-# mteb tells these through its log too, from where they are shown in a line.
+# Python warnings that mteb also logs; only the log is shown.
 _TOLD_TWICE = ("is superseded by", "is currently in beta", "has been renamed", "prompts")
 
 
 def named_tasks(names: Sequence[str], benchmark: str | None) -> list[Task]:
-    """The tasks of these names and of the benchmark, each once.
+    """The tasks with these names and those of the benchmark, each once.
 
     Raises:
-        SettingsError: mteb knows no such task or benchmark, or a task is not one of texts.
+        SettingsError: mteb has no such task or benchmark, or a task is not about text alone.
     """
     found: dict[str, Task] = {}
     known = {task.metadata.name for task in mteb.get_tasks(exclude_superseded=False, exclude_private=False)}
@@ -58,7 +58,7 @@ def named_tasks(names: Sequence[str], benchmark: str | None) -> list[Task]:
                 f"mteb {VERSION} has no benchmark {benchmark!r}{_nearest(benchmark, benchmarks | aliases)}"
             )
         for task in (benchmarks | aliases)[benchmark].tasks:
-            found[task.metadata.name] = task  # with the subsets of which the benchmark's mean is made
+            found[task.metadata.name] = task  # limited to the subsets that the benchmark averages over
     for name, task in found.items():
         if set(task.metadata.modalities) != {"text"}:
             kinds = ", ".join(sorted(task.metadata.modalities))
@@ -67,10 +67,10 @@ def named_tasks(names: Sequence[str], benchmark: str | None) -> list[Task]:
 
 
 def local_task(suite: StsSuite) -> Task:
-    """A task of mteb that holds the pairs of ``suite``, those of all its subsets together.
+    """The pairs of ``suite``, of all its subsets together, as a task of mteb.
 
     Raises:
-        InputError: the scores are all equal, so there is no order to compare with.
+        InputError: the scores are all equal, so no correlation is defined.
     """
     pairs = suite.pairs
     scores = [pair.score for pair in pairs]
@@ -80,7 +80,7 @@ def local_task(suite: StsSuite) -> Task:
         )
 
     class LocalPairs(AbsTaskSTS):
-        """Graded pairs of the user's own."""
+        """The user's own graded pairs."""
 
         min_score, max_score = min(scores), max(scores)
         metadata = TaskMetadata(
@@ -106,7 +106,7 @@ def local_task(suite: StsSuite) -> Task:
 
 
 def revisions(task: Task) -> str:
-    """Which data a task is made of: data set, revision, subsets and splits, or those of its tasks."""
+    """Which data a task uses: data set, revision, subsets and splits, or those of its subtasks."""
     if isinstance(task, AbsTaskAggregate):
         return " ".join(f"{each.metadata.name}={revisions(each)}" for each in task.tasks)
     about = task.metadata.dataset
@@ -115,10 +115,10 @@ def revisions(task: Task) -> str:
 
 
 def load_data(task: Task) -> None:
-    """Load a task's data, from the Hub or the local cache of it.
+    """Load a task's data from the Hub or its local cache.
 
     Raises:
-        InputError: they are not to be had.
+        InputError: the data cannot be fetched.
     """
     if isinstance(task, AbsTaskAggregate):
         for each in task.tasks:
@@ -129,7 +129,7 @@ def load_data(task: Task) -> None:
     try:
         with _quiet_bars(), unsaid("huggingface_hub.utils._http", "thrown while requesting", "Retrying in"):
             task.load_data()
-    except Exception as error:  # of the network, the Hub, the data set's form: they have no common base
+    except Exception as error:  # network, Hub and data set errors have no common base class
         raise InputError(
             f"task {task.metadata.name}: its data ({task.metadata.dataset['path']}) cannot be had from the "
             f"Hugging Face Hub ({first_line(error)}); graded pairs of your own go in by --data"
@@ -137,16 +137,16 @@ def load_data(task: Task) -> None:
 
 
 def run_task(task: Task, encoder: "Encoder", batch_size: int) -> TaskResult:
-    """What mteb finds of ``encoder`` in a task whose data are loaded; they are dropped afterwards.
+    """Run a task whose data are loaded on ``encoder``; the data are unloaded afterwards.
 
     Raises:
-        ModelError: the main score is undefined: the vectors order nothing, or are not finite.
-        InputError: mteb lacks a package that this task wants.
+        ModelError: the main score is undefined, as the vectors are all equal or not finite.
+        InputError: a package that the task needs is not installed.
     """
     name = task.metadata.name
     try:
         with warnings.catch_warnings(), _quiet_bars():
-            warnings.simplefilter("ignore", ConstantInputWarning)  # an error of ours says it
+            warnings.simplefilter("ignore", ConstantInputWarning)  # reported as a ModelError below
             found = mteb.evaluate(
                 encoder,
                 task,
@@ -179,21 +179,21 @@ def figures_of(task: Task, result: TaskResult) -> dict[str, Any]:
 
 
 def result_to_json(result: TaskResult) -> bytes:
-    """mteb's own file of results, as its program writes it but for the rounding."""
+    """mteb's own result file, as its program writes it except for rounding."""
     return (json.dumps(result.model_dump(mode="json"), indent=2) + "\n").encode()
 
 
 def result_from_json(data: bytes) -> TaskResult:
-    """What ``result_to_json`` wrote.
+    """Read what ``result_to_json`` wrote.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: ``data`` is something else.
     """
     return TaskResult.model_validate_json(data)
 
 
 def characters_of(task: Task) -> int:
-    """How many characters a task's texts have, as mteb's package says; 0 where it does not."""
+    """The number of characters in a task's texts, from mteb's statistics; 0 where it has none."""
     if isinstance(task, AbsTaskAggregate):
         return sum(characters_of(each) for each in task.tasks)
     if task.data_loaded:
@@ -204,23 +204,23 @@ def characters_of(task: Task) -> int:
 
 
 class Encoder(SentenceTransformerEncoderWrapper):
-    """mteb's own way to encode with a model of sentence-transformers; how far it is shows in a bar."""
+    """mteb's own wrapper of a sentence-transformers model, with a progress bar."""
 
     mteb_model_meta: Any
 
     def __init__(self, model: SentenceTransformer, revision: str, progress: Progress) -> None:
         with warnings.catch_warnings():
-            # Both are about calls of mteb's own.
+            # Both warnings are about calls that mteb makes.
             warnings.filterwarnings("ignore", "The fill_missing parameter", DeprecationWarning)
             warnings.filterwarnings("ignore", "The `get_sentence_embedding_dimension` method", FutureWarning)
             super().__init__(model)
-        # No name is asked for on the Hub, and no path gets into the results.
+        # A fixed name, so that mteb looks up nothing on the Hub and no path gets into the results.
         about = {"name": "pairsmith/encoder", "revision": revision}
         self.mteb_model_meta = self.mteb_model_meta.model_copy(update=about)
         self._progress = progress
 
     def encode(self, inputs: Any, **rest: Any) -> Any:
-        """Vectors of shape (n, d) of the n texts in a ``DataLoader`` of mteb's."""
+        """Encode the n texts in a ``DataLoader`` of mteb into vectors of shape (n, d)."""
         with self._progress.task("encode", len(inputs.dataset), "texts") as bar:
 
             def count(module: Any, features: Any, made: Any) -> None:  # noqa: ARG001 - as torch calls it
@@ -235,7 +235,7 @@ class Encoder(SentenceTransformerEncoderWrapper):
 
 @contextmanager
 def told_in_lines(say: Callable[[str], None]) -> Iterator[None]:
-    """Show what mteb warns of as lines of ours meanwhile, each once, and not as Python's warnings."""
+    """Pass the warnings that mteb logs to ``say``, each once; hide Python warnings that repeat them."""
     logger = logging.getLogger("mteb")
     teller = _Teller(say)
     passed_on, logger.propagate = logger.propagate, False
@@ -265,7 +265,7 @@ class _Teller(logging.Handler):
 
 @contextmanager
 def _quiet_bars() -> Iterator[None]:
-    """Hide the bars of the library ``datasets`` meanwhile."""
+    """Hide the progress bars of the library ``datasets`` inside the context."""
     from datasets.utils import logging as bars
 
     shown = bars.is_progress_bar_enabled()

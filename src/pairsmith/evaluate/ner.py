@@ -1,4 +1,4 @@
-"""Names from a few tagged sentences: a linear layer on token vectors, begun by questions or not (Q10)."""
+"""Few-shot NER: a linear layer on token vectors, initialised from questions or at random (Q10)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,33 +31,33 @@ QUESTIONS: Mapping[str, str] = {
     "creative_work": "What is a creative work ?",
     "group": "What is a group ?",
 }
-"""What is asked for words that are no names, and for each type of them."""
+"""The question for words that are not names (O), and for each entity type."""
 
 _OTHER_NAMES = {"per": "person", "loc": "location", "org": "organization", "misc": "miscellaneous"}
 
 
 def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
-    """Learn to tag from a few sentences, for each split anew, and measure on the test sentences.
+    """Train a tagger on the few sentences of each split, and evaluate it on the test sentences.
 
-    ``predictions.jsonl`` has a line for each test sentence: words, tags, and those that were found after the
-    first split with the last of ``start``. Results of the same settings, model and sentences that lie there
-    are returned; ``run.fresh`` computes again.
+    ``predictions.jsonl`` has a line for each test sentence: words, tags, and the tags predicted after the
+    first split with the last of ``start``. Existing results of the same settings, model and sentences are
+    returned; ``run.fresh`` computes them again.
 
     Returns:
-        What ``results.json`` holds: for ``random`` and ``questions`` the mean ``f1`` of entities, ×100, over
+        The content of ``results.json``: for ``random`` and ``questions`` the mean entity ``f1`` ×100 over
         the splits, its standard ``error``, and the F1 of each of the ``splits``; ``count`` of test sentences;
         ``about``.
 
     Raises:
         InputError: the sentences cannot be read.
-        MissingExtra: the package ``seqeval`` is not installed, or that of an embedded model.
+        MissingExtra: the package ``seqeval``, or that of an embedded model, is not installed.
         ModelError: the model cannot be loaded, or has no heads for questions.
-        SettingsError: there is no such device, or no question for a type.
+        SettingsError: there is no such device, or an entity type has no question.
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
-    entity_f1([["O"]], [["O"]])  # what it lacks is said before anything is read
+    entity_f1([["O"]], [["O"]])  # so that a missing package is reported before anything is read
     sources = sources_of(settings)
     inputs = {name: hash_source(str(source)) for name, source in sources.items()}
     inputs |= {
@@ -84,10 +84,10 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
 
 
 def sources_of(settings: EvaluateNerSettings) -> dict[str, str | Place]:
-    """By name where sentences to learn from are read, for all splits or for each, and last those to test on.
+    """The sources of the training sentences, one for all splits or one for each, and of the test sentences.
 
     Raises:
-        InputError: a file of a split is not there.
+        InputError: the file of a split is missing.
     """
     if settings.train:
         return {"train": settings.train, "test": settings.data}
@@ -108,10 +108,10 @@ def sources_of(settings: EvaluateNerSettings) -> dict[str, str | Place]:
 def few_and_test(
     settings: EvaluateNerSettings,
 ) -> tuple[list[list[TaggedSentence]], list[TaggedSentence]]:
-    """The sentences to learn from, of each split, and those to test on.
+    """The training sentences of each split, and the test sentences.
 
     Raises:
-        InputError: they cannot be read, or are too few.
+        InputError: the sentences cannot be read, or are too few.
     """
     *few, test = sources_of(settings).values()
     splits = [read_tagged(source) for source in few]
@@ -121,10 +121,10 @@ def few_and_test(
 
 
 def drawn(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
-    """``shots`` sentences with a name of each type, the first of the shuffled ones that no other type took.
+    """For each entity type the first ``shots`` shuffled sentences with it that no earlier type has taken.
 
     Raises:
-        InputError: there are fewer.
+        InputError: a type has fewer sentences.
     """
     order = np.random.default_rng(seed).permutation(len(sentences)).tolist()
     types = [{tag[2:] for tag in each.tags if tag != "O"} for each in sentences]
@@ -178,10 +178,10 @@ def _compute(
 
 
 def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSentence]) -> dict[str, str]:
-    """The question of each type that occurs, and that of O.
+    """The question for each entity type that occurs, and for O.
 
     Raises:
-        SettingsError: a type has no question.
+        SettingsError: a type has no question and ``start`` needs one.
     """
     known: dict[str, Any] = {_type(name): question for name, question in QUESTIONS.items()}
     if settings.questions:
@@ -205,12 +205,12 @@ def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSenten
 
 
 def _type(name: str) -> str:
-    """A type's name as it is looked for."""
+    """An entity type's name, normalised for look-up."""
     return name.casefold().replace("-", "_")
 
 
 def entity_f1(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
-    """F1 ×100 of entities, as ``seqeval`` counts them: those of the same words and type are right.
+    """Entity F1 ×100 by ``seqeval``: an entity is correct if its words and its type are.
 
     Raises:
         MissingExtra: ``seqeval`` is not installed.

@@ -1,4 +1,4 @@
-"""Paraphrases: does BERTScore put them above other pairs, and can a few examples tell them apart (Q8, Q9)?"""
+"""Paraphrase detection: by BERTScore alone, and with a few training examples (Q8, Q9)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,19 +28,19 @@ _NOT_IN_FIGURES = {"model", "data", "train", "judgements", "device", "batch_toke
 def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[str, Any]:
     """Score pairs of texts by BERTScore, write results and scores into the run's folder, and show a table.
 
-    ``predictions.jsonl`` has a line for each pair: its texts, label and score. Results of the same settings,
-    model and pairs that lie there are returned; ``run.fresh`` computes again.
+    ``predictions.jsonl`` has a line for each pair: its texts, label and score. Existing results of the same
+    settings, model and pairs are returned; ``run.fresh`` computes them again.
 
     Returns:
-        What ``results.json`` holds: ``auroc`` ×100 with its 95 % interval (``auroc_ci``), ``layer``,
-        ``count`` of pairs and of ``positives``, whether the ``negatives`` are people's or ``sampled``; with
-        training pairs also ``few_shot``, see ``few_shot_figures``, and ``negatives learned from``; with human
-        judgements the correlation of each layer (``layers``); and ``about``.
+        The content of ``results.json``: ``auroc`` ×100 with its 95 % interval (``auroc_ci``), ``layer``, the
+        ``count`` of pairs and of ``positives``, whether the ``negatives`` are from ``people`` or ``sampled``;
+        with training pairs also ``few_shot``, see ``few_shot_figures``, and ``negatives learned from``; with
+        human judgements the correlation of each layer (``layers``); and ``about``.
 
     Raises:
-        InputError: the data have a fault, or are all of one label.
+        InputError: the data have a fault, or all have the same label.
         ModelError: the model cannot be loaded, or gives vectors that are not finite.
-        MissingExtra: an embedded model whose package is not installed.
+        MissingExtra: the package of an embedded model is not installed.
         SettingsError: there is no such device or layer.
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
@@ -67,7 +67,7 @@ def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> tuple[
     pairs, negatives = labelled_pairs(settings.data, settings.seed)
     positive = np.array([pair.label for pair in pairs])
     train, sampled = labelled_pairs(settings.train, settings.seed) if settings.train else ([], "")
-    if settings.train:  # too few are told before anything is scored
+    if settings.train:  # so that too few pairs are reported before anything is scored
         for split in settings.splits:
             drawn(train, settings.shots, split)
     encoder = load_token_encoder(
@@ -98,10 +98,10 @@ def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> tuple[
 
 
 def labelled_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
-    """The pairs of ``source``, and where its negatives are from: ``people``, or ``sampled``.
+    """The pairs of ``source``, and the origin of its negatives: ``people`` or ``sampled``.
 
     Raises:
-        InputError: it cannot be read, or all its pairs are of one label.
+        InputError: the source cannot be read, or all its pairs have the same label.
     """
     pairs = list(read_paraphrases(source))
     if pairs[0].label is None:
@@ -118,11 +118,11 @@ def labelled_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
 def chosen_layer(
     encoder: TokenEncoder, settings: EvaluateParaphraseSettings, progress: Progress
 ) -> tuple[int, dict[str, Any]]:
-    """The layer whose vectors are compared, and, where people's judgements choose it, what led to it (Q8).
+    """The layer whose vectors are compared, and if judgements choose it, each layer's correlation (Q8).
 
     Raises:
         SettingsError: the model has no such layer.
-        InputError: the judgements cannot be read, or are all equal.
+        InputError: the judgements cannot be read, or all scores are equal.
     """
     if settings.layer is not None and settings.layer > encoder.layers:
         raise SettingsError(f"--layer {settings.layer}: {settings.model} has {encoder.layers} layers")
@@ -143,7 +143,7 @@ def _rounded(correlation: float) -> float | None:
 
 
 def usual_layer(layers: int) -> int:
-    """Five sixths of the way up, as QUIP's 20 of 24."""
+    """The default layer: five sixths of the way up, as QUIP's layer 20 of 24."""
     return max(1, round(layers * 5 / 6))
 
 

@@ -1,4 +1,4 @@
-"""What evaluations will cost: some texts encoded, answered or summarised, and carried over to all."""
+"""Estimates what evaluations will cost, by processing a sample and extrapolating."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ CALIBRATION_PAIRS = 256
 
 
 def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Encode some of the sentences; a model that an earlier step will train is stood for by its ``base``.
+    """Encode a sample of the sentences; ``base`` stands in for a model that an earlier step will train.
 
     Raises:
         UserError: as for ``evaluate_sts``.
@@ -68,7 +68,7 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
     encode(sample)
     seconds = loading + (time.monotonic() - begun) * len(texts) / len(sample)
     sizes = [len(pairs) for suite in suites for pairs in suite.subsets.values()]
-    drawn = sum(sizes) * (1 if len(sizes) == len(suites) else 2)  # subsets, and all of a suite together
+    drawn = sum(sizes) * (1 if len(sizes) == len(suites) else 2)  # the subsets, and each suite as a whole
     values, rng = np.arange(max(sizes, default=1), dtype=np.float64), np.random.default_rng(0)
     begun = time.monotonic()
     spearman_draws(values, values, draws=CALIBRATION_DRAWS, rng=rng)
@@ -78,7 +78,7 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
 
 
 def plan_evaluate_labels(settings: EvaluateLabelsSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Encode some of the texts; pairs that an earlier step will make are stood for by its sample.
+    """Encode a sample of the texts; for pairs that an earlier step will make, its sample is used.
 
     Raises:
         UserError: as for ``evaluate_labels``.
@@ -103,7 +103,7 @@ def plan_evaluate_labels(settings: EvaluateLabelsSettings, before: Before, base:
 
 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Encode some sentences, and carry that over to the characters that the tasks have; no data are fetched.
+    """Encode some sentences and extrapolate to the number of characters in the tasks; no data are fetched.
 
     Raises:
         UserError: as for ``evaluate_mteb``.
@@ -129,11 +129,11 @@ def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str
 _SENTENCES = [
     f"In {year} the old bridge over the river was closed for repairs." for year in range(1800, 2056)
 ]
-"""Of the length that sentences of test sets have; what they say does not matter to the time."""
+"""Sentences of the length usual in test sets; their content does not affect the time."""
 
 
 def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Answer some of the questions; a reader that an earlier step will train is stood for by its ``base``.
+    """Answer a sample of the questions; ``base`` stands in for a reader that an earlier step will train.
 
     Raises:
         UserError: as for ``evaluate_qa``.
@@ -167,7 +167,7 @@ def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = M
 def plan_evaluate_summaries(
     settings: EvaluateSummariesSettings, before: Before, base: str = MINILM
 ) -> Estimate:
-    """Summarise some of the documents; a model still to be trained is stood for by its ``base``.
+    """Summarise a sample of the documents; ``base`` stands in for a model that is still to be trained.
 
     Raises:
         UserError: as for ``evaluate_summaries``.
@@ -190,7 +190,7 @@ def plan_evaluate_summaries(
 def plan_evaluate_paraphrase(
     settings: EvaluateParaphraseSettings, before: Before, base: str = MINILM
 ) -> Estimate:
-    """Score some of the pairs; an encoder still to be trained is stood for by its ``base``.
+    """Score a sample of the pairs; ``base`` stands in for an encoder that is still to be trained.
 
     Raises:
         UserError: as for ``evaluate_paraphrase``.
@@ -227,7 +227,7 @@ def plan_evaluate_paraphrase(
 def plan_evaluate_sentiment(
     settings: EvaluateSentimentSettings, before: Before, base: str = MINILM
 ) -> Estimate:
-    """Read some of the texts; an encoder still to be trained is stood for by its ``base``.
+    """Encode a sample of the texts; ``base`` stands in for an encoder that is still to be trained.
 
     Raises:
         UserError: as for ``evaluate_sentiment``.
@@ -263,7 +263,7 @@ def _judged_by_mask(settings: EvaluateSentimentSettings, texts: Sequence[str]) -
 
 
 def plan_evaluate_ner(settings: EvaluateNerSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Train on a split for some epochs and tag some sentences, from a random start.
+    """Train on one split for a few epochs and tag a sample of sentences, with a random initialisation.
 
     Raises:
         UserError: as for ``evaluate_ner``.

@@ -1,4 +1,4 @@
-"""Question answering: how often, and how far, does a reader mark what people marked (M11, Q7)?"""
+"""Question answering: exact match and F1 of a reader's answers (M11, Q7)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pairsmith.encoders.reader import Prediction
 
 STEP = "evaluate qa"
-# The data count by their questions. The rest says where and how fast, not what.
+# The data are identified by their questions; the other settings change no figure.
 _NOT_IN_FIGURES = {"model", "data", "device", "batch_size"}
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A question, what a reader answered, and what that is worth; ``f1`` lies in [0, 1]."""
+    """A question with a reader's answer and its scores; ``f1`` is within [0, 1]."""
 
     id: str
     question: str
@@ -44,7 +44,7 @@ class Answered:
 
     @classmethod
     def of(cls, question: Question, prediction: str) -> "Answered":
-        """``prediction`` compared with all answers of ``question``."""
+        """Score ``prediction`` against all answers of ``question``."""
         worth = exact_match(prediction, question.golds), f1(prediction, question.golds)
         return cls(question.id, question.question, prediction, question.golds, *worth)
 
@@ -63,17 +63,17 @@ class Answered:
 def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
     """Evaluate a reader, write its results and answers into the run's folder, and show a table.
 
-    ``predictions.jsonl`` has a line for each question (see ``Answered``). Results of the same settings,
-    model and questions that lie there are returned; ``run.fresh`` computes again.
+    ``predictions.jsonl`` has a line for each question (see ``Answered``). Existing results of the same
+    settings, model and questions are returned; ``run.fresh`` computes them again.
 
     Returns:
-        What ``results.json`` holds: ``exact`` and ``f1``, ×100, each with its 95 % interval (``exact_ci``),
-        ``count``, the number of questions, and ``about``.
+        The content of ``results.json``: ``exact`` and ``f1``, ×100, each with its 95 % interval
+        (``exact_ci``), ``count``, the number of questions, and ``about``.
 
     Raises:
         InputError: the data have a fault.
         ModelError: the model cannot be loaded, or has no head for question answering.
-        MissingExtra: an embedded model whose package is not installed.
+        MissingExtra: the package of an embedded model is not installed.
         SettingsError: there is no such device.
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
@@ -101,11 +101,11 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
 def answer_all(
     settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress
 ) -> list[Answered]:
-    """Every question with the answer of the settings' model, a reader or a bi-encoder, in their order (Q7).
+    """Answer all questions, in order, with the model of ``settings``, a reader or a bi-encoder (Q7).
 
     Raises:
         ModelError: the model cannot be loaded, cannot answer questions, or gives scores that are not finite.
-        MissingExtra: an embedded model whose package is not installed.
+        MissingExtra: the package of an embedded model is not installed.
         SettingsError: there is no such device.
     """
     answers = answerer(settings)
@@ -120,7 +120,7 @@ def answer_all(
 
 
 def answerer(settings: EvaluateQaSettings) -> "Callable[..., list[Prediction]]":
-    """What answers questions, as ``answer`` does: the settings' model, a reader or a bi-encoder.
+    """A function that answers questions as ``answer`` does, with a reader or a bi-encoder.
 
     Raises:
         ModelError: the model cannot be loaded, or cannot answer questions.
@@ -143,12 +143,12 @@ def answerer(settings: EvaluateQaSettings) -> "Callable[..., list[Prediction]]":
 def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
     """Means over the questions, ×100, with 95 % intervals: the figures of ``results.json``.
 
-    Each resample draws as many questions as there are, with replacement, and takes both means over them.
+    Each resample draws as many questions as there are, with replacement, for both means.
 
     Args:
-        answered: one or more.
-        bootstrap: resamples behind the intervals; 0 for none.
-        seed: of the resamples.
+        answered: one or more answered questions.
+        bootstrap: resamples behind the intervals; 0 for no intervals.
+        seed: seed of the resamples.
     """
     each = {
         "exact": [100.0 * answer.exact for answer in answered],
@@ -167,6 +167,6 @@ def qa_table(results: Mapping[str, Any]) -> str:
 
 
 def _hash_questions(questions: Sequence[Question]) -> str:
-    """SHA-256 of the questions: in which form they lie there does not matter."""
+    """SHA-256 of the questions, whatever their file format."""
     rows: JSON = [[each.id, each.context, each.question, list(each.golds)] for each in questions]
     return hash_bytes(canonical_json(rows).encode())

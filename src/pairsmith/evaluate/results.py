@@ -1,4 +1,4 @@
-"""Folders of evaluations: ``results.json`` with what it was computed from, and ``predictions.jsonl``."""
+"""Result folders of evaluations: ``results.json`` with its provenance, and ``predictions.jsonl``."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,14 +27,14 @@ S = TypeVar("S", bound=Settings)
 
 
 def at_splits(settings: S, say: Say | None = None) -> S:
-    """The settings with the split said wherever a folder has several: ``test`` of what is measured on.
+    """The settings with a split named for each folder with several: ``test``, or ``train`` to train on.
 
     Args:
-        settings: of an evaluation.
-        say: is told which splits are left, if any.
+        settings: the settings of an evaluation.
+        say: called with a message on the splits that are not used, if there are any.
 
     Raises:
-        InputError: a folder has several splits without the one that is wanted, and names none.
+        InputError: a folder has several splits but not the needed one, and none is named.
     """
     sources = {name: getattr(settings, name, None) for name in ("data", "judgements", "train")}
     changes = {
@@ -42,7 +42,7 @@ def at_splits(settings: S, say: Say | None = None) -> S:
         if name == "train"
         else to_measure_on(source, "measured on", say)
         for name, source in sources.items()
-        if source and is_folder(place(source) / "data")  # of other folders each evaluation has its own
+        if source and is_folder(place(source) / "data")  # other folders are left to the evaluation
     }
     return settings.model_copy(update=changes)
 
@@ -59,16 +59,16 @@ def evaluate_once(
     rest: Mapping[str, Any],
     compute: Callable[[], tuple[Figures, Predictions]],
 ) -> dict[str, Any]:
-    """What ``compute`` finds, written into the run's folder; or what lies there of this very evaluation.
+    """Compute and write the results, unless the run's folder already holds those of the same evaluation.
 
     Args:
-        run: where to write; with ``fresh`` it is computed in any case.
-        identity: of the evaluation.
-        rest: settings that change no figure, to be told beside it.
-        compute: finds the figures, and a line of ``predictions.jsonl`` for each row.
+        run: where to write; with ``fresh`` the results are computed in any case.
+        identity: identity of the evaluation.
+        rest: settings that change no figure, recorded in ``about``.
+        compute: returns the figures, and a line of ``predictions.jsonl`` for each row.
 
     Returns:
-        What ``results.json`` holds.
+        The content of ``results.json``.
 
     Raises:
         FolderError: the run's folder holds something else, or the results of other settings.
@@ -89,10 +89,10 @@ def evaluate_once(
 
 
 def read_about(out: Place) -> Record:
-    """What the results in ``out`` were computed from.
+    """The record of what the results in ``out`` were computed from.
 
     Raises:
-        FolderError: they are no results of an evaluation.
+        FolderError: ``out`` holds no results of an evaluation.
     """
     try:
         return Record.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
@@ -101,7 +101,7 @@ def read_about(out: Place) -> Record:
 
 
 def is_whole(out: Place, record: Record) -> bool:
-    """Whether all was written, and the predictions are still what was written."""
+    """Whether the results are complete and the predictions unchanged."""
     path = out / PREDICTIONS
     with reaching(path, StorageError):
         kept = record.complete and size_of(path) is not None
@@ -111,17 +111,17 @@ def is_whole(out: Place, record: Record) -> bool:
 def write_results(
     run: Run, figures: Figures, predictions: Predictions, about: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write both files, so that a run stopped at any moment can go on in the folder.
+    """Write both files, in an order that lets a run stopped at any moment be continued.
 
     Returns:
-        What ``results.json`` holds: ``figures``, and ``about`` with the predictions' hash.
+        The content of ``results.json``: ``figures``, and ``about`` with the predictions' hash.
 
     Raises:
-        StorageError: they cannot be written.
+        StorageError: a file cannot be written.
     """
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in predictions]
     data = "".join(f"{line}\n" for line in lines).encode()
-    # First of all the folder says whose it is.
+    # Written first, so that the folder says whose it is.
     write_json(run.out / RESULTS, {"about": {**about, "complete": False}})
     run.on_begun()
     write_atomic(run.out / PREDICTIONS, data)
@@ -134,15 +134,15 @@ def write_results(
 def mean_intervals(
     each: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
 ) -> dict[str, list[float] | None]:
-    """95 % intervals of means: each resample draws as many rows as there are, with replacement.
+    """95 % bootstrap intervals of means: each resample draws as many rows as there are, with replacement.
 
     Args:
-        each: figures by name, all of the same n rows, at least 1.
-        bootstrap: resamples; with 0 every interval is None.
-        seed: of the resamples.
+        each: for each name the figures of the same n rows, at least 1.
+        bootstrap: number of resamples; with 0 every interval is None.
+        seed: seed of the resamples.
 
     Returns:
-        by ``{name}_ci`` the two limits, rounded to four places.
+        For each ``{name}_ci`` the two limits, rounded to four places.
     """
     worth: Floats = np.array(list(each.values()), np.float64)  # (names, n)
     count = worth.shape[1]

@@ -1,4 +1,4 @@
-"""Pairs that are no paraphrases, for data that have none: near misses of each other's texts."""
+"""Sampled negatives for paraphrase data that have none: texts with similar words."""
 
 from collections.abc import Sequence
 
@@ -8,20 +8,20 @@ from pairsmith.errors import InputError
 from pairsmith.records.paraphrases import Paraphrase
 
 NEAR = 50
-"""Texts with the most words in common from which one is drawn."""
+"""Number of most similar texts from which a negative is drawn."""
 _AT_ONCE = 100
 
 
 def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
-    """The pairs as paraphrases, and as many that are none.
+    """The pairs labelled as paraphrases, with as many sampled negatives.
 
-    Each first text gets another pair's second text, drawn from the ``NEAR`` with the largest cosine of
-    their words weighted by tf-idf, so that not every negative is an easy one. Some may be paraphrases that
-    nobody has labelled: figures on them are of sampled negatives, and have to be called so.
+    Each first text is paired with another pair's second text, drawn from the ``NEAR`` ones with the largest
+    tf-idf cosine, so that not every negative is easy. Some may be paraphrases that nobody has labelled, so
+    figures on them must be reported as figures on sampled negatives.
 
     Args:
-        pairs: at least 2, distinct.
-        seed: of the draw.
+        pairs: at least 2 distinct pairs.
+        seed: seed of the draw.
 
     Raises:
         InputError: there are too few other texts.

@@ -1,4 +1,4 @@
-"""Sentiment without labels: does a text answer why something is good, or why it is bad (Q11)?"""
+"""Zero-shot sentiment: does a text answer why something is good, or why it is bad (Q11)?"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ PROMPTS = (
     ("What is the reason this {item} is bad?", "What is the reason this {item} is good?"),
     ("What is the reason this {item} is terrible?", "What is the reason this {item} is great?"),
 )
-"""Pairs of questions, that for negative texts first."""
+"""Pairs of questions, the one for negative texts first."""
 
 NEUTRAL = ("the", "be", "to", "of", "and", "a", "in", "that", "have", "I")
-"""Texts that say nothing, by which each question's bias is told."""
+"""Neutral texts, from which the bias of each question is estimated."""
 
 RATIONALE_TOKENS = 5
 """Longest rationale in tokens."""
@@ -40,13 +40,13 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a model says of n texts with each of p prompts.
+    """A model's scores of n texts with each of p prompts.
 
     Attributes:
         scores: ``(p, n, 2)``: S(x, y), for negative and positive.
-        neutral: ``(p, 2)``: C_y, the mean score of texts that say nothing.
-        rationales: of each text the span that best answers the first prompt's question for the side for which
-            that prompt, calibrated, takes the text; empty where the model marks none.
+        neutral: ``(p, 2)``: C_y, the mean score of neutral texts.
+        rationales: for each text, the span that best answers the first prompt's question for the class that
+            this prompt, calibrated, predicts; empty if there is none.
     """
 
     scores: Scores
@@ -54,28 +54,28 @@ class Judged:
     rationales: Sequence[str]
 
     def positive(self, *, calibrated: bool) -> NDArray[np.bool_]:
-        """``(p, n)``: whether each text is taken for positive with each prompt."""
+        """Whether each text is predicted positive with each prompt, ``(p, n)``."""
         scores = self.scores - (self.neutral[:, None, :] if calibrated else 0.0)
         found: NDArray[np.bool_] = scores[:, :, 1] > scores[:, :, 0]
         return found
 
 
 def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[str, Any]:
-    """Tell positive texts from negative ones, write results into the run's folder, and show a table.
+    """Classify texts as positive or negative, write results into the run's folder, and show a table.
 
-    ``predictions.jsonl`` has a line for each text: its label, what each prompt takes it for (calibrated), the
-    rationale, and the side that it is of, which is what the first prompt takes the text for. Results of the
-    same settings, model and texts that lie there are returned; ``run.fresh`` computes again.
+    ``predictions.jsonl`` has a line for each text: its label, each prompt's calibrated prediction, the
+    rationale, and the class that it supports, which is the first prompt's prediction. Existing results of
+    the same settings, model and texts are returned; ``run.fresh`` computes them again.
 
     Returns:
-        What ``results.json`` holds: ``accuracy`` ×100, the mean over the prompts, with its standard ``error``
-        and that of each of the ``prompts``, for ``calibrated`` scores and for ``plain`` ones; ``count`` of
-        texts; ``about``.
+        The content of ``results.json``: for ``calibrated`` and ``plain`` scores the ``accuracy`` ×100, which
+        is the mean over the prompts, its standard ``error``, and the accuracy of each of the ``prompts``;
+        ``count`` of texts; ``about``.
 
     Raises:
-        InputError: the data have a fault, or are all of one label.
-        ModelError: the model cannot be loaded, has no heads for questions, or gives no numbers.
-        MissingExtra: an embedded model whose package is not installed.
+        InputError: the data have a fault, or all have the same label.
+        ModelError: the model cannot be loaded, has no heads for questions, or gives non-finite scores.
+        MissingExtra: the package of an embedded model is not installed.
         SettingsError: there is no such device.
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
@@ -121,10 +121,10 @@ def _side(positive: bool) -> str:
 
 
 def labelled_opinions(source: str) -> list[Opinion]:
-    """The texts of ``source``.
+    """Read the labelled texts of ``source``.
 
     Raises:
-        InputError: it cannot be read, or all are of one label.
+        InputError: the source cannot be read, or all texts have the same label.
     """
     opinions = list(read_opinions(source))
     if len({each.positive for each in opinions}) < 2:
@@ -133,10 +133,10 @@ def labelled_opinions(source: str) -> list[Opinion]:
 
 
 def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: Progress) -> Judged:
-    """S(x, y) of every text with every prompt, and the means of texts that say nothing (Q11).
+    """S(x, y) of every text with every prompt, and the mean scores of neutral texts (Q11).
 
     Raises:
-        ModelError: the model cannot be loaded, is of another kind than the method wants, or gives no numbers.
+        ModelError: the model cannot be loaded, does not suit the method, or gives scores that are not finite.
     """
     if settings.method == "mask":
         from pairsmith.evaluate.sentiment_mask import judge_by_mask
@@ -156,8 +156,8 @@ def accuracies(found: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, A
     """Accuracy ×100 of each prompt, their mean, and its standard error.
 
     Args:
-        found: ``(p, n)``, what each text is taken for.
-        gold: ``(n,)``, what it is.
+        found: ``(p, n)``, the predictions.
+        gold: ``(n,)``, the labels.
     """
     each = 100.0 * (found == gold).mean(axis=1)
     error = float(np.std(each, ddof=1)) / len(each) ** 0.5 if len(each) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""The baseline: does a masked language model put great or terrible into "It was [MASK]." (Q11)?"""
+"""Sentiment baseline: does a masked language model fill "It was [MASK]." with great or terrible (Q11)?"""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,10 +22,10 @@ _BEHIND = " It was {mask}."
 def judge_by_mask(
     settings: EvaluateSentimentSettings, texts: Sequence[str], neutral: Sequence[str], progress: Progress
 ) -> Judged:
-    """The log probabilities of both words behind each text; of one prompt, without rationales.
+    """The log probabilities of both words after each text, as the scores of one prompt without rationales.
 
     Raises:
-        ModelError: the model has no masked language modelling, or a word is not one of its tokens.
+        ModelError: the model has no masked-language-modelling head, or a word is not a single token.
     """
     network, tokenizer, context = load_with_head(
         settings.model, "masked language modelling", device=settings.device, dtype=settings.dtype
@@ -62,7 +62,7 @@ def judge_by_mask(
 
 
 def _token(model: str, tokenizer: Any, word: str) -> int:
-    """The number of a word in the middle of a sentence."""
+    """The token id of a word in the middle of a sentence."""
     ids: list[int] = tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
         raise ModelError(f"model {model}: {word!r} is not one of its tokens, so it cannot stand for the mask")
@@ -70,8 +70,8 @@ def _token(model: str, tokenizer: Any, word: str) -> int:
 
 
 def _cut(tokenizer: Any, text: str, room: int) -> str:
-    """The text up to ``room`` tokens, without a mask of its own."""
-    text = text.replace(tokenizer.mask_token, " ")  # without the space the rest could make up another
+    """The text cut to ``room`` tokens, without any mask token in it."""
+    text = text.replace(tokenizer.mask_token, " ")  # so that the rest forms no new mask
     encoded = tokenizer(
         text,
         truncation=True,

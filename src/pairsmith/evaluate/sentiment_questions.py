@@ -1,4 +1,4 @@
-"""S(x, y) by a bi-encoder: how well some token of a text starts, and some token ends, an answer (Q11)."""
+"""Sentiment scores S(x, y) by a bi-encoder: the best start and end of an answer in the text (Q11)."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from pairsmith.evaluate.settings import EvaluateSentimentSettings
 from pairsmith.progress import Progress
 
 _AT_ONCE = 256
-"""Texts whose vectors are held in memory at once."""
+"""Number of texts whose vectors are held in memory at once."""
 
 
 def judge_by_questions(
@@ -23,14 +23,14 @@ def judge_by_questions(
     neutral: Sequence[str],
     progress: Progress,
 ) -> Judged:
-    """The scores of texts by each prompt's two questions.
+    """The scores of texts by the two questions of each prompt.
 
     Args:
-        settings: which model, and where.
-        texts: n of them.
-        prompts: p pairs of questions, that for negative texts first.
-        neutral: texts that say nothing.
-        progress: where to show it.
+        settings: the model and the device.
+        texts: n texts.
+        prompts: p pairs of questions, the one for negative texts first.
+        neutral: neutral texts.
+        progress: where progress is shown.
     """
     encoder = load_span_encoder(
         settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
@@ -56,12 +56,12 @@ def judge_by_questions(
 
 
 def scores_of(texts: Sequence[TextVectors], starts: torch.Tensor, ends: torch.Tensor) -> Scores:
-    """S(x, y): the largest product with a question's start vector, and with its end vector, added (Q11).
+    """S(x, y): the largest product with a question's start vector plus the largest with its end vector (Q11).
 
     Args:
-        texts: n of them; one without tokens, such as a zero-width space, has the score 0.
+        texts: n texts; one without tokens, such as a zero-width space, has the score 0.
         starts: ``(2 · p, d)``, f_start of the questions, two for each prompt.
-        ends: ``(2 · p, d)``, f_end.
+        ends: ``(2 · p, d)``, f_end of the questions.
 
     Returns:
         ``(p, n, 2)`` float64.
@@ -77,9 +77,9 @@ def scores_of(texts: Sequence[TextVectors], starts: torch.Tensor, ends: torch.Te
 
 
 def _rationale(text: str, read: TextVectors, side: int, asked: tuple[torch.Tensor, torch.Tensor]) -> str:
-    """The span that best answers the first prompt's question for a side: of the largest sum of two products.
+    """The span that best answers the first prompt's question for a class, by the sum of the two products.
 
-    Not what the score is of: there start and end are the best ones wherever they stand.
+    The score S(x, y), in contrast, takes the best start and the best end, even if they form no span.
     """
     if not len(read.offsets):
         return ""

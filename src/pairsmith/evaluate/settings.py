@@ -1,4 +1,4 @@
-"""What can be set when a model is evaluated."""
+"""Settings of the evaluation steps."""
 
 from typing import Annotated, Literal, Self
 
@@ -46,7 +46,7 @@ class EvaluateStsSettings(Settings):
 
 
 class EvaluateLabelsSettings(Settings):
-    """The mean cosine of the pairs of each label: whether what was written differs from label to label."""
+    """The mean cosine of the pairs of each label, which shows whether the generated texts differ by label."""
 
     model: str = Field(
         default=MINILM,
@@ -66,7 +66,7 @@ class EvaluateLabelsSettings(Settings):
 
 
 class EvaluateMtebSettings(Settings):
-    """The main scores of tasks of the package mteb, which runs them itself."""
+    """The main scores of tasks that the package mteb runs."""
 
     model: str = Field(
         description="Encoder: a folder or Hub id of a sentence-transformers or transformers model, "
@@ -136,7 +136,7 @@ class EvaluateQaSettings(Settings):
 
 
 class EvaluateSummariesSettings(Settings):
-    """ROUGE of the summaries that a model writes, and how much of them stands in the documents (M11)."""
+    """ROUGE of generated summaries, and how much of them is copied from the documents (M11)."""
 
     model: str = Field(
         description="Summariser: a folder that train-summarizer wrote, a Hub id of a model with an encoder "
@@ -164,7 +164,7 @@ class EvaluateSummariesSettings(Settings):
 
 
 class EvaluateParaphraseSettings(Settings):
-    """How well BERTScore puts paraphrases above other pairs, and what a few labelled pairs add (Q8, Q9)."""
+    """How well BERTScore ranks paraphrases above other pairs, and what a few labelled pairs add (Q8, Q9)."""
 
     model: str = Field(
         description="Encoder: a folder or Hub id of a transformers model, or embedded:all-minilm-l6-v2."
@@ -219,7 +219,7 @@ class EvaluateParaphraseSettings(Settings):
 
 
 class EvaluateSentimentSettings(Settings):
-    """How well texts are told apart that like something and that do not, without any label (Q11)."""
+    """Zero-shot accuracy on positive and negative texts (Q11)."""
 
     model: str = Field(
         description="A folder that infuse wrote; with --method mask a masked language model such as RoBERTa."
@@ -249,7 +249,7 @@ class EvaluateSentimentSettings(Settings):
 
 
 class EvaluateNerSettings(Settings):
-    """How well names are found after a few tagged sentences (Q10)."""
+    """Few-shot NER: entity F1 after training on a few tagged sentences (Q10)."""
 
     model: str = Field(
         description="A folder that infuse wrote; without questions in --start any encoder of transformers."

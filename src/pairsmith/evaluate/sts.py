@@ -1,4 +1,4 @@
-"""Semantic textual similarity: does the cosine of sentence vectors order pairs as people do (D11, D12)?"""
+"""Semantic textual similarity: does the cosine of sentence vectors rank pairs as people do (D11, D12)?"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 
 STEP = "evaluate sts"
 RESULTS = "results.json"
-# The data count by their pairs. The rest says where and how fast, not what.
+# The data are identified by their pairs; the other settings change no figure.
 _NOT_IN_FIGURES = {"model", "data", "device", "batch_size"}
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A correlation ×100 and its 95 % interval, where one was asked for and can be had."""
+    """A correlation ×100 and its 95 % interval, or None if none was asked for or it is undefined."""
 
     value: float
     interval: tuple[float, float] | None
@@ -42,7 +42,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class SuiteScores:
-    """What a suite says of an encoder (D11).
+    """The scores of an encoder on a suite (D11).
 
     Attributes:
         pairs: number of pairs.
@@ -69,15 +69,15 @@ class SuiteScores:
 def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     """Evaluate an encoder, write ``results.json`` into the run's folder, and show a table.
 
-    Results of the same settings, model and pairs that lie there are returned; ``run.fresh`` computes again.
+    Existing results of the same settings, model and pairs are returned; ``run.fresh`` computes them again.
 
     Returns:
-        What ``results.json`` holds: a key per suite (see ``SuiteScores``), and ``about``.
+        The content of ``results.json``: a key per suite (see ``SuiteScores``), and ``about``.
 
     Raises:
         InputError: the data, or a GloVe file, has a fault.
-        ModelError: the model cannot be loaded, or gives vectors that order nothing.
-        MissingExtra: an embedded model whose package is not installed.
+        ModelError: the model cannot be loaded, or gives all pairs the same similarity.
+        MissingExtra: the package of an embedded model is not installed.
         SettingsError: there is no such device.
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
@@ -111,17 +111,17 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
 def sts_scores(
     encode: Encode, suites: Sequence[StsSuite], *, bootstrap: int = 1000, seed: int = 0
 ) -> dict[str, SuiteScores]:
-    """Score ``encode`` on ``suites``, both aggregations of D11.
+    """Score ``encode`` on ``suites`` with both aggregations of D11.
 
     Args:
-        encode: from n texts to vectors of shape (n, d); called once, with every distinct text.
-        suites: what to score on.
-        bootstrap: resamples behind each interval; 0 for none.
-        seed: of the resamples; a suite's interval does not depend on which other suites are scored.
+        encode: maps n texts to vectors of shape (n, d); called once, with every distinct text.
+        suites: the test sets.
+        bootstrap: resamples behind each interval; 0 for no interval.
+        seed: seed of the resamples; a suite's interval does not depend on which other suites are scored.
 
     Raises:
         ModelError: a vector is not finite, or the cosines are all equal.
-        InputError: a subset's human scores are all equal, so there is no order to compare with.
+        InputError: a subset's human scores are all equal, so no correlation is defined.
     """
     texts = sorted({text for suite in suites for pairs in suite.subsets.values() for text in texts_of(pairs)})
     vectors = np.asarray(encode(texts))
@@ -131,7 +131,7 @@ def sts_scores(
 
 
 def sts_table(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Suites' scores in the form of ``SuiteScores.to_json`` as a plain table, a line per suite."""
+    """The suites' scores, as ``SuiteScores.to_json`` gives them, as a plain table, a line per suite."""
     lines = [f"{'suite':<12}{'pairs':>7}  {'Spearman ×100, all (95 %)':<28}{'mean of subsets (95 %)'}"]
     for name, score in results.items():
         mean = _figure(score, "mean") if "mean" in score else ""
@@ -162,7 +162,7 @@ def _cosines(pairs: Sequence[GradedPair], vectors: NDArray[np.floating], rows: M
 
 
 def _correlation(cosines: Floats, gold: Floats, where: str) -> float:
-    """Spearman ×100; an undefined one is an error that says whose fault it is."""
+    """Spearman's correlation ×100; if undefined, an error on the data or on the model."""
     if len(gold) < 2 or np.ptp(gold) == 0:
         raise InputError(
             f"{where}: needs at least two pairs with different scores, so that there is an order"
@@ -184,7 +184,7 @@ def _check_finite(vectors: NDArray[np.floating], texts: Sequence[str]) -> None:
 
 
 def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
-    """What turns texts into vectors of shape (n, d), as the settings say."""
+    """A function that encodes n texts into vectors of shape (n, d) with the model of ``settings``."""
     if settings.model.startswith(GLOVE):
         from pairsmith.encoders.glove import encode_with_glove
 
@@ -215,7 +215,7 @@ def texts_of(pairs: Sequence[GradedPair]) -> list[str]:
 
 
 def _interval(draws: Floats) -> tuple[float, float] | None:
-    """The 95 % interval ×100 of correlations of shape (draws,)."""
+    """The 95 % interval ×100 of bootstrap correlations of shape (draws,)."""
     found = interval(draws)
     return None if found is None else (100.0 * found[0], 100.0 * found[1])
 
@@ -231,7 +231,7 @@ def _figure(score: Mapping[str, Any], name: str) -> str:
 
 
 def hash_pairs(suites: Sequence[StsSuite]) -> str:
-    """SHA-256 of the pairs: what else lies beside the test sets does not matter."""
+    """SHA-256 of the pairs; other files beside the test sets do not count."""
     pairs: JSON = [
         [suite.name, subset, pair.sentence1, pair.sentence2, pair.score]
         for suite in suites
@@ -242,7 +242,7 @@ def hash_pairs(suites: Sequence[StsSuite]) -> str:
 
 
 def _about(out: Place) -> Manifest:
-    """What the results in ``out`` were computed from."""
+    """The record of what the results in ``out`` were computed from."""
     try:
         return Manifest.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
     except (OSError, ValueError, LookupError, TypeError) as error:

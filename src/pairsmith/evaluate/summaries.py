@@ -1,4 +1,4 @@
-"""Summaries: how near do they come to people's, and how much of them is copied (M11)?"""
+"""Summarisation: ROUGE against human summaries, and how much is copied from the documents (M11)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -25,24 +25,24 @@ from pairsmith.texts import split_sentences
 from pairsmith.texts.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores
 
 STEP = "evaluate summaries"
-# The data count by their documents. The rest says where and how fast, not what.
+# The data are identified by their documents; the other settings change no figure.
 _NOT_IN_FIGURES = {"model", "data", "limit", "device", "batch_size"}
 _LABELS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 
 
 def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[str, Any]:
-    """Have a model write summaries, compare them with people's, and show a table.
+    """Generate summaries, compare them with the reference summaries, and show a table.
 
     ``results.json`` and ``predictions.jsonl`` (id, summary, reference, rougeL) are written into the run's
-    folder. Results of the same settings, model and documents that lie there are returned; ``run.fresh``
-    computes again.
+    folder. Existing results of the same settings, model and documents are returned; ``run.fresh`` computes
+    them again.
 
     Returns:
-        What ``results.json`` holds: see ``summary_figures``, and ``about``.
+        The content of ``results.json``: see ``summary_figures``, and ``about``.
 
     Raises:
         InputError: the data have a fault, or a document has no summary.
-        ModelError: the model cannot be loaded, or is none with an encoder and a decoder.
+        ModelError: the model cannot be loaded, or is not an encoder-decoder.
         MissingExtra: the package ``rouge-score`` is not installed.
         SettingsError: there is no such device.
         FolderError: the run's folder holds something else, or the results of other settings.
@@ -71,10 +71,10 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
 
 
 def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
-    """The documents of ``source``, the first ``limit`` of them, each with a summary.
+    """The first ``limit`` documents of ``source``, each with a summary.
 
     Raises:
-        InputError: it cannot be read, or a summary is blank or missing.
+        InputError: the source cannot be read, or a summary is blank or missing.
     """
     documents = list(islice(read_documents(source), limit))
     for each in documents:
@@ -95,7 +95,7 @@ def write_summaries(
 ) -> list[str]:
     """The summary of each document by the model of ``settings``, or its first sentences (``lead:N``).
 
-    With ``fresh_decoder`` a model that still lacks a decoder writes something, to find out how long it takes.
+    With ``fresh_decoder`` a model without a decoder gets an untrained one, to measure the time.
     """
     sentences = lead_count(settings.model)
     if sentences is not None:
@@ -121,7 +121,7 @@ def write_summaries(
 
 
 def compare(written: Sequence[str], documents: Sequence[Document]) -> RougeScores:
-    """ROUGE F of summaries against those that people wrote, for Lsum with a sentence on each line."""
+    """ROUGE F of summaries against the reference summaries, with one sentence a line for ROUGE-Lsum."""
     references = [each.summary for each in documents]
     return rouge_scores(*([_sentence_a_line(text) for text in texts] for texts in (written, references)))
 
@@ -133,19 +133,19 @@ def summary_figures(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The figures of ``results.json``, ×100 and means over the documents (M11).
+    """The figures of ``results.json``: means over the documents ×100 (M11).
 
     Args:
-        scores: of ``compare``.
-        written: a summary of each document.
-        documents: one or more, with their summaries.
-        bootstrap: resamples of the documents behind the 95 % intervals; 0 for none.
-        seed: of the resamples.
+        scores: the output of ``compare``.
+        written: the generated summary of each document.
+        documents: one or more documents with their summaries.
+        bootstrap: resamples of the documents behind the 95 % intervals; 0 for no intervals.
+        seed: seed of the resamples.
 
     Returns:
         ``rouge1``, ``rouge2``, ``rougeL``, ``rougeLsum``, F, each with its interval (``rouge1_ci``);
-        ``count`` of documents; ``settings`` of ROUGE; ``abstractiveness``: under ``written`` and, to
-        compare with, ``gold`` the share of the summaries' words that their documents have.
+        ``count`` of documents; ``settings`` of ROUGE; ``abstractiveness``: ROUGE precision of the
+        ``written`` summaries and, for comparison, of the ``gold`` ones against their documents.
     """
     sources = [each.document for each in documents]
     copied = {
@@ -160,7 +160,7 @@ def summary_figures(
 
 
 def summary_table(results: Mapping[str, Any]) -> str:
-    """The figures of ``results.json`` as a plain table, a line for each sort of ROUGE."""
+    """The figures of ``results.json`` as a plain table, a line for each kind of ROUGE."""
     written, gold = (results["abstractiveness"][name] for name in ("written", "gold"))
     lines = [f"{results['count']:,} documents"]
     lines += [f"{'':<12}{'F ×100 (95 %)':<26}{'share in the document':<26}of people's summaries"]
@@ -193,6 +193,6 @@ def _revision(model: str) -> str:
 
 
 def _hash_documents(documents: Sequence[Document]) -> str:
-    """SHA-256 of the documents: in which form they lie there does not matter."""
+    """SHA-256 of the documents, whatever their file format."""
     rows: JSON = [[each.id, each.document, each.summary] for each in documents]
     return hash_bytes(canonical_json(rows).encode())

@@ -1,4 +1,4 @@
-"""A tagger trained on a few sentences, and what it says of others (Q10)."""
+"""A tagger that is trained on a few sentences and tags others (Q10)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,21 +30,21 @@ def tag_after_training(
     *,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:
-    """Train encoder and linear layer on some sentences, and tag others (Q10).
+    """Train an encoder and a linear layer on some sentences, and tag others (Q10).
 
-    Weights are float32 throughout, as steps as small as these would be lost in numbers of two bytes.
+    Weights are float32 throughout, as such small updates would be lost in 16-bit numbers.
 
     Args:
-        settings: of the training.
-        train: some sentences.
-        test: others.
-        questions: by type the one whose start vector the layer's rows begin with, and that of O; None: the
-            layer begins at random.
-        advance: hears of sentences as they are learned from, in each epoch, and tagged.
+        settings: settings of the training.
+        train: the sentences to train on.
+        test: the sentences to tag.
+        questions: the question for each entity type and for O, whose start vectors initialise the linear
+            layer; None: the layer is initialised at random.
+        advance: called with the number of sentences that were trained on, in each epoch, or tagged.
 
     Returns:
-        the tags of each test sentence as BIO; of words that have no token of their own, such as a zero-width
-        space, or are beyond the encoder's longest input, O.
+        The BIO tags of each test sentence; O for words that have no token of their own, such as a zero-width
+        space, or that are beyond the encoder's longest input.
 
     Raises:
         ModelError: the training diverged.
@@ -62,7 +62,7 @@ def tag_after_training(
 
 
 def _random_rows(tags: int, width: int, seed: int) -> Tensor:
-    """As a linear layer of torch begins."""
+    """The default initialisation of a linear layer in torch, ``(tags, width)``."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Linear(width, tags, bias=False).weight.detach().clone()
@@ -71,7 +71,7 @@ def _random_rows(tags: int, width: int, seed: int) -> Tensor:
 def _question_rows(
     settings: EvaluateNerSettings, tags: Sequence[str], questions: Mapping[str, str]
 ) -> tuple[TokenEncoder, Tensor]:
-    """The start vectors of the tags' questions, of length 1."""
+    """The encoder, and the start vectors of the tags' questions scaled to length 1."""
     encoder = load_span_encoder(settings.model, device=settings.device, max_length=settings.max_length)
     with torch.inference_mode():
         asked = [questions[tag.partition("-")[2] or "O"] for tag in tags]
@@ -81,7 +81,7 @@ def _question_rows(
 
 
 class Tagger(nn.Module):
-    """An encoder, and a matrix M with a row for each tag, in float32; products may be in bfloat16."""
+    """An encoder and a matrix M with a row for each tag, in float32; products may be computed in bfloat16."""
 
     def __init__(self, encoder: TokenEncoder, rows: Tensor, *, in_bfloat16: bool = False) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Tagger(nn.Module):
         """How well each tag fits each word: ``(words, tags)``, unnormalised."""
         device = self.model.device
         moved = {name: value.to(device) for name, value in words.features.items()}
-        # Left at each call, as it keeps what it has converted of the weights, whatever a step makes of them.
+        # Entered anew at each call, as autocast caches converted weights, which are stale after a step.
         with torch.autocast(device.type, torch.bfloat16, enabled=self._in_bfloat16):
             states = self.model(**moved).last_hidden_state
             found: Tensor = states[words.sentence.to(device), words.token.to(device)] @ self.rows.T
@@ -103,12 +103,12 @@ class Tagger(nn.Module):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
-    """The words of some sentences that an encoder reads, by their first tokens.
+    """The words of some sentences, as the positions of their first tokens in the encoder's input.
 
     Attributes:
-        features: of the sentences.
-        sentence: ``(words,)`` int64, the number of each word's sentence; ``token`` that of its first token;
-            ``word`` its own number in the sentence.
+        features: the encoder's inputs for the sentences.
+        sentence: ``(words,)`` int64, the index of each word's sentence; ``token`` that of its first token;
+            ``word`` that of the word in its sentence.
     """
 
     features: Mapping[str, Any]
@@ -118,14 +118,14 @@ class Words:
 
     @classmethod
     def of(cls, encoder: TokenEncoder, sentences: Sequence[TaggedSentence]) -> "Words":
-        """Those of n sentences, their words joined by spaces."""
+        """The words of n sentences, whose words are joined by spaces."""
         texts = [" ".join(each.words) for each in sentences]
         found: list[NDArray[np.int64]] = []
         for number, (tokens, each) in enumerate(zip(encoder.text_tokens(texts), sentences, strict=True)):
             ends = np.cumsum([len(word) + 1 for word in each.words]).astype(np.int64) - 1
             begins = ends - np.array([len(word) for word in each.words])
             at = start_tokens(tokens.offsets, begins)
-            # Where a word has no token of its own, that of the next begins behind it.
+            # Where a word has no token of its own, the token found is a later word's and starts after it.
             own = [token >= 0 and tokens.offsets[token, 0] < end for token, end in zip(at, ends, strict=True)]
             read = np.flatnonzero(own)
             found.append(np.stack([np.full(len(read), number), tokens.numbers[at[read]], read], axis=1))
@@ -140,7 +140,7 @@ def _train(
     settings: EvaluateNerSettings,
     advance: Callable[[int], None],
 ) -> None:
-    """Cross-entropy of the words' tags, AdamW at a constant rate."""
+    """Train on the cross-entropy of the words' tags, with AdamW at a constant learning rate."""
     number = {tag: place for place, tag in enumerate(tags)}
     optimizer = torch.optim.AdamW(
         tagger.parameters(), lr=settings.learning_rate, weight_decay=0.0, fused=True

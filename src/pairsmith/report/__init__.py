@@ -1,1 +1,1 @@
-"""Pages for people: what lies in a folder, on one self-contained page."""
+"""Reports: what a folder contains, on one self-contained HTML page."""

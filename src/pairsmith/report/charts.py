@@ -1,4 +1,4 @@
-"""Charts as SVG images, to stand in a page: bars, histograms and lines."""
+"""Charts as inline SVG images: bars, histograms and lines."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ WIDTH, HEIGHT = 640, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 34
 _ROW = 24
 _ASIDE = 3.0
-"""Between the upright lines of two names."""
+"""Horizontal distance between the interval lines of two series."""
 _NAME = 200
-"""Room for the names of bars."""
+"""Width of the column with the names of the bars."""
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b7791f", "#97266d", "#4a5568")
 
 Point = tuple[float, float]
@@ -48,7 +48,7 @@ def bars(values: Sequence[tuple[str, float]], unit: str = "") -> Markup:
 
 
 def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str) -> Markup:
-    """How many values lie between each two neighbours of ``edges``, which are one more than ``counts``."""
+    """A histogram of ``counts``, one for each bin; ``edges`` are the bin edges, one more than ``counts``."""
     highest = max(counts, default=0) or 1
     low, high = edges[0], edges[-1]
     parts = _axes((low, high), (0, highest), x_label)
@@ -66,9 +66,9 @@ def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str) -> Ma
 def lines(
     series: Mapping[str, Sequence[Point]], x_label: str, spans: Mapping[str, Sequence[Point]] | None = None
 ) -> Markup:
-    """A line through the points of each name; where there are several, each with a number and a legend.
+    """A line chart with one line for each series; several lines are numbered and listed in a legend.
 
-    ``spans`` has for each point the ends of an upright line through it.
+    ``spans`` has for each point the two ends of a vertical line, such as an interval.
     """
     points = [point for each in series.values() for point in each]
     if not points:
@@ -81,7 +81,7 @@ def lines(
         colour = COLOURS[place % len(COLOURS)]
         aside = (
             _ASIDE * (place - (len(series) - 1) / 2) if spans else 0.0
-        )  # else upright lines cover each other
+        )  # or vertical lines would cover each other
         path = " ".join(f"{_x(x, *ends[0]) + aside:.1f},{_y(y, *ends[1]):.1f}" for x, y in each)
         parts.append(
             Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="2"/>').format(path, colour)
@@ -95,9 +95,9 @@ def lines(
         x, y = map(float, path.split(" ")[-1].split(","))
         if len(each) == 1:
             parts.append(Markup('<circle cx="{}" cy="{}" r="3" fill="{}"/>').format(x, y, colour))
-        if len(series) > 1:  # colours come again, and some readers do not tell them apart
+        if len(series) > 1:  # colours repeat, and not every reader can tell them apart
             number = Markup('<text x="{:.1f}" y="{:.1f}" font-size="10" text-anchor="{}" fill="{}">{}</text>')
-            end = x > WIDTH - 2 * _RIGHT  # beyond it there is no room
+            end = x > WIDTH - 2 * _RIGHT  # there is no room to its right
             parts.append(
                 number.format(x + (-4 if end else 4), y - 3, "end" if end else "start", colour, place + 1)
             )
@@ -105,7 +105,7 @@ def lines(
 
 
 def _with_legend(parts: Sequence[Markup], names: Sequence[str]) -> Markup:
-    """The lines of these names with their numbers and names above, in the lines' colours."""
+    """The chart below a legend that gives the number and name of each line in its colour."""
     found, x, y = list[Markup](), float(_LEFT), 14
     for place, name in enumerate(names):
         text = f"{place + 1} {shown(name, 40)}"
@@ -146,7 +146,7 @@ def _axes(across: Point, up: Point, x_label: str) -> list[Markup]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between the two, some three to eight of them."""
+    """About three to eight round numbers from ``low`` to ``high``."""
     if high <= low:
         return [low]
     power = 10 ** math.floor(math.log10((high - low) / 3))

@@ -1,4 +1,4 @@
-"""What there is to say of a dataset folder."""
+"""The report's sections on a dataset folder."""
 
 import math
 from collections import Counter, defaultdict
@@ -35,7 +35,7 @@ _WORDS = 1_000_000
 _SOURCES = 20
 
 _FEW_SCORES = 10
-"""Scores of so few values are labels: a row of each says more than the highest and lowest."""
+"""Up to this many distinct scores, examples are shown for each score, not for the highest and lowest."""
 
 
 def dataset_sections(
@@ -45,13 +45,13 @@ def dataset_sections(
     encoder: "SentenceTransformer | None",
     warn: list[str],
 ) -> Iterator[Section]:
-    """The parts of a page about a data set; what a reader should see first goes into ``warn``.
+    """The sections on a data set; warnings for the top of the page are appended to ``warn``.
 
     Raises:
-        FolderError: a file of it is missing or damaged.
+        FolderError: a file of the data set is missing or damaged.
     """
     found = tally(folder, known, sample=settings.sample, seed=settings.seed, examples=settings.examples)
-    if folder.rows:  # a look at the texts says more than any count
+    if folder.rows:  # first, as the texts say more than any count
         yield Section("Examples", list(examples(found, settings)))
     yield Section("What it is", [made(folder), *sources(found)])
     if not folder.rows:
@@ -69,7 +69,7 @@ def dataset_sections(
 
 
 def made(folder: DatasetFolder) -> Facts:
-    """By which step, from what, and at what cost."""
+    """Which step made the data set, with which settings, inputs and models, and how long it took."""
     manifest = folder.manifest
     rows = [("step", manifest.step), ("rows", number(folder.rows))]
     rows += [(f"rows of {split}", number(count)) for split, count in folder.split_rows.items()]
@@ -93,7 +93,7 @@ def made(folder: DatasetFolder) -> Facts:
 
 
 def sources(found: Tally) -> Iterator[Block]:
-    """Where the rows of a mixture come from."""
+    """How many rows of a mixture come from each source."""
     if found.sources:
         total = sum(found.sources.values())
         rows = [
@@ -103,7 +103,7 @@ def sources(found: Tally) -> Iterator[Block]:
 
 
 def seconds(folder: DatasetFolder) -> float:
-    """How long the step worked, by its log: from each start to the last shard behind it."""
+    """Seconds that the step worked, by its log: from each start to the last shard finished after it."""
     total, begun, last = 0.0, None, None
     for event in recent(folder.path):
         when = datetime.fromisoformat(event["time"])
@@ -116,7 +116,7 @@ def seconds(folder: DatasetFolder) -> float:
 
 
 def labels(found: Tally, warn: list[str]) -> Iterator[Block]:
-    """How many rows each label has, and how numbers lie."""
+    """How many rows each label has, and how numeric columns are distributed."""
     if found.label:
         every = sum(found.labels.values(), Counter[str]())
         yield Chart(bars(sorted(every.items()), " rows"), f"Rows by {found.label}.")
@@ -142,7 +142,7 @@ def labels(found: Tally, warn: list[str]) -> Iterator[Block]:
 
 
 def lengths(found: Tally) -> Iterator[Block]:
-    """How long the texts are, in words."""
+    """How long the texts of each column are, in words."""
     marks = (0, 5, 50, 95, 100)
     rows = [
         (name, *(number(float(np.percentile(each, mark)), 0) for mark in marks))
@@ -157,11 +157,11 @@ def lengths(found: Tally) -> Iterator[Block]:
 
 
 def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
-    """A chart of how often which values come."""
+    """A histogram of values."""
     low, high = float(values.min()), float(values.max())
-    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-300):  # one value, but for rounding
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-300):  # a single value, up to rounding
         bins = np.array([low - 0.5, low + 0.5])
-    elif (values == np.round(values)).all():  # each number in one bin, as many of them as in every other
+    elif (values == np.round(values)).all():  # whole numbers: the same number of them in every bin
         step = -(-(int(high - low) + 1) // _BINS)
         bins = np.arange(low, high + step + 1, step) - 0.5
     else:
@@ -217,7 +217,7 @@ def variety(found: Tally, warn: list[str]) -> Iterator[Block]:
 def likeness(
     found: Tally, settings: ReportSettings, encoder: "SentenceTransformer | None", warn: list[str]
 ) -> Iterator[Block]:
-    """How alike the texts of pairs are by label; of single texts, whether their labels can be told apart."""
+    """How similar the texts of pairs are by label, or whether a classifier can label single texts."""
     sides = next((sides for sides in PAIRS if set(sides) <= set(found.columns)), None)
     names = [found.label_of(row) or "all" for row in found.rows]
     if sides is None:
@@ -253,7 +253,7 @@ def likeness(
 
 
 def by_label(measure: Likeness, names: Sequence[str]) -> Iterator[Block]:
-    """Quartiles and a line for each label."""
+    """Mean and quartiles of a similarity for each label, and its distribution as a line."""
     values, labelled = measure.values, np.array(names)
     groups = {name: values[(labelled == name) & np.isfinite(values)] for name in sorted(set(names))}
     groups = {name: group for name, group in groups.items() if len(group)}
@@ -277,7 +277,7 @@ def by_label(measure: Likeness, names: Sequence[str]) -> Iterator[Block]:
 def doubtful(
     found: Tally, sides: tuple[str, str], measure: Likeness, settings: ReportSettings
 ) -> Iterator[Block]:
-    """The pairs whose score and likeness disagree most, and those where they agree."""
+    """The pairs whose score and similarity rank most differently, and those where the ranks agree."""
     scores = np.array([np.nan if row["score"] is None else float(row["score"]) for row in found.rows])
     known = np.flatnonzero(np.isfinite(measure.values) & np.isfinite(scores))
     if len(known) < 2:
@@ -304,7 +304,7 @@ def doubtful(
 def single_texts(
     found: Tally, names: Sequence[str], settings: ReportSettings, warn: list[str]
 ) -> Iterator[Block]:
-    """Whether a simple classifier finds the labels of texts that it has not seen."""
+    """Whether a simple classifier predicts the labels of unseen texts."""
     text = next((name for name in ("text", *found.columns) if name in found.columns), None)
     told = (
         told_apart([str(row[text] or "") for row in found.rows], list(names), settings.seed)
@@ -324,7 +324,7 @@ def single_texts(
 
 
 def overlap(found: Tally, warn: list[str]) -> Iterator[Block]:
-    """What of the evaluation data stands in the rows."""
+    """How many rows share text with each evaluation set, with the first of them."""
     total = sum(found.splits.values())
     names = _short_names(found.shared)
     for evaluation, shared in found.shared.items():
@@ -358,7 +358,7 @@ def overlap(found: Tally, warn: list[str]) -> Iterator[Block]:
 
 
 def _short_names(sources: Iterable[str]) -> dict[str, str]:
-    """What each source is called, without its folders where no other is called the same."""
+    """A display name for each source: its name without folders, unless two sources share that."""
     each = {source: called(source) for source in sources}
     often = Counter(each.values())
     return {
@@ -367,7 +367,7 @@ def _short_names(sources: Iterable[str]) -> dict[str, str]:
 
 
 def examples(found: Tally, settings: ReportSettings) -> Iterator[Block]:
-    """Some rows of each label; the first and last of rows that are ranked by a number of many values."""
+    """Some rows of each label; where rows are ranked by score or margin, the highest and the lowest."""
     ranked = next((name for name in ("score", "margin") if name in found.numbers), None)
     if ranked and len({row[ranked] for row in found.rows}) > _FEW_SCORES:
         known = [row for row in found.rows if row[ranked] is not None and math.isfinite(row[ranked])]
@@ -391,7 +391,7 @@ def examples(found: Tally, settings: ReportSettings) -> Iterator[Block]:
 
 
 def _highest_first(label: str) -> tuple[float, str]:
-    """Numbers from the highest down, then names in their order."""
+    """Sort key: numbers from the highest down, then names alphabetically."""
     try:
         return -float(label), label
     except ValueError:
@@ -399,5 +399,5 @@ def _highest_first(label: str) -> tuple[float, str]:
 
 
 def shown_texts(row: Row, found: Tally) -> list[tuple[str, str]]:
-    """A row's texts by the names of their columns."""
+    """The texts of a row as they are shown, each with its column's name."""
     return [(name, shown(text)) for name, text in texts_of(row, found.columns)]

@@ -1,4 +1,4 @@
-"""How alike the two texts of a pair are, label by label, and whether labels can be told apart at all."""
+"""How similar the two texts of a pair are, and whether labels can be told apart."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 APART = 0.6
-"""An area under the curve below which two labels hardly differ."""
+"""Area under the curve below which two labels hardly differ."""
 _FEWEST = 20
-"""Rows of a label below which nothing is said of it."""
+"""Labels with fewer rows are left out."""
 _CLASSIFIED = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How alike the texts of n pairs are, by a measure."""
+    """The similarity of the texts of n pairs, by one measure; ``values`` has shape ``(n,)``."""
 
     measure: str
     values: Floats
 
 
 def shared_words(pairs: Sequence[tuple[str, str]]) -> Likeness:
-    """Of the words of both texts, the share that stands in each: the Jaccard index, within [0, 1]."""
+    """The share of words that two texts have in common: the Jaccard index of their words, within [0, 1]."""
     found = np.zeros(len(pairs))
     for place, (one, other) in enumerate(pairs):
         first, second = set(words(one).split()), set(words(other).split())
@@ -42,22 +42,22 @@ def shared_words(pairs: Sequence[tuple[str, str]]) -> Likeness:
 
 
 def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") -> Likeness:
-    """The cosine of the texts' vectors; NaN where a text is blank."""
+    """The cosine of the two texts' vectors; NaN where a text is blank."""
     found = np.full(len(pairs), np.nan)
     rows = [place for place, pair in enumerate(pairs) if all(text.strip() for text in pair)]
     sides = [encode_texts(encoder, [pairs[row][side] for row in rows]) for side in (0, 1)]
     if rows:
         one, other = (side / np.maximum(np.linalg.norm(side, axis=1, keepdims=True), 1e-12) for side in sides)
-        found[rows] = np.clip((one * other).sum(axis=1), -1, 1)  # rounding leads beyond
+        found[rows] = np.clip((one * other).sum(axis=1), -1, 1)  # rounding can exceed the range
     return Likeness("cosine", found)
 
 
 def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, float]]:
-    """Neighbouring numeric labels whose pairs are hardly more alike under the higher label.
+    """Neighbouring numeric labels where the pairs of the higher label are hardly more similar.
 
     Returns:
-        the two labels and the area under the curve: the share of all pairs of one row of each in which that
-        of the higher label is the more alike one.
+        The two labels and the area under the curve: if one row of each is drawn, the probability that the
+        row of the higher label is the more similar one.
     """
     known = np.isfinite(values)
     names = np.array(labels)
@@ -73,7 +73,7 @@ def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, floa
 
 
 def _neighbours(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each label and the next that claims something else; 0 and a 0 that was smoothed to 0.1 do not."""
+    """Each label with the next one that differs clearly; 0 and 0.1, a smoothed 0, do not."""
     if labels:
         least = (float(labels[-1]) - float(labels[0])) / 5
         for place, low in enumerate(labels):
@@ -84,10 +84,10 @@ def _neighbours(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[float, float] | None:
-    """How often a simple classifier that has seen other rows finds a text's label, and the commonest's share.
+    """The cross-validated accuracy of a simple text classifier, and the share of the commonest label.
 
     Returns:
-        both within [0, 1]; None where fewer than two labels have rows enough.
+        Both within [0, 1]; None where fewer than two labels have enough rows.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression

@@ -1,4 +1,4 @@
-"""What there is to say of a trained model, and of an evaluation."""
+"""The report's sections on a trained model and on an evaluation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ _NOT_FIGURES = {"about", "seconds"}
 
 
 def model_section(record: Mapping[str, Any]) -> Section:
-    """Of a model's ``training.json``: what it was trained with, and how it went."""
+    """The section on a model, from its ``training.json``: settings, and how the training went."""
     rows = [("step", str(record.get("step", ""))), *settings_rows(record)]
     if isinstance(record.get("seconds"), int | float):
         rows.append(("time taken", clock(record["seconds"])))
@@ -22,7 +22,7 @@ def model_section(record: Mapping[str, Any]) -> Section:
 
 
 def curves(record: Mapping[str, Any]) -> Iterator[Block]:
-    """The figures on the validation data, step by step; of several learning rates those of each."""
+    """The validation figures by training step; a line for each learning rate where several were tried."""
     rates = record.get("rates") or []
     series: dict[str, list[tuple[float, float]]] = {}
     names: set[str] = set()
@@ -40,7 +40,7 @@ def curves(record: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def evaluation_section(results: Mapping[str, Any]) -> Section:
-    """Of an evaluation's ``results.json``: its figures with their intervals, and what was evaluated."""
+    """The section on an evaluation, from its ``results.json``: figures with intervals, and settings."""
     about = results.get("about", {})
     figures = list(figure_rows(results))
     texts = [(name, value) for name, value in words_in(results)]
@@ -53,7 +53,7 @@ def evaluation_section(results: Mapping[str, Any]) -> Section:
 
 
 def figure_rows(results: Mapping[str, Any], above: Sequence[str] = ()) -> Iterator[tuple[str, str, str]]:
-    """Every number in the results with its interval, where there is one."""
+    """Name, value and 95 % interval (empty where there is none) of every number in the results."""
     for name, value in results.items():
         if name in _NOT_FIGURES or name.endswith("_ci"):
             continue
@@ -66,20 +66,20 @@ def figure_rows(results: Mapping[str, Any], above: Sequence[str] = ()) -> Iterat
 
 
 def words_in(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What else the results say at their top."""
+    """The texts at the top level of the results, with their names."""
     for name, value in results.items():
         if isinstance(value, str) and name not in _NOT_FIGURES:
             yield shown(name, 60), shown(value, 200)
 
 
 def settings_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The settings, inputs and models that a record tells of."""
+    """The settings, inputs and models in a record."""
     rows = [
         (shown(name, 60), shown(str(value), 200))
         for name, value in record.get("settings", {}).items()
         if value not in (None, "", [], {})
     ]
-    # Of an evaluation these stand beside: what decides is their content.
+    # An evaluation records these beside its settings, as only their content matters to its identity.
     rows += [(name, shown(str(record[name]), 200)) for name in ("model", "data") if record.get(name)]
     rows += [
         (f"content of {name}", f"SHA-256 {value[:16]}…") for name, value in record.get("inputs", {}).items()

@@ -1,4 +1,4 @@
-"""The texts of evaluation data, which should not stand in the rows that train what is measured on them."""
+"""The texts of evaluation data, which should not be among the training rows."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,14 +11,14 @@ from pairsmith.records.sts import is_released, read_sts
 from pairsmith.report.rows import digest, grams, words
 
 FEWEST = 4
-"""Texts of fewer words say nothing."""
+"""Texts with fewer words are ignored, as they can match by chance."""
 _NO_TEXT = ("id", "qid", "label", "split", "source")
 
 
 def evaluation_texts(source: str) -> Iterator[str]:
-    """All texts of evaluation data: every string in each row, also in lists and objects, but ids and labels.
+    """All texts of evaluation data: every string in a row, also in lists and objects, except ids and labels.
 
-    Official SQuAD files, MRQA's and the released test sets of sentence similarity are read as what they are.
+    Official SQuAD and MRQA files and the released STS test sets are read in their own formats.
 
     Raises:
         InputError: the data cannot be read.
@@ -32,14 +32,14 @@ def evaluation_texts(source: str) -> Iterator[str]:
     before: Mapping[str, Any] = {}
     for _, row in (official(path) or open_source(source)).rows():
         for name, value in row.items():
-            if name not in before or before[name] != value:  # a passage stands with each of its questions
+            if name not in before or before[name] != value:  # a passage is repeated for each of its questions
                 yield from _strings(value, name)
         before = row
 
 
 def _strings(value: Any, name: str) -> Iterator[str]:
     if isinstance(value, str) and name not in _NO_TEXT:
-        yield from value.split("\t")  # lines of a table without a header come whole
+        yield from value.split("\t")  # a line of a table without a header is one string
     elif isinstance(value, Mapping):
         for inner, each in value.items():
             yield from _strings(each, inner)
@@ -49,10 +49,10 @@ def _strings(value: Any, name: str) -> Iterator[str]:
 
 
 def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """Digests of the texts of evaluation data, and of all their runs of ``GRAM`` words.
+    """Digests of the texts of evaluation data, and of all runs of ``GRAM`` words in them.
 
     Raises:
-        InputError: the data cannot be read, or hold no text of some length.
+        InputError: the data cannot be read, or all their texts are shorter than ``FEWEST`` words.
     """
     whole: set[bytes] = set()
     runs: set[bytes] = set()

@@ -1,4 +1,4 @@
-"""A page as HTML: one file, no script, nothing loaded from elsewhere."""
+"""Renders a page as one HTML file without scripts or external resources."""
 
 from importlib import resources
 
@@ -8,7 +8,7 @@ from pairsmith.report.parts import Page
 
 
 def render(page: Page) -> str:
-    """The page as HTML. What its texts hold is escaped, and a browser is told to run nothing."""
+    """The page as HTML, with texts escaped and scripts forbidden by a content security policy."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     source = resources.files("pairsmith.report").joinpath("page.html").read_text(encoding="utf-8")
     chapters = [

@@ -1,4 +1,4 @@
-"""What a page consists of. Texts in it are data: the template escapes them, whatever they hold."""
+"""The parts of a page. All texts in them are plain data, which the template escapes."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ from typing import Literal
 from markupsafe import Markup
 
 LONGEST = 600
-"""Characters that are shown of a text at most."""
+"""Longest text that is shown, in characters."""
 
 _JOINERS = "\u200c\u200d"
-"""Part of many scripts and of emoji."""
+"""Zero-width joiners, which many scripts and emoji need."""
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"
-"""Letters and signs that nobody sees."""
+"""Letters and symbols that are drawn as blanks."""
 _UNSEEN = {"Cc", "Cf", "Zl", "Zp", "Cs", "Co"}
-"""Kinds of characters that are no letters, digits, signs or blanks."""
+"""Unicode categories of invisible characters: controls, formats, separators, surrogates, private use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and values, one below the other."""
+    """Names and values as a list."""
 
     rows: Sequence[tuple[str, str]]
     kind: Literal["facts"] = "facts"
@@ -28,7 +28,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns with a head; all but the first ``texts`` of them hold numbers."""
+    """A table with a header; all columns but the first ``texts`` hold numbers."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -39,7 +39,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """An SVG image, and in words what it shows."""
+    """An SVG image with a caption."""
 
     svg: Markup
     caption: str
@@ -48,7 +48,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Rows: of each what it is marked with, and its texts by the names of their columns."""
+    """Example rows, each with a mark, such as its score, and its texts by column name."""
 
     title: str
     rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]
@@ -68,7 +68,7 @@ Block = Facts | Table | Chart | Examples | Note
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Something with a heading; ``level`` 2 is a folder, 3 a part of what there is to say of it."""
+    """Blocks under a heading; ``level`` 2 is a folder, 3 a part of it."""
 
     title: str
     blocks: Sequence[Block]
@@ -80,9 +80,9 @@ class Page:
     """A whole page.
 
     Attributes:
-        title: of the page.
-        sections: in their order.
-        warnings: what a reader should see first.
+        title: the page's title.
+        sections: the sections, in order.
+        warnings: shown at the top.
     """
 
     title: str
@@ -91,10 +91,10 @@ class Page:
 
 
 def shown(text: str, longest: int = LONGEST) -> str:
-    """A text as it is shown: cut where it is long, characters that nobody sees made visible.
+    """A text as it is shown: shortened if it is long, with invisible characters written as their names.
 
-    Marks that turn the direction of writing would turn the rest of the page, and control characters end
-    some readers of it.
+    Direction marks would otherwise reverse the rest of the page, and control characters stop some
+    programs from reading it.
     """
     found: list[str] = []
     left = longest
@@ -116,10 +116,10 @@ def _visible(character: str) -> str:
 
 
 def number(value: float, places: int = 1) -> str:
-    """A number for people."""
+    """A number with thousands separators; ``places`` decimals unless it is an int."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
 
 
 def percent(part: float, whole: float) -> str:
-    """A share in per cent; a dash of nothing."""
+    """``part`` as a percentage of ``whole``; a dash where ``whole`` is 0."""
     return f"{100 * part / whole:.1f} %" if whole else "–"

@@ -1,4 +1,4 @@
-"""What a report will cost. It is little, so nothing is tried out."""
+"""Estimates what a report will cost. It is little, so no trial is run."""
 
 from collections.abc import Mapping
 
@@ -8,16 +8,16 @@ from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 ROW_SECONDS = 5e-5
-"""For a row, by benchmarks/report.py."""
+"""Seconds for a row, measured by benchmarks/report.py."""
 COMPARED_SECONDS = 1e-4
-"""For a pair of sentences of 20 words whose runs of words are looked up in evaluation data."""
+"""Extra seconds to compare a pair of 20-word sentences with evaluation data."""
 ENCODED_SECONDS = 5e-3
-"""Of a small encoder, for a pair."""
+"""Seconds for a pair with a small sentence encoder."""
 PAGE_BYTES = 100_000
 
 
 def plan_report(settings: ReportSettings, before: Mapping[str, Estimate]) -> Estimate:
-    """By the number of rows alone; a page about anything else takes no time to speak of."""
+    """An estimate from the number of rows; a report on anything else takes hardly any time."""
     rows = _rows(settings.data, before)
     encoded = min(rows, settings.sample) * ENCODED_SECONDS if settings.encoder else 0.0
     each = ROW_SECONDS + (COMPARED_SECONDS if settings.against else 0.0)

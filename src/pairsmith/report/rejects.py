@@ -1,4 +1,4 @@
-"""What was made and not kept, and why."""
+"""The report's section on rejected rows and why they were rejected."""
 
 import json
 
@@ -15,10 +15,10 @@ _MOST_REASONS = 15
 
 
 def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
-    """How many rows were left out for which reason, with some of them.
+    """The number of rejected rows by reason, with examples.
 
     Raises:
-        FolderError: a file of it is missing or damaged.
+        FolderError: a file of the folder is missing or damaged.
     """
     reasons = sorted(folder.manifest.counts.rejects_by_reason.items(), key=lambda each: -each[1])
     if not reasons:
@@ -46,7 +46,7 @@ def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
 
 
 def _some(table: pa.Table, wanted: dict[str, int]) -> dict[str, list[str]]:
-    """Of each reason the first rows of a shard."""
+    """The first rows of a shard for each reason, up to the number still wanted."""
     names = pc.binary_join_element_wise(table.column("filter"), table.column("reason"), ": ")
     found = {}
     for reason, count in wanted.items():
@@ -57,7 +57,7 @@ def _some(table: pa.Table, wanted: dict[str, int]) -> dict[str, list[str]]:
 
 
 def _columns(row: str) -> list[tuple[str, str]]:
-    """A rejected row's columns; as it stands where it is no JSON."""
+    """The columns of a rejected row; the whole text where it is not a JSON object."""
     try:
         value = json.loads(row)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The step ``report``: one page about a folder, which opens in any browser and loads nothing.
+"""The step ``report``: one self-contained HTML page about a folder.
 
 folder -> its rows, models and figures -> sections -> report.html
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 RECORD = "report.json"
 COMPARISON = "comparison.html"
-"""What ``compare`` writes."""
+"""The page that ``compare`` writes."""
 _RUN, _TRAINING, _RESULTS, _AUDIT = "run.json", "training.json", "results.json", "audit.json"
 _KINDS = (_RUN, MANIFEST, _TRAINING, _RESULTS)
 
@@ -39,16 +39,16 @@ _KINDS = (_RUN, MANIFEST, _TRAINING, _RESULTS)
 def report(settings: ReportSettings, run: Run) -> Place:
     """Write ``report.html`` about a dataset folder, a model, an evaluation, or a run with all of its steps.
 
-    Beside it lies ``report.json``: what was looked at, and the page's warnings.
+    ``report.json`` beside it records what was reported on, and the page's warnings.
 
     Returns:
-        The page.
+        The path of the page.
 
     Raises:
-        FolderError: ``data`` is no folder of a finished step, or the run's folder holds something else.
+        FolderError: ``data`` is not the folder of a finished step, or the run's folder holds something else.
         InputError: evaluation data cannot be read.
-        ModelError: the encoder cannot be loaded, or the rows to be traced are another model's.
-        SettingsError: rows that are to be traced cannot be.
+        ModelError: the encoder cannot be loaded, or the rows to be traced were written by another model.
+        SettingsError: the rows cannot be traced.
         MissingExtra: an embedded model whose package is not installed.
         StorageError: the page cannot be written.
     """
@@ -66,7 +66,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
     )
     claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest), extends=lambda _: True)
     try:
-        write_json(run.out / RECORD, identity.as_record())  # first of all the folder says whose it is
+        write_json(run.out / RECORD, identity.as_record())  # first, so that the folder says whose it is
         known = {name: known_texts(name) for name in settings.against}
         encoder = _encoder(settings) if settings.encoder else None
         warn: list[str] = []
@@ -97,10 +97,10 @@ def _check_traces(source: Place, kind: str, settings: ReportSettings) -> None:
 
 
 def kind_of(folder: Place) -> str:
-    """The record in ``folder`` that says what it is.
+    """The name of the record file that shows what kind of folder this is.
 
     Raises:
-        FolderError: there is none.
+        FolderError: the folder has no such record.
     """
     with reaching(folder, FolderError):
         found = next((name for name in _KINDS if size_of(folder / name) is not None), None)
@@ -146,7 +146,7 @@ def _run_sections(
     encoder: "SentenceTransformer | None",
     warn: list[str],
 ) -> Iterator[Section]:
-    """The run's figures and times, then each of its steps that is finished."""
+    """The run's figures and times, then each finished step."""
     record = _json(folder / _RUN)
     yield Section(str(record.get("recipe", "")), list(_overview(folder, record)), level=2)
     for name in record.get("planned", []):
@@ -156,7 +156,7 @@ def _run_sections(
         own: list[str] = []
         step = folder / name
         if size_of(step / RECORD) is not None or size_of(step / _AUDIT) is not None:
-            continue  # a page, or what people said of rows, which lies beside
+            continue  # reports and audits have pages and results of their own
         yield Section(name, [], level=2)
         try:
             yield from _sections(step, kind_of(step), settings, known, encoder, own)

@@ -1,4 +1,4 @@
-"""The rows of a data set, read once, some thousands at a time: what is counted, and a sample of them."""
+"""Counts over all rows of a data set, and a sample of them, in one pass of a few thousand rows at a time."""
 
 import hashlib
 import re
@@ -21,31 +21,31 @@ Row = Mapping[str, Any]
 _NOT_TEXT = {"id", "label", "title", "source"}
 _LABELS = ("label", "score")
 MOST_LABELS = 20
-"""A score of more distinct values is no label but drawn as a histogram; of labels the commonest are shown."""
+"""A score with more distinct values is drawn as a histogram; of more labels the commonest are shown."""
 _MOST_COUNTED = 10_000
-"""Labels beyond so many are others at once, so that texts in their place cannot fill the memory."""
+"""Further labels are counted as ``OTHERS``, so that a column of texts cannot fill the memory."""
 OTHERS = "(others)"
 GRAM = 8
-"""So many words that follow each other and are the same are hardly chance."""
+"""Length in words of the runs that are compared: one this long is hardly shared by chance."""
 LOOKED_AT = 4_000
-"""Characters of a text of the sample that are looked at closely."""
+"""Characters that are kept of each text in the sample."""
 _ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Scripts without blanks between words: each of their characters counts as one."""
+"""Scripts without spaces between words: each character counts as a word."""
 _WORD = re.compile(rf"[{_ALONE}]|[^\W{_ALONE}]+")
 
 Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
-"""By evaluation set the digests (``digest(words(text))``) of its texts, and those of their ``grams``."""
+"""For each evaluation set, the digests of its texts (``digest(words(text))``) and their ``grams``."""
 
 
 @dataclass
 class Shared:
-    """How many rows share text with an evaluation set, case and punctuation aside; a row counts once in each.
+    """How many rows share text with an evaluation set; case and punctuation are ignored.
 
     Attributes:
-        whole: rows that have one of its texts for a text.
-        runs: rows of which a text has ``GRAM`` words running with one of its texts.
-        rows: rows of either sort.
-        first: the first of these, as many as were asked for.
+        whole: rows with a text that is also a text of the evaluation set.
+        runs: rows with a text that shares ``GRAM`` consecutive words with one of the evaluation set.
+        rows: rows of either kind.
+        first: the first of these rows, up to the number of examples.
     """
 
     whole: int = 0
@@ -56,19 +56,19 @@ class Shared:
 
 @dataclass(frozen=True)
 class Tally:
-    """What was counted.
+    """Counts over all rows, and the sample.
 
     Attributes:
-        columns: the texts' names.
+        columns: names of the text columns.
         label: the column that holds the label, if there is one.
-        numbers: of each column of numbers all values that are finite.
-        splits: rows of each.
-        labels: by split, how many rows each label has; of more than ``MOST_LABELS`` the rarer ones are
-            ``OTHERS`` together.
+        numbers: for each numeric column, all finite values.
+        splits: rows of each split.
+        labels: for each split, how many rows each label has; if there are more than ``MOST_LABELS``, the
+            rarest are merged into ``OTHERS``.
         sources: how many rows each source of a mixture has.
-        lengths: of each text column the number of words of each row.
-        distinct: of each text column how many different texts it has.
-        shared: by evaluation set, how many of all rows share text with it.
+        lengths: for each text column, the number of words in each row.
+        distinct: for each text column, the number of distinct texts.
+        shared: for each evaluation set, how many of all rows share text with it.
         rows: the sample, in the order of the data set.
     """
 
@@ -84,7 +84,7 @@ class Tally:
     rows: Sequence[Row]
 
     def label_of(self, row: Row) -> str:
-        """How a row's label is written, as in ``labels``; empty where there are none."""
+        """The row's label as a key of ``labels``; empty if there are no labels."""
         if self.label is None:
             return ""
         name = label_name(row[self.label])
@@ -103,14 +103,14 @@ class _Counts:
 
 
 def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, examples: int = 0) -> Tally:
-    """Read the rows of all splits.
+    """Count the rows of all splits and draw a sample.
 
     Args:
         folder: a finished dataset folder.
-        known: the texts of evaluation sets.
-        sample: rows that are kept, drawn evenly from all.
-        seed: of the sample.
-        examples: rows that are kept of those that share text with an evaluation set.
+        known: digests of the texts of evaluation sets.
+        sample: size of the sample, drawn uniformly from all rows.
+        seed: seed of the sample.
+        examples: how many of the rows that share text with an evaluation set are kept.
 
     Raises:
         FolderError: a file is missing or damaged.
@@ -143,7 +143,7 @@ def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, exampl
 def with_sample(
     folder: DatasetFolder, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, pa.Table, list[dict[str, Any]]]]:
-    """Some rows at a time with their split and those of them that are among ``count`` drawn evenly from all.
+    """Batches of rows: the split, the rows, and those that belong to a uniform sample of ``count`` rows.
 
     Raises:
         FolderError: a file is missing or damaged.
@@ -158,7 +158,7 @@ def with_sample(
 
 
 def _cut(row: Row) -> Row:
-    """A row of the sample, of whose long texts the beginning is kept."""
+    """A row with its texts cut to ``LOOKED_AT`` characters."""
     return {
         name: value[:LOOKED_AT] if isinstance(value, str) and name not in _LABELS else value
         for name, value in row.items()
@@ -166,7 +166,7 @@ def _cut(row: Row) -> Row:
 
 
 def _columns(folder: DatasetFolder) -> tuple[list[str], list[str]]:
-    """The columns that hold texts, and those that hold numbers."""
+    """The names of the text columns and of the numeric columns."""
     schema = folder.schema() if folder.splits else pa.schema([])
     texts = [each.name for each in schema if pa.types.is_string(each.type) and each.name not in _NOT_TEXT]
     numbers = [each.name for each in schema if pa.types.is_floating(each.type)]
@@ -203,7 +203,7 @@ def _count(
 def _compare(
     shared: Mapping[str, Shared], table: pa.Table, columns: Sequence[str], known: Known, examples: int
 ) -> None:
-    """Count the rows that share text with each evaluation set, however many of their texts do."""
+    """Count the rows that share text with each evaluation set, each row once."""
     whole: dict[str, set[int]] = {name: set() for name in known}
     runs: dict[str, set[int]] = {name: set() for name in known}
     for column in columns:
@@ -225,13 +225,13 @@ def _compare(
 
 
 def _times(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
-    """How often each value stands in a column."""
+    """How often each value occurs in a column."""
     for each in pc.value_counts(column).to_pylist():
         yield label_name(each["values"]), each["counts"]
 
 
 def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
-    """At most ``MOST_LABELS`` labels of all splits; the rarer ones are one."""
+    """The label counts with at most ``MOST_LABELS`` labels; the rarest are merged into ``OTHERS``."""
     every = sum(labels.values(), Counter[str]())
     rest = every.pop(OTHERS, 0)
     if len(every) + bool(rest) <= MOST_LABELS:
@@ -252,24 +252,24 @@ def label_name(value: object) -> str:
 
 
 def digest(text: str) -> bytes:
-    """Eight bytes that stand for a text."""
+    """An eight-byte hash of a text."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def words(text: str) -> str:
-    """A text's words, case and punctuation aside."""
+    """The words of a text in lower case, without punctuation, joined by spaces."""
     return " ".join(_WORD.findall(text.casefold()))
 
 
 def grams(folded: str) -> Iterator[bytes]:
-    """The digests of all runs of ``GRAM`` words in a text that ``words`` gave."""
+    """The digests of all runs of ``GRAM`` words in the output of ``words``."""
     each = folded.split(" ")
     for first in range(len(each) - GRAM + 1):
         yield digest(" ".join(each[first : first + GRAM]))
 
 
 def texts_of(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
-    """The texts of a row by their columns' names; answers by what they say."""
+    """The texts of a row with their column names; answers as one text."""
     found = [(name, str(row.get(name) or "")) for name in columns]
     answers = row.get("answers")
     if isinstance(answers, Mapping):

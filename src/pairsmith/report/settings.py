@@ -1,4 +1,4 @@
-"""What can be set for a report."""
+"""Settings of the step ``report``."""
 
 from typing import Annotated
 

@@ -13,7 +13,7 @@ from pairsmith.tasks import Decoding, TaskSpec
 
 
 def check_traces(folder: DatasetFolder, settings: ReportSettings) -> None:
-    """Whether the rows of a folder can be traced with the settings' model.
+    """Check that the rows of a folder can be traced with the model of ``settings``.
 
     Raises:
         ModelError: another model wrote the rows.
@@ -32,8 +32,8 @@ def check_traces(folder: DatasetFolder, settings: ReportSettings) -> None:
 
 
 def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
-    """The first tries for some first texts and each label; see ``check_traces``."""
-    from pairsmith.lm.loading import load_model  # which takes seconds that other reports need not wait
+    """The first attempt at each label for some first texts; requires ``check_traces``."""
+    from pairsmith.lm.loading import load_model  # imported here, as it takes seconds
 
     assert settings.model is not None  # checked before
     made = folder.manifest.settings

@@ -1,4 +1,4 @@
-"""Task descriptions: what to write, one instruction per label, from YAML."""
+"""Task descriptions in YAML: what to generate, with one instruction per label."""
 
 from pairsmith.tasks.loading import builtin_path, builtin_tasks, load_task
 from pairsmith.tasks.spec import PLACEHOLDER, Decoding, TaskSpec, label_text

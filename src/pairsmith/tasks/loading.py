@@ -1,4 +1,4 @@
-"""Tasks by name or from a file: every fault of a file is reported at once, with its line."""
+"""Loads tasks by name or from a file, and reports all faults of a file at once, with their lines."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -66,7 +66,7 @@ def read_task(path: Path) -> TaskSpec:
         found += [
             Fault(_named(fault.where, file.data.get("labels")), fault.text)
             for fault in faults_of(error, TaskSpec)
-            if fault.where  # what has no place is the check between values, made above
+            if fault.where  # faults without a place are those between values, found above
         ]
     if found or file.duplicates:
         raise TaskError(file.report(found))
@@ -74,7 +74,7 @@ def read_task(path: Path) -> TaskSpec:
 
 
 def _faults_between(file: "YamlFile") -> list[Fault]:
-    """Faults between the values of the file, as far as the values themselves are fit."""
+    """Faults between the values of the file, as far as the values themselves are valid."""
     labels = file.data.get("labels")
     if isinstance(labels, list):
         return [Fault(("labels",), "should be a mapping from each label to its instruction, not a list")]
@@ -105,7 +105,7 @@ def _faults_between(file: "YamlFile") -> list[Fault]:
 
 
 def _fit(check: Callable[[object], Value], value: object) -> Value | None:
-    """``value`` as ``check`` returns it, or None where it refuses: pydantic reports that one."""
+    """``value`` as ``check`` returns it, or None if it is invalid, which pydantic reports."""
     try:
         return check(value)
     except ValueError:
@@ -117,7 +117,7 @@ def _key(key: object) -> str | int | float:
 
 
 def _named(where: Keys, labels: object) -> Keys:
-    """``where`` with the label's key in place of its position, which is what pydantic gives."""
+    """``where`` with the label's position, which pydantic gives, replaced by its key."""
     if len(where) < 2 or not isinstance(where[1], int) or not isinstance(labels, Mapping):
         return where
     return ("labels", _key(list(labels)[where[1]]), *where[2:])

@@ -1,7 +1,7 @@
-"""What a task is: labels, one instruction for each, and how texts are drawn.
+"""What a task is: labels, one instruction for each, and how texts are sampled.
 
-The model's fields check one value each; ``faults`` checks what several values must be to one
-another. They are two so that the reader of task files can report both kinds at once.
+The fields of the model check single values; ``faults`` checks that several values fit together. The two
+are separate so that the reader of task files can report both kinds of fault at once.
 """
 
 import math
@@ -26,12 +26,12 @@ SchemaKind = Literal["scored_pair", "labelled_pair", "labelled_text"]
 
 
 def label_text(name: str | float) -> str:
-    """A label's name as text: ``1.0`` is ``1``, ``0.5`` is ``0.5``, a word is itself."""
+    """A label's name as text: ``1.0`` becomes ``1``, ``0.5`` and words stay as they are."""
     return repr(name).removesuffix(".0") if isinstance(name, float) else name
 
 
 def parse_label(value: object) -> str | float:
-    """A label as a file gives it, a finite number or a name; anything else is a ``ValueError``."""
+    """Parse a label from a file: a finite number or a name; raises ``ValueError`` for anything else."""
     if isinstance(value, bool) or value is None:
         word = {True: "true", False: "false", None: "null"}[value]
         raise ValueError(
@@ -54,7 +54,7 @@ def parse_label(value: object) -> str | float:
 
 
 def parse_counter_labels(value: object) -> tuple[str | float, ...] | Literal["higher", "others"]:
-    """Counter-labels as a file gives them: a list of labels, or one of two words; else a ``ValueError``."""
+    """Parse counter-labels from a file: a list, `higher` or `others`; else raises ``ValueError``."""
     if value == "higher":
         return "higher"
     if value == "others":
@@ -75,7 +75,7 @@ class Label(Settings):
 
     name: LabelName = Field(
         description="A number (a similarity score) or a name (a class).",
-        json_schema_extra={"from_key": True},  # a file gives it as the key of the mapping
+        json_schema_extra={"from_key": True},  # in a file it is the key of the mapping
     )
     instruction: str = Field(
         description="What the model continues; it ends with an opening quotation mark, and in a pair task "
@@ -100,12 +100,12 @@ class Label(Settings):
 
     @property
     def wordings(self) -> tuple[str, ...]:
-        """The instruction, and its other wordings."""
+        """The instruction followed by its other wordings."""
         return (self.instruction, *self.more_instructions)
 
 
 class Decoding(Settings):
-    """How texts are drawn from the model (docs/methods.md, D3 and D4); the defaults are the paper's."""
+    """How texts are sampled from the model (docs/methods.md, D3 and D4); defaults are the paper's."""
 
     model_config = ConfigDict(strict=True)
 
@@ -157,7 +157,7 @@ class Decoding(Settings):
 
 
 class TaskSpec(Settings):
-    """A labelled data set that a language model can be asked to write."""
+    """A task: the description of a labelled data set that a language model can generate."""
 
     name: str = Field(description="A short name: letters, digits, dots, hyphens and underscores.")
     description: str = Field(
@@ -201,7 +201,7 @@ class TaskSpec(Settings):
     @field_validator("labels", mode="before")
     @classmethod
     def _labels_by_name(cls, value: Any) -> Any:
-        """Accept the form of the file, a mapping by name, and the list that ``model_dump`` gives."""
+        """Accept a mapping by name, as in files, or a list, as from ``model_dump``."""
         if isinstance(value, Mapping):
             return [
                 {**body, "name": name} if isinstance(body, Mapping) else body for name, body in value.items()
@@ -245,11 +245,11 @@ class TaskSpec(Settings):
 
     @property
     def written_names(self) -> tuple[str, ...]:
-        """The labels for which texts are written, as text, in the order of the file."""
+        """The labels for which texts are generated, as text, in the order of the file."""
         return tuple(name for name in self.label_names if name in (self.written or self.label_names))
 
     def writing(self, names: Sequence[str]) -> Self:
-        """The task with texts of these labels alone; of none or of all: as it is.
+        """The task limited to generating texts for these labels; unchanged if ``names`` is empty or complete.
 
         Raises:
             TaskError: the task has no such label.
@@ -260,7 +260,7 @@ class TaskSpec(Settings):
 
     @property
     def schema_kind(self) -> SchemaKind:
-        """Which rows the task makes: scored pairs, labelled pairs or labelled texts."""
+        """The kind of rows that the task makes: scored pairs, labelled pairs or labelled texts."""
         if self.kind == "text":
             return "labelled_text"
         return "scored_pair" if self.numeric else "labelled_pair"
@@ -281,13 +281,13 @@ class TaskSpec(Settings):
 
         Args:
             name: the label as text.
-            number: which of its wordings, counted on from the first again after the last.
+            number: which of its wordings, modulo their number.
         """
         wordings = self.label(name).wordings
         return wordings[number % len(wordings)]
 
     def counters(self, name: str) -> tuple[str, ...]:
-        """The counter-labels of ``name``, CL(y) of D2, with `higher` and `others` resolved; task order."""
+        """The counter-labels of ``name``, CL(y) of D2, with `higher` and `others` resolved, in task order."""
         label = self.label(name)
         if label.counter_labels == "others":
             return tuple(other for other in self.label_names if other != name)
@@ -304,7 +304,7 @@ class TaskSpec(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A label before it is known to be sound; ``None`` stands for a value that is missing or unfit."""
+    """A label that is not yet validated; ``None`` stands for a missing or invalid value."""
 
     key: str | int | float
     name: str | float | None
@@ -315,9 +315,9 @@ class Draft:
 
 
 def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> Iterator[Fault]:
-    """What is wrong between the values of a task whose ``kind`` and labels are given.
+    """Faults between the values of a task of this ``kind`` with these labels.
 
-    Places are below the task's root: ``("labels", key, "instruction")``.
+    Their places are paths from the task's root: ``("labels", key, "instruction")``.
     """
     names = [label_text(draft.name) for draft in drafts if draft.name is not None]
     numeric = all(isinstance(draft.name, float) for draft in drafts if draft.name is not None)
