@@ -1,1 +1,1 @@
-"""Language models: what the routes ask of them, and the decoder that steers by several prompts at once."""
+"""Language models: the interface that routes use, and the decoder that steers by several prompts at once."""

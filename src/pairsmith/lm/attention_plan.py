@@ -1,4 +1,4 @@
-"""Who attends to what in one step of decoding, worked out once for all layers."""
+"""Which rows attend to which keys in one decoding step, computed once for all layers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -10,10 +10,10 @@ from torch import Tensor
 from pairsmith.lm.kv_store import Store
 
 PAGE = 16
-"""Tokens of a page."""
+"""Tokens per page."""
 
 STEP = 8
-"""Numbers of rows, pieces and pages that are multiplied are rounded up to multiples of this. The libraries
+"""Numbers of rows, pieces and pages in a matrix product are rounded up to multiples of this. The libraries
 below torch compile a product for each new shape, which takes a millisecond, and keep it in memory."""
 
 
@@ -22,13 +22,13 @@ class Tier:
     """Some rows, and the pieces of a store that they share.
 
     Attributes:
-        store: which store the pieces are of.
-        length: tokens of each piece that are multiplied.
-        used: the pieces that are multiplied.
-        members: ``(pieces, most)`` rows of each of ``used``; 0 where one has fewer.
-        piece: ``(rows,)`` which of ``used`` each row has, and ``place`` its column in ``members``; 0 for a
-            row that has none.
-        has: ``(rows, 1, 1, 1)`` 1 for a row that has one, else 0; None if all have.
+        store: index of the store that holds the pieces.
+        length: tokens of each piece that take part in the products.
+        used: the pieces that take part in the products.
+        members: ``(pieces, most)`` the rows that share each of ``used``, padded with 0.
+        piece: ``(rows,)`` index in ``used`` of each row's piece, and ``place`` the row's column in
+            ``members``; 0 for a row without a piece.
+        has: ``(rows, 1, 1, 1)`` 1 for a row with a piece, else 0; None if all rows have one.
     """
 
     store: int
@@ -40,21 +40,21 @@ class Tier:
     has: Tensor | None
 
     def gather(self, of_rows: Tensor) -> Tensor:
-        """``(rows, heads, shared, x)`` to ``(pieces, heads, most * shared, x)``."""
-        # index_select copies whole rows, where indexing goes from number to number.
+        """Rearrange ``(rows, heads, shared, x)`` to ``(pieces, heads, most * shared, x)``."""
+        # index_select copies whole rows, while indexing copies element by element.
         gathered = of_rows.index_select(0, self.members.flatten()).view(
             *self.members.shape, *of_rows.shape[1:]
         )
         return gathered.transpose(1, 2).reshape(len(self.members), of_rows.shape[1], -1, of_rows.shape[-1])
 
     def spread(self, of_pieces: Tensor, shared: int) -> Tensor:
-        """``(pieces, heads, most * shared, x)`` to ``(rows, heads, shared, x)``; 0 where a row has none."""
+        """Undo ``gather``: to ``(rows, heads, shared, x)``, with 0 for rows without a piece."""
         split = of_pieces.view(*of_pieces.shape[:2], -1, shared, of_pieces.shape[3])
         of_rows = split.transpose(1, 2)[self.piece, self.place]
         return of_rows if self.has is None else of_rows.mul_(self.has)
 
     def take(self, table: Tensor) -> Tensor:
-        """The pieces of a store's keys or values, ``(pieces, heads, length, size)``."""
+        """The tier's part of a store's keys or values, ``(pieces, heads, length, size)``."""
         return table[self.used][:, :, : self.length]
 
 
@@ -63,11 +63,12 @@ class Paged:
     """Which rows have which pages.
 
     Attributes:
-        used: the pages that are multiplied.
-        row: ``(pages,)`` row of each of ``used``, ``part`` which of its pages it is; 0 for one in no use.
-        pages: ``(rows, most)`` which of ``used`` a row has; 0 where it has fewer.
-        parts: for the first, second, … pages of rows: the rows that have one, and which of ``used`` it is.
-        page: ``(rows,)`` the page of each row's new token, ``offset`` its place there.
+        used: the pages that take part in the products.
+        row: ``(pages,)`` the row of each of ``used``, and ``part`` its index among the row's pages; 0 for an
+            unused page.
+        pages: ``(rows, most)`` indices in ``used`` of each row's pages, padded with 0.
+        parts: for the first, second, … page of rows: the rows that have one, and its index in ``used``.
+        page: ``(rows,)`` the page in the store of each row's new token, and ``offset`` its place there.
     """
 
     used: slice | Tensor
@@ -81,13 +82,13 @@ class Paged:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step.
+    """The plan of one decoding step.
 
     Attributes:
-        tiers: of the starts and of the slots.
-        paged: of the pages.
+        tiers: how rows share starts and slots.
+        paged: how pages belong to rows.
         distance: ``(rows, keys)`` tokens between a key and the row's new token, negative where there is no
-            key; keys are those of each tier in turn, then those of the pages.
+            key; the keys of each tier in turn, then those of the pages.
     """
 
     tiers: list[Tier]
@@ -103,7 +104,7 @@ class Plan:
         return nothing.masked_fill(~seen, -torch.inf)[:, None, None]
 
     def in_order(self) -> tuple[Tensor, Tensor]:
-        """Each row's keys without gaps: which they are, ``(rows, longest)``, and whether there is one."""
+        """The indices of each row's keys without gaps, ``(rows, longest)``, and a mask of real keys."""
         seen = self.distance >= 0
         longest = int(seen.sum(dim=1).max())
         order = (~seen).to(torch.uint8).argsort(dim=1, stable=True)[:, :longest]
@@ -120,12 +121,12 @@ def plan_step(
     """Plan a step that feeds every row one token.
 
     Args:
-        stores: in the order of a row's tokens: the piece that each row has, ``(rows,)``, its tokens,
+        stores: in the order of a row's tokens: each row's piece, ``(rows,)``, the piece's number of tokens,
             ``(rows,)``, and the store.
-        row_pages: each row's pages, that of the new token included.
-        tails: ``(rows,)`` tokens fed to each row before.
-        pages: their store.
-        device: where the plan is to be.
+        row_pages: each row's pages, including the page for the new token.
+        tails: ``(rows,)`` tokens fed to each row before this step.
+        pages: the store of the pages.
+        device: where the plan's tensors are put.
     """
     before = torch.zeros_like(tails)
     here = tails + torch.stack([lengths for _, lengths, _ in stores]).sum(dim=0)
@@ -134,7 +135,7 @@ def plan_step(
     for number, (pieces, lengths, store) in enumerate(stores):
         for rows in _alike(pieces, lengths > 0):
             longest = rounded(int(lengths[rows].max()))
-            # A product of a part of each piece is of a copy: worth it only for a small part.
+            # Multiplying only a part of each piece needs a copy: worth it only for a small part.
             length = store.length if 2 * longest > store.length else longest
             columns = torch.arange(length)
             there = rows[:, None] & (columns < lengths[:, None])
@@ -148,9 +149,9 @@ def plan_step(
 
 
 def _alike(pieces: Tensor, some: Tensor) -> list[Tensor]:
-    """Rows, ``(rows,)`` bool each: those whose piece few others share, and those whose piece very many do.
+    """Split rows, into masks ``(rows,)``, by whether few or very many other rows share their piece.
 
-    Products are padded to the most rows that a piece has, so one popular piece must not be among the others.
+    Products are padded to the most rows of any piece, so popular pieces must be kept apart.
     """
     if not bool(some.any()):
         return []
@@ -161,7 +162,7 @@ def _alike(pieces: Tensor, some: Tensor) -> list[Tensor]:
 
 
 def _tier(number: int, length: int, pieces: Tensor, rows: Tensor, count: int) -> Tier:
-    """The tier of some of the rows, of a store of ``count`` pieces."""
+    """The tier of some of the rows, for a store of ``count`` pieces."""
     which = rows.nonzero().squeeze(1)
     used, found, size = _dense(pieces[which], count)
     counts = torch.bincount(found, minlength=size)
@@ -177,7 +178,7 @@ def _tier(number: int, length: int, pieces: Tensor, rows: Tensor, count: int) ->
 
 
 def _paged(row_pages: list[list[int]], tails: Tensor, count: int) -> Paged:
-    """Rows by the pages of each, of ``count``, and by the tokens, ``(rows,)``, there before the new one."""
+    """Map rows to their pages, of ``count`` in the store; ``tails``, ``(rows,)``: tokens fed before."""
     most = max(map(len, row_pages))
     listed = torch.tensor([pages + [-1] * (most - len(pages)) for pages in row_pages])
     held = listed >= 0
@@ -192,9 +193,9 @@ def _paged(row_pages: list[list[int]], tails: Tensor, count: int) -> Paged:
 
 
 def _dense(used: Tensor, count: int) -> tuple[slice | Tensor, Tensor, int]:
-    """What to take of a store of ``count`` so that all of ``used`` is there, where each lies then, how many.
+    """An index into a store of ``count`` that includes all of ``used``, each one's place in it, and its size.
 
-    All up to the last is a view; where little of it is in use, copies of that little are faster.
+    A slice up to the last one used is a view; where few before it are used, copying those few is faster.
     """
     last = int(used.max()) + 1
     distinct, where = torch.unique(used, return_inverse=True)
@@ -206,7 +207,7 @@ def _dense(used: Tensor, count: int) -> tuple[slice | Tensor, Tensor, int]:
 
 
 def rounded(number: int, step: int = STEP) -> int:
-    """The next multiple of ``step``."""
+    """``number`` rounded up to a multiple of ``step``."""
     return -(-number // step) * step
 
 

@@ -1,4 +1,4 @@
-"""Beam search of models with an encoder and a decoder: the likeliest sequences for each input (Q2)."""
+"""Beam search for encoder-decoder models: the likeliest sequences for each input (Q2)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,23 +25,23 @@ def search_sequences(
     """The sequences that beam search finds for each of n inputs, the likeliest first.
 
     Args:
-        network: of transformers, with an encoder and a decoder.
-        states: what its encoder gave for the inputs, ``(n, longest, width)``.
-        attention_mask: of the inputs, ``(n, longest)`` int64.
-        begins: what the sequences of each input begin with, all of one length, which may be 0.
-        beams: sequences that are followed at once, 1 or more.
-        count: sequences of each input that are returned, 1 to ``beams``.
-        max_tokens: longest sequence without its beginning; one without an end by then is cut off.
+        network: an encoder-decoder model of transformers.
+        states: the encoder's outputs for the inputs, ``(n, longest, width)``.
+        attention_mask: the mask of the inputs, ``(n, longest)`` int64.
+        begins: the tokens that each input's sequences begin with, all of one length, which may be 0.
+        beams: number of beams, 1 or more.
+        count: sequences to return for each input, 1 to ``beams``.
+        max_tokens: longest sequence without its beginning; one without an end token by then is cut off.
         end: the tokens that end a sequence.
-        never: tokens that no sequence shall hold.
-        length_penalty: by this power of a sequence's length its log-probability is divided: 0 finds the
-            likeliest sequences, 1 those whose tokens are likeliest, which may be longer.
+        never: tokens that no sequence may contain.
+        length_penalty: a sequence's log-probability is divided by its length to this power: 0 finds the
+            likeliest sequences, 1 those with the likeliest tokens on average, which may be longer.
 
     Returns:
-        of each input ``count`` sequences without their beginning, the end included where it was written.
+        for each input ``count`` sequences without their beginning, with the end token if there is one.
 
     Raises:
-        ModelError: the model's scores are not numbers.
+        ModelError: the model's scores are NaN.
     """
     from transformers import GenerationConfig, LogitsProcessorList
     from transformers.modeling_outputs import BaseModelOutput
@@ -66,7 +66,7 @@ def search_sequences(
                 num_return_sequences=count,
                 early_stopping=beams > 1,
                 length_penalty=length_penalty,
-                # Some models force an end on the last token, which is cut off.
+                # Some models force an end as the last token, which is cut off.
                 max_length=decoder.shape[1] + max_tokens + 1,
                 eos_token_id=end,
                 pad_token_id=network.generation_config.pad_token_id,

@@ -1,7 +1,7 @@
 """Self-debiasing from lists of the likeliest tokens alone, where they prove the outcome.
 
 Servers give a prompt's likeliest tokens with their log-probabilities, not whole distributions. A token
-that is missing from a list is at most as likely as the list's last, and than what the list leaves over. D3,
+missing from a list is at most as likely as the list's last token, and as the mass that the list leaves. D3,
 top-k and top-p often need no more: whatever the missing probabilities are, the same tokens are kept, with
 the same weights. Then the step is exact, and certified; otherwise nothing is returned.
 """
@@ -17,7 +17,7 @@ from pairsmith.lm.sampling import Sampling
 from pairsmith.lm.steering import Choices
 
 LogProbabilities = Mapping[int, float]
-"""Tokens and their log-probabilities: the likeliest ones of a prompt, all likelier than the others."""
+"""A prompt's likeliest tokens and their log-probabilities; no other token is likelier than any of them."""
 
 
 def certified(
@@ -27,18 +27,18 @@ def certified(
     decay: float,
     floor: float,
 ) -> Choices | None:
-    """What may be drawn next by D3 and D4, if the lists prove it.
+    """The choices of a next token by D3 and D4, if the lists prove them.
 
     Args:
-        main: of the main prompt; may hold fewer tokens than were asked for.
-        counters: of the counter-prompts.
-        sampling: with top-k, which must be above 0.
+        main: the main prompt's list; may hold fewer tokens than were requested.
+        counters: the counter-prompts' lists.
+        sampling: truncation, with top-k above 0.
         decay: lambda of D3, at least 0.
         floor: smallest factor of D3, 0 to 1.
 
     Returns:
-        the probabilities and tokens that the whole distributions would give, one row, but for
-        rounding; None where the lists leave it open.
+        the probabilities and tokens that the whole distributions would give, in one row and up to
+        rounding; None where the lists do not prove them.
 
     Raises:
         ValueError: there is no top-k.
@@ -60,7 +60,7 @@ def certified(
     low = self_debiased(p_main, most, decay, floor)
     low, order = low.sort(descending=True, stable=True)
     high = high[order]
-    # The sum that top-p's share is of: of the k largest, which may also lie outside.
+    # Bounds of the sum that top-p takes its share of: of the k largest weights, listed or not.
     beside = torch.full((sampling.top_k,), outside)
     sums = (w.sort(descending=True).values[: sampling.top_k].sum() for w in (low, torch.cat([high, beside])))
     before = low.cumsum(0) - low
@@ -82,5 +82,5 @@ def _last(listed: LogProbabilities) -> float:
 
 
 def _rest(listed: LogProbabilities) -> float:
-    """What a list leaves for all other tokens together; above 0 for the sake of rounding."""
+    """The probability that a list leaves for all other tokens together; above 0 because of rounding."""
     return max(1.0 - sum(map(math.exp, listed.values())), 1e-6)

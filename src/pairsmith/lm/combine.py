@@ -1,7 +1,7 @@
-"""Rules that make one next-token distribution out of those of several prompts.
+"""Rules that combine the next-token distributions of several prompts into one.
 
-Pure functions of one shape: the main prompt's probabilities and the counter-prompts', rows of
-float32 over the vocabulary, in; renormalised probabilities out.
+They are pure functions with one signature: from the main prompt's and the counter-prompts'
+probabilities, float32 rows over the vocabulary, to renormalised probabilities.
 """
 
 import math
@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 Combine = Callable[[Tensor, Tensor], Tensor]
-"""``(p_main, p_counter)``, each ``(rows, vocab)`` float32, to ``(rows, vocab)`` float32."""
+"""Maps ``(p_main, p_counter)``, each ``(rows, vocab)`` float32, to ``(rows, vocab)`` float32."""
 
 SMALLEST = torch.finfo(torch.float32).tiny
-"""Stands for a probability of zero where a logarithm is taken."""
+"""Replaces a probability of zero where a logarithm is taken."""
 
 
 def self_debias(p_main: Tensor, p_counter: Tensor, decay: float = 100.0, floor: float = 0.01) -> Tensor:
@@ -44,7 +44,7 @@ def self_debias(p_main: Tensor, p_counter: Tensor, decay: float = 100.0, floor: 
     if floor > 0:
         weighted = self_debiased(p_main, p_counter, decay, floor)
         return weighted.div_(weighted.sum(dim=1, keepdim=True))
-    # Without a floor every factor of a row may underflow; its largest term is brought to 1 first.
+    # Without a floor all factors of a row may underflow; softmax scales the largest term to 1 first.
     return torch.softmax((p_main - p_counter).clamp_(max=0).mul_(decay).add_(p_main.log()), dim=1)
 
 
@@ -57,15 +57,15 @@ def self_debiased(p_main: Tensor, p_counter: Tensor, decay: float, floor: float)
 
 
 def guidance(p_main: Tensor, p_counter: Tensor, scale: float = 1.5) -> Tensor:
-    """Classifier-free guidance: from what the counter-prompts say towards and past what the main prompt says.
+    """Classifier-free guidance: from the counter-prompts' distribution to the main prompt's and beyond.
 
     ``p`` is proportional to ``p_counter * (p_main / p_counter) ** scale``.
 
     Args:
         p_main: ``(rows, vocab)`` float32 in [0, 1].
         p_counter: ``(rows, vocab)`` float32 in [0, 1]: the maximum over the counter-prompts.
-        scale: 0 gives the counter-prompts' distribution, 1 the main prompt's, more leads away from the
-            counter-prompts; at least 0.
+        scale: 0 gives the counter-prompts' distribution, 1 the main prompt's, more moves further away
+            from the counter-prompts; at least 0.
 
     Returns:
         ``(rows, vocab)`` float32, each row summing to 1.
@@ -81,7 +81,7 @@ def guidance(p_main: Tensor, p_counter: Tensor, scale: float = 1.5) -> Tensor:
 
 
 def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible: float = 0.1) -> Tensor:
-    """Contrastive decoding: of the tokens the main prompt finds plausible, favour what the others do not.
+    """Contrastive decoding: of tokens plausible for the main prompt, favour those the others find unlikely.
 
     Tokens with ``p_main >= plausible * max(p_main)`` get
     ``p_main ** (1 + strength) / p_counter ** strength``, renormalised; the others get 0.
@@ -110,7 +110,7 @@ def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible
 
 
 def named_rule(rule: Combine | str | None) -> Combine | None:
-    """A rule by its dotted name, ``package.module.function``; a function, or None, is itself.
+    """A rule by its dotted name, ``package.module.function``; a function or None is returned unchanged.
 
     Raises:
         ValueError: there is no such function.
@@ -126,10 +126,9 @@ def named_rule(rule: Combine | str | None) -> Combine | None:
 
 
 def favours_main(rule: Combine) -> bool:
-    """Whether a token that is at most as likely for the main prompt as another never outweighs it, if
-    the counter-prompts find that other impossible.
+    """Whether no token outweighs one at least as likely for the main prompt and impossible for the others.
 
-    Then the likeliest tokens of the main prompt can be shown to hold all that top-k leaves.
+    Then the likeliest tokens of the main prompt can be shown to include all that top-k keeps.
     """
     return (rule.func if isinstance(rule, partial) else rule) in (self_debias, contrast)
 

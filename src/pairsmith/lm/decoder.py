@@ -1,10 +1,10 @@
 """The decoder: many continuations at once, each steered by the next-token distributions of several prompts.
 
 A **group** is one continuation: a main prompt, its counter-prompts, and the tokens drawn so far,
-which continue all of them alike. Each prompt of a group is a row of the model's batch. Groups of
-any inputs, labels and tries decode together up to a row budget; a group that stops leaves at once
-and a waiting one takes its rows. A distinct prompt is computed once for all the groups that start
-from it within reach of each other, a batch of prompts ahead of their need.
+which are appended to all of them. Each prompt of a group is a row of the model's batch. Groups of
+any inputs, labels and tries decode together up to a row budget; when a group stops, a waiting one
+takes its rows at once. A distinct prompt is computed once for all groups that need it at about the
+same time, in batches of prompts computed ahead.
 """
 
 from collections import Counter, deque
@@ -26,7 +26,7 @@ from pairsmith.runs.seeds import uniforms
 Ending = Literal["stop", "length", "end", "uncertified", "outranked"]
 
 AHEAD_TOKENS = 2048
-"""Prompts are computed for so many tokens at once, the first groups of the waiting line first."""
+"""Prompts are computed ahead in batches of about this many tokens, in the order of the waiting groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Group:
 
     Attributes:
         main: tokens of the prompt that the text is written for.
-        counters: tokens of the prompts that it must not fit better; may be empty.
-        stream: name of its random numbers (``runs.seeds.stream_key``).
+        counters: tokens of the counter-prompts, which the text must not fit better; may be empty.
+        stream: key of its random stream (``runs.seeds.stream_key``).
     """
 
     main: Prompt
@@ -51,15 +51,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What was drawn for a group.
+    """The continuation drawn for a group.
 
     Attributes:
         group: the group it belongs to.
         text: the text before the stop string, or all of it when there was none.
-        tokens: what was drawn, the stop string's tokens included.
-        ending: ``stop`` (the stop string came), ``length`` (it did not within the limit), ``end`` (the
-            model ended the text itself); of a server's model also ``uncertified`` (its lists did not
-            prove the next step) and ``outranked`` (a counter-prompt makes the text likelier).
+        tokens: the tokens drawn, including those of the stop string.
+        ending: ``stop`` (the stop string was drawn), ``length`` (it was not within the limit), ``end`` (the
+            model drew an end token); for a server's model also ``uncertified`` (its lists did not prove
+            the next token) and ``outranked`` (a counter-prompt makes the text likelier).
     """
 
     group: Group
@@ -79,13 +79,13 @@ class _Active:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One draw as a watcher sees it, for showing what a rule changed.
+    """One draw as passed to ``watch``, to show what a rule changed.
 
     Attributes:
         group: the group.
-        token: what was drawn.
+        token: the token drawn.
         p_main: the main prompt's distribution, ``(vocab,)`` float32.
-        p_combined: the rule's, before truncation, ``(vocab,)`` float32.
+        p_combined: the combined distribution before truncation, ``(vocab,)`` float32.
     """
 
     group: Group
@@ -95,17 +95,17 @@ class Draw:
 
 
 class MultiPromptDecoder:
-    """Decodes groups as they are added; see the module's text.
+    """Decodes groups as they are added; see the module's docstring.
 
     Args:
-        model: gives the distributions.
-        rule: combines them, e.g. ``partial(self_debias, decay=100.0)``.
+        model: the language model.
+        rule: combines the prompts' distributions, e.g. ``partial(self_debias, decay=100.0)``.
         sampling: truncation and stopping.
-        seed: of all draws.
-        prompts: all that groups will have, so that memory can be planned; those that do not fit are left out.
-        rows: row budget, at least as many as the largest group has prompts; by default as many as the model
-            says fit the memory.
-        watch: hears of every draw; slow, and meant for a few examples.
+        seed: seed of all draws.
+        prompts: all prompts of the groups to come, for planning memory; prompts that do not fit are skipped.
+        rows: row budget, at least the number of prompts of the largest group; by default what the model
+            says fits the memory.
+        watch: called with every draw; slow, and meant for a few examples.
     """
 
     def __init__(
@@ -127,9 +127,9 @@ class MultiPromptDecoder:
         self._budget = rows or model.rows_that_fit(longest + sampling.max_tokens)
         self._session: Session = model.session(self._budget, self._planned, sampling.max_tokens)
         self._waiting: deque[Group] = deque()
-        self._ready: deque[Group] = deque()  # their prompts are computed
+        self._ready: deque[Group] = deque()  # groups whose prompts are computed
         self._active: list[_Active] = []
-        self._used: Counter[Prompt] = Counter()  # computed prompts, and how many groups want them
+        self._used: Counter[Prompt] = Counter()  # computed prompts, and how many groups need them
         self._stop_tokens = model.tokens_with(sampling.stop[-1])
         # Some tokenizers have special tokens that were added without a row in the model's embeddings.
         ends = sorted(end for end in model.end_tokens if end < model.vocab_size)
@@ -138,7 +138,7 @@ class MultiPromptDecoder:
 
     @property
     def room(self) -> int:
-        """How many more rows the waiting line can use before it is longer than the batch."""
+        """How many more rows can be added before the waiting groups exceed one batch."""
         return self._budget - sum(
             len(group.prompts) for line in (self._waiting, self._ready) for group in line
         )
@@ -148,11 +148,11 @@ class MultiPromptDecoder:
         return 0 < len(prompt) <= self._model.context - self._sampling.max_tokens
 
     def add(self, group: Group, *, soon: bool = False) -> None:
-        """Put a group into the waiting line; ``soon``, as for a next try, first if its prompts are computed.
+        """Queue a group; with ``soon``, e.g. for a retry, at the front if its prompts are computed.
 
         Raises:
-            ValueError: it has more prompts than there are rows, or one that is not among ``prompts``, or
-                that does not fit.
+            ValueError: it has more prompts than there are rows, or a prompt that does not fit or is not
+                among ``prompts``.
         """
         if len(group.prompts) > self._budget:
             raise ValueError(f"a group of {len(group.prompts)} prompts needs more than {self._budget} rows")
@@ -170,7 +170,7 @@ class MultiPromptDecoder:
             self._waiting.append(group)
 
     def finished(self) -> Iterator[Continuation]:
-        """Decode until nothing waits, yielding each continuation as it ends; ``add`` may be called then."""
+        """Decode until no group is left, yielding continuations as they end; ``add`` may be called then."""
         while self._waiting or self._ready or self._active:
             with torch.inference_mode():
                 self._enter()
@@ -192,7 +192,7 @@ class MultiPromptDecoder:
             self._draw(entering, self._session.add_rows([p for a in entering for p in a.group.prompts]))
 
     def _next_ready(self) -> Group | None:
-        """The group that is to enter next; computes prompts of as many groups as make a good batch."""
+        """The next group to enter; computes the prompts of waiting groups, a batch at a time."""
         if not self._ready and self._waiting:
             new: dict[Prompt, None] = {}
             size = 0
@@ -207,13 +207,13 @@ class MultiPromptDecoder:
         return self._ready[0] if self._ready else None
 
     def _forget(self) -> None:
-        """Free the prompts that no group wants any more."""
+        """Free the prompts that no group needs any more."""
         for prompt in [prompt for prompt, groups in self._used.items() if not groups]:
             del self._used[prompt]
             self._session.forget(prompt)
 
     def _end(self) -> list[Continuation]:
-        """Take out the groups that ended with the last draw."""
+        """Remove the groups that ended with the last draw, and return their continuations."""
         done: list[Continuation] = []
         staying: list[_Active] = []
         for active in self._active:
@@ -237,7 +237,7 @@ class MultiPromptDecoder:
         self._draw(self._active, self._session.step(tokens))
 
     def _draw(self, groups: list[_Active], logits: Tensor) -> None:
-        """One more token for each of the groups, whose rows follow each other in ``logits``."""
+        """Draw one more token for each group; the groups' rows are consecutive in ``logits``."""
         most = max(len(active.rows) for active in groups)
         first = min(active.rows[0] for active in groups)
         listed = [
@@ -247,7 +247,7 @@ class MultiPromptDecoder:
         if self._forbidden:
             logits[:, self._forbidden] = -torch.inf
         choices = choose(logits, rows, self._rule, self._sampling)
-        # What is left is small, and not every device has float64.
+        # The remaining tensors are small, and not every device has float64.
         kept, tokens = choices.kept.cpu(), choices.tokens.cpu()
         if not bool(kept.isfinite().all()):
             raise ModelError("the model's probabilities are not finite numbers; use --dtype float32")
@@ -278,7 +278,7 @@ class MultiPromptDecoder:
         return Continuation(active.group, self._model.decode(active.tokens), tuple(active.tokens), ending)
 
     def _leave(self, staying: list[_Active]) -> None:
-        """Drop the rows of the groups that do not stay, and number the others anew."""
+        """Drop the rows of groups that ended, and renumber the others."""
         self._session.keep_rows([row for active in staying for row in active.rows])
         row = 0
         for active in staying:

@@ -1,4 +1,4 @@
-"""Memory for keys and values: many pieces of text, in every layer of a model."""
+"""Memory for the keys and values of many pieces of text, in every layer of a model."""
 
 import mmap
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ LayerStates = tuple[Tensor, Tensor]
 class Store:
     """Keys and values of ``count`` pieces of at most ``length`` tokens.
 
-    All memory is taken with the first piece and never grows. What is not written yet is zero.
+    All memory is allocated with the first piece and never grows. Unwritten parts are zero.
     """
 
     def __init__(self, count: int, length: int) -> None:
@@ -25,7 +25,7 @@ class Store:
         self.layers: list[LayerStates] = []
 
     def prepare(self, like: Sequence[LayerStates]) -> None:
-        """Take the memory, ``(count, heads, length, size)`` of each; nothing if that is done."""
+        """Allocate the memory, ``(count, heads, length, size)`` per tensor, unless that is done."""
         if not self.layers:
             self.layers = [(self._zeros(keys), self._zeros(values)) for keys, values in like]
 
@@ -38,7 +38,7 @@ class Store:
         self.lengths[piece] = length
 
     def read(self, piece: int) -> list[LayerStates]:
-        """What was written; views."""
+        """The keys and values of a piece, as views."""
         length = int(self.lengths[piece])
         return [(keys[piece, :, :length], values[piece, :, :length]) for keys, values in self.layers]
 
@@ -46,7 +46,7 @@ class Store:
         shape = (self.count, like.shape[0], self.length, like.shape[2])
         if like.device.type != "cpu" or not prod(shape):
             return like.new_zeros(shape)
-        # The system zeroes this as it is touched; in large pages, where it has them, that is far cheaper.
+        # The system zeroes this memory on first use, which is far cheaper with large pages.
         private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
         try:
             memory = mmap.mmap(-1, prod(shape) * like.element_size(), **private)

@@ -1,4 +1,4 @@
-"""A language model by name."""
+"""Loading a language model by name."""
 
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,18 @@ def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32")
     Args:
         name: ``pairsmith:tiny``, a folder in the format of transformers, or a Hub id.
         device: ``auto`` (a GPU where there is one), or any of torch's names.
-        dtype: of the weights, as for ``pick_dtype``; distributions are always computed in float32.
+        dtype: number format of the weights, as for ``pick_dtype``; distributions are computed in float32.
 
     Raises:
         ModelError: there is no such model, it has no tokenizer, or it is not a causal language model.
-        MissingExtra: an embedded model whose package is not installed.
+        MissingExtra: the package of an embedded model is not installed.
     """
     tokenizer, network = load_causal(name, device=device, dtype=dtype)
     return TransformersModel(packed(network), tokenizer, name=name, revision=model_revision(name))
 
 
 def load_causal(name: str, *, device: str = "auto", dtype: DtypeName = "float32") -> tuple[Any, Any]:
-    """The tokenizer and the network of a causal language model, as transformers has them.
+    """The tokenizer and the network of a causal language model, as transformers loads them.
 
     Arguments and errors as for ``load_model``.
     """

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import torch
 
-_LIMITS = (  # of a container, and what it uses, in the two versions of control groups
+_LIMITS = (  # a container's limit and usage, in the two versions of control groups
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
 _UNKNOWN = 4 * 2**30
-"""What is taken for free where the system does not say, in bytes."""
+"""Free memory assumed where the system does not report it, in bytes."""
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can still be taken on a device; a container's limit counts.
+    """Bytes that can still be allocated on a device; a container's limit counts.
 
-    Several processes that ask at the same time are each told of the same memory.
+    Processes that ask at the same time are all told of the same free memory.
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
@@ -25,7 +25,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def _available() -> int | None:
-    """Of the whole machine."""
+    """Free memory of the whole machine in bytes; None where it is unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))

@@ -1,6 +1,6 @@
-"""Sequences drawn from a model with an encoder and a decoder: nucleus sampling, many for each input (Q2).
+"""Nucleus sampling from encoder-decoder models, with many sequences for each input (Q2).
 
-A sequence's chance comes from a stream of its own, so that it does not depend on what else is in the batch.
+Each sequence has a random stream of its own, so that it does not depend on what else is in the batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,23 +16,23 @@ from pairsmith.lm.sampling import draw, truncate
 from pairsmith.runs.seeds import uniforms
 
 _LIKELIEST = (256, 4096)
-"""Tokens that are looked at first, and then; mostly they hold the nucleus, and all need not be sorted."""
+"""How many likeliest tokens are searched for the nucleus, first and second; sorting all is rarely needed."""
 
 _WORTHWHILE = 0.75
-"""Where no more than this share of sequences goes on, the others are taken out, which copies a cache."""
+"""When at most this share of sequences is unfinished, the others are dropped, which copies the cache."""
 
 
 def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
-    """As ``truncate`` without top-k, but quick where some tokens hold ``top_p``.
+    """Like ``truncate`` without top-k, but fast where a few tokens hold ``top_p`` of the mass.
 
-    What comes of a row does not depend on the others.
+    The result for a row does not depend on the other rows.
 
     Args:
         probabilities: ``(rows, vocab)`` float32, rows summing to 1.
         top_p: 0 < top_p <= 1.
 
     Returns:
-        probabilities ``(rows, k)`` float32, zero where cut off, and token numbers ``(rows, k)`` int64.
+        probabilities ``(rows, k)`` float32, zero where truncated, and token ids ``(rows, k)`` int64.
     """
     if top_p >= 1:
         return truncate(probabilities, 0, top_p)
@@ -55,11 +55,11 @@ def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
 
 
 def _among_likeliest(probabilities: Tensor, few: int, top_p: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The nucleus among so many tokens of each row, and ``(rows,)`` whether it is all of it."""
+    """The nucleus among the ``few`` likeliest tokens of each row, and ``(rows,)`` whether it is complete."""
     likely, tokens = probabilities.topk(few + 1, dim=1)
     before = likely.cumsum(dim=1) - likely
     inside = before < top_p
-    # Of those as likely as the last that is looked at, some may be missing.
+    # Other tokens may be as likely as the last one here.
     whole = ~(inside & (likely == likely[:, -1:])).any(dim=1)
     tied = ((likely[:, :-1] == likely[:, 1:]) & inside[:, :-1]).any(dim=1)
     if bool(tied.any()):
@@ -69,7 +69,7 @@ def _among_likeliest(probabilities: Tensor, few: int, top_p: float) -> tuple[Ten
 
 
 def _in_order(likely: Tensor, tokens: Tensor) -> Tensor:
-    """The tokens, likeliest first, equally likely ones in the order of their numbers."""
+    """The tokens, likeliest first, equally likely ones in the order of their ids."""
     numbers, places = tokens.sort(dim=1)
     again = likely.gather(1, places).sort(dim=1, descending=True, stable=True).indices
     return numbers.gather(1, again)
@@ -84,22 +84,22 @@ def draw_sequences(
     top_p: float,
     max_tokens: int,
 ) -> list[list[list[int]]]:
-    """Draw sequences for each of n inputs, which the encoder reads once.
+    """Draw sequences for each of n inputs, which are encoded only once.
 
     Args:
-        network: of transformers, with an encoder and a decoder.
-        features: what its encoder takes: ``input_ids`` and ``attention_mask``, ``(n, longest)`` int64.
-        streams: of each input the names of the streams, one for each sequence to be drawn; one or more.
-        seed: of the streams.
-        top_p: share of the probability that the tokens hold from which is drawn.
-        max_tokens: longest sequence; one without an end by then is cut off.
+        network: an encoder-decoder model of transformers.
+        features: the encoder's inputs: ``input_ids`` and ``attention_mask``, ``(n, longest)`` int64.
+        streams: for each input the keys of its random streams, one per sequence to draw; one or more.
+        seed: seed of the streams.
+        top_p: share of the probability that the nucleus holds.
+        max_tokens: longest sequence; one without an end token by then is cut off.
 
     Returns:
-        of each input its sequences in the order of the streams: tokens without start and padding, the end
-        included where it was written.
+        for each input its sequences in the order of the streams: tokens without start and padding, with
+        the end token if there is one.
 
     Raises:
-        ModelError: the model's scores are not numbers.
+        ModelError: the model's scores are NaN.
     """
     device, start = network.device, first_token(network)
     ends = torch.tensor(network.generation_config.eos_token_id, device=device)
@@ -132,7 +132,7 @@ def draw_sequences(
             left = int(going.sum())
             if not left:
                 break
-            if left <= _WORTHWHILE * len(going):  # what has ended need not be gone through any more
+            if left <= _WORTHWHILE * len(going):  # drop finished sequences
                 kept = going.nonzero()[:, 0]
                 cache.batch_select_indices(kept)
                 states.last_hidden_state, mask = states.last_hidden_state[kept], mask[kept]
@@ -142,14 +142,14 @@ def draw_sequences(
 
 
 def _draw_next(scores: Tensor, names: NDArray[np.uint64], place: int, seed: int, top_p: float) -> Tensor:
-    """A token for each row, ``(rows,)`` int64, by its stream's number at this place."""
+    """Draw a token for each row, ``(rows,)`` int64, with its stream's number at this position."""
     kept, tokens = nucleus(scores.softmax(dim=1), top_p)
     chances = uniforms(seed, names, np.full(len(names), place, np.int64))
     return draw(kept, tokens, torch.from_numpy(chances).to(scores.device))
 
 
 def _rules(config: Any, device: torch.device) -> Any:
-    """What a model's generation config forces and forbids, such as the token of a language to begin with."""
+    """Processors for tokens that a generation config forces or forbids, such as an initial language token."""
     from transformers import (
         ForcedBOSTokenLogitsProcessor,
         LogitsProcessorList,
@@ -165,7 +165,7 @@ def _rules(config: Any, device: torch.device) -> Any:
     if config.suppress_tokens is not None:
         rules.append(SuppressTokensLogitsProcessor(config.suppress_tokens, device=device))
     if config.begin_suppress_tokens is not None:
-        first = 1 if forced is None else 2  # behind the token that a decoder starts from, and a forced one
+        first = 1 if forced is None else 2  # after the token that a decoder starts from, and a forced one
         rules.append(SuppressTokensAtBeginLogitsProcessor(config.begin_suppress_tokens, first, device=device))
     if forced is not None:
         rules.append(ForcedBOSTokenLogitsProcessor(forced))
@@ -173,10 +173,10 @@ def _rules(config: Any, device: torch.device) -> Any:
 
 
 def refuse_nan(scores: Tensor) -> None:
-    """Find out whether scores are numbers.
+    """Check that no score is NaN.
 
     Raises:
-        ModelError: one is not.
+        ModelError: a score is NaN.
     """
     if torch.isnan(scores).any():
         raise ModelError(
@@ -193,7 +193,7 @@ def first_token(network: Any) -> int:
 
 
 def upto(row: list[int], end: int | Sequence[int]) -> list[int]:
-    """The tokens up to the first end."""
+    """The tokens up to and including the first end token."""
     ends = {end} if isinstance(end, int) else set(end)
     stop = next((place for place, token in enumerate(row) if token in ends), len(row))
     return row[: stop + 1]

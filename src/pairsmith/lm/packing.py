@@ -1,9 +1,9 @@
-"""Weights laid out for the processor once, instead of at every product.
+"""Weights packed for the CPU once, instead of at every matrix product.
 
 On a CPU, torch's products rearrange a weight's blocks each time they are called; for a batch of decoding
-rows that is a quarter of the time. Linear layers are replaced by ones whose weights lie in the order that
-oneDNN wants, and an activation that follows one is computed with it. What they compute stays the same but
-for rounding. A packed model can decode, and nothing else: it cannot be saved, copied or trained.
+rows that is a quarter of the time. Linear layers are replaced by ones whose weights have the layout that
+oneDNN needs, and an activation that follows one is fused with it. Results stay the same except for
+rounding. A packed model can only decode: it cannot be saved, copied or trained.
 """
 
 import os
@@ -17,23 +17,23 @@ from transformers.pytorch_utils import Conv1D
 from pairsmith.lm.transformers_backend import FOLDED
 
 _OPS = torch.ops.mkldnn
-"""Not part of torch's documented interface: where something of it is missing, nothing is packed."""
+"""Not part of torch's documented interface: where an operator is missing, nothing is packed."""
 
 ROWS = 256
-"""Rows of a batch that the layout is chosen for; others work as well."""
+"""The batch size, in rows, that the layout is optimised for; other sizes work as well."""
 
 COMPILED = 128
-"""oneDNN keeps so many compiled products, of a megabyte each. By itself it would keep 1,024."""
+"""How many compiled products, of a megabyte each, oneDNN may cache; its default is 1,024."""
 
 TANH_GELUS = (NewGELUActivation, FastGELUActivation, GELUTanh)
-"""Activations that are one formula, written in different ways."""
+"""Activations that compute the same formula, written in different ways."""
 
 FIRST_AND_ACTIVATION = (("c_fc", "act"), ("dense_h_to_4h", "act"), ("fc1", "activation_fn"))
-"""What GPT-2, GPT-NeoX, and Phi and OPT call a block's first linear layer and the activation after it."""
+"""Names of a block's first linear layer and the activation after it, in GPT-2, GPT-NeoX, and Phi and OPT."""
 
 
 class PackedLinear(nn.Module):
-    """A linear layer with a packed weight; see the module's text."""
+    """A linear layer with a packed weight; see the module's docstring."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, *, gelu: bool = False) -> None:
         super().__init__()
@@ -43,13 +43,13 @@ class PackedLinear(nn.Module):
         self._then: tuple[str, list[float], str] = ("gelu", [], "tanh") if gelu else ("none", [], "")
 
     def forward(self, states: Tensor) -> Tensor:
-        """``(…, in)`` to ``(…, out)``."""
+        """Map ``(…, in)`` to ``(…, out)``."""
         product: Tensor = _OPS._linear_pointwise(states, self._packed, self._bias, *self._then)
         return product
 
 
 def packed(model: Any) -> Any:
-    """The model with its linear layers packed, where it and torch allow; no gradients go through them."""
+    """The model with its linear layers packed, where the model and torch allow it; they have no gradients."""
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # read at the first product
         os.environ.setdefault(variable, str(COMPILED))
     weight = next(model.parameters())
@@ -69,7 +69,7 @@ def packed(model: Any) -> Any:
 
 
 def _linear(module: Any) -> tuple[Tensor, Tensor | None] | None:
-    """Weight, ``(out, in)``, and bias of a linear layer of a kind that is known exactly."""
+    """Weight, ``(out, in)``, and bias of exactly an ``nn.Linear`` or ``Conv1D``; None for other modules."""
     if type(module) is nn.Linear:
         return module.weight, module.bias
     if type(module) is Conv1D:

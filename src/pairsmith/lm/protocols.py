@@ -1,4 +1,4 @@
-"""What the routes ask of a language model.
+"""The interface of a language model that the routes use.
 
 Decoding that combines several prompts needs their next-token distributions: a ``SteerableModel``.
 """
@@ -16,11 +16,11 @@ class Session(Protocol):
     """Rows of text being continued, and the computed prompts they start from.
 
     Rows are numbered from 0; each holds the state of one prompt and of the tokens fed to it since.
-    Logits are of the model's own number format.
+    Logits are in the model's own number format.
     """
 
     def prefill(self, prompts: Sequence[Prompt]) -> None:
-        """Compute prompts, so that rows can start from them. A prompt is known by its tokens."""
+        """Compute prompts, so that rows can start from them. A prompt is identified by its tokens."""
 
     def forget(self, prompt: Prompt) -> None:
         """Free the memory of a prompt, once no row that started from it is left."""
@@ -43,19 +43,19 @@ class Session(Protocol):
         """
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Row ``rows[i]`` becomes row i; the others leave."""
+        """Make row ``rows[i]`` row i, and drop the others."""
 
 
 class SteerableModel(Protocol):
-    """A causal language model whose next-token distributions can be seen."""
+    """A causal language model whose next-token distributions are available."""
 
     @property
     def name(self) -> str:
-        """What the user called it."""
+        """The name that the user gave."""
 
     @property
     def revision(self) -> str:
-        """What tells its weights from any other's: a commit, or a hash of its files."""
+        """The identity of its weights: a commit, or a hash of its files."""
 
     @property
     def vocab_size(self) -> int:
@@ -67,26 +67,26 @@ class SteerableModel(Protocol):
 
     @property
     def end_tokens(self) -> frozenset[int]:
-        """Tokens after which the model has nothing more to say."""
+        """Tokens that end a text."""
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a prompt, with the special tokens the model wants before it."""
+        """The tokens of a prompt, after the special tokens that the model expects before it."""
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
-        """The tokens of a user's message, and of what the model's answer to it begins with.
+        """The tokens of a user's message and of the beginning of the model's answer.
 
         Raises:
-            ModelError: the model is not made for chats.
+            ModelError: the model has no chat format.
         """
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, special tokens left out."""
 
     def tokens_with(self, piece: str) -> frozenset[int]:
-        """The tokens whose own text holds ``piece``."""
+        """The tokens whose own text contains ``piece``."""
 
     def rows_that_fit(self, tokens: int) -> int:
-        """How many rows of so many tokens each should be computed at once."""
+        """How many rows of ``tokens`` tokens each should be computed at once."""
 
     def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> Session:
-        """A session of ``rows`` rows at most, from these prompts, and of ``tail`` tokens fed to each."""
+        """A session of up to ``rows`` rows from these prompts, with up to ``tail`` tokens fed to each."""

@@ -1,8 +1,8 @@
 """A language model behind an OpenAI-compatible completions server, by its URL.
 
-``http://HOST:PORT/v1#NAME``: the part after ``#`` is what the server calls the model. A key is taken from
-the environment variable ``PAIRSMITH_API_KEY``. Every answer is kept in a cache, so that a run that is cut
-short asks nothing twice.
+``http://HOST:PORT/v1#NAME``: the part after ``#`` is the model's name on the server. An API key is taken
+from the environment variable ``PAIRSMITH_API_KEY``. Responses are kept in a cache, so that an interrupted
+run repeats no request.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ Way = Literal["plain", "certified", "reranked"]
 
 KEY = "PAIRSMITH_API_KEY"
 TRIES = 8
-"""A request is sent at most so many times,"""
+"""The most times that a request is sent."""
 WAIT = 0.5
-"""after so many seconds and some chance, doubled each time, or after as many as the server says."""
+"""Seconds before a retry, randomly lengthened and doubled each time; a longer Retry-After is respected."""
 BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
-"""Answers that say to try again."""
+"""Status codes of responses after which a request is retried."""
 SECONDS = 120.0
-"""How long an answer may take."""
+"""How many seconds a response may take."""
 
 _LOG = logging.getLogger(__name__)
 _SPECIAL = re.compile(r"<[^<>\s]+>|\[EOS\]|")
@@ -43,20 +43,20 @@ def is_remote(name: str) -> bool:
 
 
 def remote_revision(name: str) -> str:
-    """What is known of a server's weights: only what it calls them."""
+    """The revision of a server's model: only its name is known."""
     return f"remote:{redacted(name)}"
 
 
 class RemoteModel:
-    """A server's model.
+    """A model on a server.
 
     Args:
-        name: its URL, as in the module's text.
-        cache: a file for answers; none are kept without.
+        name: its URL, as in the module's docstring.
+        cache: a file that keeps responses; without one, none are kept.
         way: how texts are steered (see ``remote_decoder``). ``certified`` needs prompts in the server's own
-            tokens (``/tokenize`` and ``/detokenize``, as vLLM has them); for the others a byte is a token.
-        at_once: groups to be worked on at the same time.
-        listed: likeliest tokens to be asked for, for ``certified``.
+            tokens (``/tokenize`` and ``/detokenize``, as vLLM has them); otherwise a byte is a token.
+        at_once: groups to decode at the same time.
+        listed: how many likeliest tokens to request, for ``certified``.
 
     Raises:
         ModelError: the URL names no model.
@@ -97,14 +97,14 @@ class RemoteModel:
         self.way, self.at_once, self.listed = way, at_once, listed
         self._by_tokens = way == "certified"
         self._reach()
-        self.end_tokens: frozenset[int] = frozenset()  # a server does not say; see ``ends``
+        self.end_tokens: frozenset[int] = frozenset()  # a server does not list them; see ``ends``
         self.context = 2**31
         if self._by_tokens:
             self.context = int(self.ask("tokenize", {"prompt": ""}).get("max_model_len", self.context))
         self.text_of = lru_cache(maxsize=65536)(self._text_of)
 
     def _reach(self) -> None:
-        """Find out at once whether there is a server at all."""
+        """Check at once that there is a server."""
         try:
             self._session.get(f"{self._base}/models", timeout=min(SECONDS, 10))
         except self._errors as error:
@@ -127,10 +127,10 @@ class RemoteModel:
         return [int(token) for token in self.ask("tokenize", {"prompt": text})["tokens"]]
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
-        """The tokens of a chat by the server's template, up to what the answer begins with.
+        """The tokens of a chat in the server's template, ending with the given beginning of the answer.
 
         Raises:
-            ModelError: the way is not ``certified``: text alone cannot be put into a template.
+            ModelError: ``way`` is not ``certified``: text alone cannot be put into a template.
         """
         if not self._by_tokens:
             raise ModelError("a task of `format: chat` needs --steering certified with a server")
@@ -149,11 +149,11 @@ class RemoteModel:
         return self.decode([token])
 
     def ends(self, token: int) -> bool:
-        """Whether a token is a mark that ends all text, by the look of it."""
+        """Whether a token looks like a special token, which ends the text."""
         return _SPECIAL.fullmatch(self.text_of(token)) is not None
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
-        """The likeliest next tokens of prompts and their log-probabilities; fewer than ``count``, perhaps."""
+        """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
         answer = self.ask(
             "v1/completions",
             {
@@ -166,7 +166,7 @@ class RemoteModel:
         )
         choices = sorted(answer["choices"], key=lambda choice: choice["index"])
         lists = [choice["logprobs"]["top_logprobs"][0] for choice in choices]
-        # A server may add the token it drew, however unlikely; it is no sign of how far the list goes.
+        # A server may add the token it drew, however unlikely, which must not count as the list's last.
         top = [sorted(each.items(), key=lambda item: -item[1])[:count] for each in lists]
         return [{int(name.removeprefix("token_id:")): float(p) for name, p in each} for each in top]
 
@@ -179,7 +179,7 @@ class RemoteModel:
         choice = self.ask("v1/completions", {**asked, **limits, "stop": [stop]})["choices"][0]
         ended = "stop" if choice["finish_reason"] == "stop" else "length"
         if ended == "stop" and choice.get("stop_reason", stop) is None:
-            ended = "end"  # some servers say which stop string it was, if any
+            ended = "end"  # some servers report which stop string matched, if any
         return str(choice["text"]).partition(stop)[0], ended
 
     def log_probabilities(self, prompts: Sequence[str], text: str) -> list[float]:
@@ -203,10 +203,10 @@ class RemoteModel:
         return sums
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
-        """Send a request, again and again where that may help; an answer that is known is not asked for.
+        """Send a request, with retries where they may help; a cached response is returned without asking.
 
         Raises:
-            RemoteError: the server cannot be reached, or gives no proper answer after all tries.
+            RemoteError: the server cannot be reached, or gives no valid response after all tries.
             ModelError: the server refuses the request.
         """
         base = self._base if path.startswith("v1/") else self._base.removesuffix("/v1")
@@ -221,11 +221,11 @@ class RemoteModel:
                 if self._cache:
                     self._cache.put(name, text)
                 return json.loads(text)
-            # Chance keeps many from asking in step.
+            # A random factor keeps many clients from retrying in step.
             pause = max(pause, WAIT * 2**number * (1 + random.random()))
             if number == TRIES - 1 or self._stopped.is_set():
                 break
-            if number >= 2:  # what passes at once is nothing to tell
+            if number >= 2:  # faults that pass quickly are not reported
                 _LOG.warning("%s: %s; trying again in %.0f s", redacted(url), redacted(text[:100]), pause)
             self._stopped.wait(pause)
         raise RemoteError(
@@ -234,7 +234,7 @@ class RemoteModel:
         )
 
     def _answer(self, url: str, path: str, body: dict[str, Any]) -> tuple[str, float | None]:
-        """The answer to one request, and None; or what went wrong, and how long to wait at least."""
+        """The response to one request and None, or what went wrong and the least time to wait."""
         try:
             response = self._session.post(url, json=body, timeout=SECONDS)
         except self._errors as error:
@@ -254,12 +254,12 @@ class RemoteModel:
         return response.text, None
 
     def stop(self) -> None:
-        """Have requests that wait for another try give up."""
+        """Make requests that wait for a retry give up."""
         self._stopped.set()
 
 
 class _Cache:
-    """Answers by the hash of what was asked, in a file that several threads and processes share."""
+    """Responses by the hash of their request, in a file that several threads and processes share."""
 
     def __init__(self, path: str) -> None:
         self._lock = threading.Lock()

@@ -1,8 +1,8 @@
-"""The decoder for models behind a server: each group by itself, many at the same time.
+"""The decoder for models behind a server: each group on its own, many at the same time.
 
-Three ways, for what servers can do: **plain** sampling, where there is nothing to steer against;
-**certified** self-debiasing from lists of the likeliest tokens; **reranked**, which samples a text and
-keeps it if its own prompt makes it likelier than every counter-prompt does.
+There are three ways, depending on the server: **plain** sampling, where there is nothing to steer
+against; **certified** self-debiasing from lists of the likeliest tokens; **reranked**, which samples a
+text and keeps it if its own prompt makes it likelier than every counter-prompt does.
 """
 
 from collections import deque
@@ -23,22 +23,22 @@ from pairsmith.lm.steering import Choices
 from pairsmith.runs.seeds import uniforms
 
 WIDER = 5
-"""When a list proves too little, one so many times as long is asked for."""
+"""When a list proves too little, one this many times as long is requested."""
 
 
 class RemoteDecoder:
     """Decodes groups as they are added, as ``MultiPromptDecoder`` does.
 
     Args:
-        model: the server's model, and the way it is to be steered.
+        model: the server's model, and how it is steered.
         decay: lambda of D3, for ``certified``.
         floor: smallest factor of D3, for ``certified``.
         sampling: truncation and stopping.
-        seed: of all draws.
+        seed: seed of all draws.
 
     Attributes:
-        steps: draws that were made, of the way ``certified``, and ``widened`` those that needed longer lists.
-        uncertified: groups that were given up because even those left it open.
+        steps: number of ``certified`` draws, and ``widened`` of those that needed longer lists.
+        uncertified: number of groups given up because even longer lists did not prove the next token.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RemoteDecoder:
         self._decay, self._floor = decay, floor
         self._at_once = model.at_once
         self._listed = model.listed
-        self._longest: int | None = None  # list that the server gives, once that is known
+        self._longest: int | None = None  # longest list that the server gives, once it is known
         ways = {"plain": self._plain, "certified": self._certified, "reranked": self._reranked}
         self._decoded = ways[model.way]
         self._waiting: deque[Group] = deque()
@@ -65,7 +65,7 @@ class RemoteDecoder:
 
     @property
     def room(self) -> int:
-        """How many more groups may wait before the line is longer than what is worked on."""
+        """How many more groups can be added before more wait than are decoded at the same time."""
         return self._at_once - len(self._waiting)
 
     def fits(self, prompt: Prompt) -> bool:
@@ -73,15 +73,15 @@ class RemoteDecoder:
         return 0 < len(prompt) <= self._model.context - self._sampling.max_tokens
 
     def add(self, group: Group, *, soon: bool = False) -> None:
-        """Put a group into the waiting line; ``soon`` makes no difference here."""
+        """Queue a group; ``soon`` makes no difference here."""
         del soon
         self._waiting.append(group)
 
     def finished(self) -> Iterator[Continuation]:
-        """Decode until nothing waits, yielding each continuation as it ends; ``add`` may be called then.
+        """Decode until no group is left, yielding continuations as they end; ``add`` may be called then.
 
         Raises:
-            RemoteError: the server fails, after many tries; what it answered is in the cache.
+            RemoteError: the server fails after many tries; earlier responses are in the cache.
             ModelError: the server refuses a request.
         """
         pool = ThreadPoolExecutor(self._at_once)
@@ -143,13 +143,13 @@ class RemoteDecoder:
         return Continuation(group, self._model.decode(drawn), tuple(drawn), ending)
 
     def _count(self, steps: int = 0, widened: int = 0, uncertified: int = 0) -> None:
-        with self._counting:  # groups are worked on in several threads
+        with self._counting:  # several threads decode groups
             self.steps += steps
             self.widened += widened
             self.uncertified += uncertified
 
     def _choices(self, rows: list[Prompt]) -> Choices | None:
-        """The certified step of a group, from longer lists where the first leave it open."""
+        """A group's certified choices, from longer lists where the first do not prove them."""
         self._count(steps=1)
         for count in (self._listed, WIDER * self._listed):
             if self._longest is not None and count > self._listed >= self._longest:

@@ -13,10 +13,10 @@ class Sampling:
     Attributes:
         top_k: keep the k most likely tokens; 0 keeps all.
         top_p: of those, keep the fewest that hold this share of their mass; 0 < top_p <= 1.
-        max_tokens: a continuation without the stop string after so many tokens is given up; at least 1.
-        stop: the text ends before its first occurrence.
-        may_end: whether the model may end the text itself; by D4 it may not, and a text ends by ``stop`` or
-            by its length alone.
+        max_tokens: a continuation without the stop string after this many tokens is given up; at least 1.
+        stop: the stop string; the text ends before its first occurrence.
+        may_end: whether the model may end the text with an end token; under D4 it may not, and a text ends
+            only at ``stop`` or ``max_tokens``.
     """
 
     top_k: int = 5
@@ -36,9 +36,9 @@ class Sampling:
 def truncate(probabilities: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
     """The tokens that may be drawn, likeliest first, and their renormalised probabilities.
 
-    Top-k comes first; top-p then looks at the kept tokens' renormalised mass and keeps the token
-    that crosses ``top_p``, so that at least one stays. Equally likely tokens are taken in the order
-    of their numbers.
+    Top-k comes first; top-p is then applied to the kept tokens' renormalised mass and keeps the token
+    that crosses ``top_p``, so that at least one remains. Equally likely tokens are taken in the order
+    of their ids.
 
     Args:
         probabilities: ``(rows, vocab)`` float32, rows summing to 1.
@@ -46,7 +46,7 @@ def truncate(probabilities: Tensor, top_k: int, top_p: float) -> tuple[Tensor, T
         top_p: 0 < top_p <= 1.
 
     Returns:
-        probabilities ``(rows, k)`` float32, zero where cut off, and token numbers ``(rows, k)`` int64.
+        probabilities ``(rows, k)`` float32, zero where truncated, and token ids ``(rows, k)`` int64.
     """
     vocab = probabilities.shape[1]
     if 0 < top_k < vocab:
@@ -62,9 +62,9 @@ def truncate(probabilities: Tensor, top_k: int, top_p: float) -> tuple[Tensor, T
 
 
 def _top(probabilities: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest values of each row, largest first, equal ones in the order of their numbers.
+    """The k largest values of each row, largest first, equal ones in the order of their token ids.
 
-    ``topk`` is fast but leaves open which of several equal values it takes, and in which order.
+    ``topk`` is fast, but does not define which of several equal values it takes, nor in which order.
     """
     kept, tokens = probabilities.topk(k + 1, dim=1)
     tied = (kept[:, :-1] == kept[:, 1:]).any(dim=1)
@@ -77,7 +77,7 @@ def _top(probabilities: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def draw(kept: Tensor, tokens: Tensor, uniforms: Tensor) -> Tensor:
-    """One token a row by inverting the cumulative distribution at a given uniform number.
+    """Draw one token per row by inverting the cumulative distribution at a given uniform number.
 
     Args:
         kept: ``(rows, k)`` float32 from ``truncate``.
@@ -85,10 +85,10 @@ def draw(kept: Tensor, tokens: Tensor, uniforms: Tensor) -> Tensor:
         uniforms: ``(rows,)`` float64 in [0, 1).
 
     Returns:
-        ``(rows,)`` int64 token numbers; never one whose probability is zero.
+        ``(rows,)`` int64 token ids; never one whose probability is zero.
     """
     cumulative = kept.double().cumsum(dim=1)
-    # Scaled by the sum, rounding cannot push a draw past the last token that has any mass.
+    # Scaling by the sum keeps rounding from pushing a draw past the last token with any mass.
     places = (cumulative <= uniforms[:, None].to(cumulative) * cumulative[:, -1:]).sum(dim=1)
     last = (kept > 0).sum(dim=1) - 1
     return tokens.gather(1, torch.minimum(places, last)[:, None]).squeeze(1)

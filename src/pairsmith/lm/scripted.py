@@ -1,4 +1,4 @@
-"""A language model whose distributions are written down: for tests, and for trying a task without weights."""
+"""A language model with scripted distributions: for tests, and for trying a task without weights."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -9,13 +9,13 @@ from torch import Tensor
 from pairsmith.lm.protocols import Prompt
 
 Next = Callable[[str, str], Mapping[str, float]]
-"""(prompt, continuation so far) to the probability of each next token; tokens are single characters."""
+"""Maps (prompt, continuation so far) to the probability of each next token; tokens are single characters."""
 
 END = "\x00"
 
 
 class ScriptedModel:
-    """A ``SteerableModel`` with a token for each character of ``alphabet``; ``following`` gives the rest."""
+    """A ``SteerableModel`` with one token per character of ``alphabet``, distributed by ``following``."""
 
     def __init__(self, following: Next, alphabet: str, *, context: int = 4096) -> None:
         self._following = following
@@ -28,15 +28,15 @@ class ScriptedModel:
         self.end_tokens = frozenset({0})
 
     def encode(self, text: str) -> list[int]:
-        """One token a character; characters outside the alphabet get numbers above the vocabulary."""
+        """One token per character; characters outside the alphabet get ids above the vocabulary."""
         return [self._number.get(character, self.vocab_size + ord(character)) for character in text]
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
-        """The message and the answer, a line each."""
+        """The tokens of the message and the answer, one line each."""
         return self.encode(f"{message}\n{answer}")
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The characters again, without the end token."""
+        """The characters of the tokens, without end tokens."""
         size = self.vocab_size
         return "".join(self._alphabet[t] if t < size else chr(t - size) for t in tokens if t != 0)
 
@@ -45,12 +45,12 @@ class ScriptedModel:
         return frozenset({self._number[piece]}) if piece in self._number else frozenset()
 
     def rows_that_fit(self, tokens: int) -> int:
-        """Any number does."""
+        """A constant: memory does not matter here."""
         del tokens
         return 256
 
     def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> "ScriptedSession":
-        """A session; the limits are not needed here."""
+        """A session; the limits are ignored."""
         del rows, prompts, tail
         return ScriptedSession(self)
 
@@ -63,7 +63,7 @@ class ScriptedModel:
 
 
 class ScriptedSession:
-    """The texts of the rows."""
+    """A session that keeps the texts of its rows."""
 
     def __init__(self, model: ScriptedModel) -> None:
         self._model = model
@@ -78,7 +78,7 @@ class ScriptedSession:
         self.held.update(texts)
 
     def forget(self, prompt: Prompt) -> None:
-        """Note that it is gone."""
+        """Note that a prompt was freed."""
         self.held.remove(self._model.decode(prompt))
 
     def add_rows(self, prompts: Sequence[Prompt]) -> Tensor:

@@ -1,10 +1,10 @@
-"""Attention of many rows that begin from few prompts.
+"""Attention for many rows that start from few prompts.
 
-What many prompts start with lies once in a **start**, the rest of each prompt once in a **slot**, however
-many rows begin from it. What a row was fed since, its **tail**, lies in **pages** of a few tokens, so that
-short tails take little memory. One step of attention multiplies the queries of all rows of a start, and of
-a slot, with its keys at once, and each page's row with the page; takes one softmax over all three; and
-goes back through the values alike.
+Keys and values of a prefix that many prompts share are stored once, in a **start**; those of the rest of a
+prompt once, in a **slot**, however many rows start from it; and those of the tokens fed to a row since, its
+**tail**, in **pages** of a few tokens, so that short tails take little memory. A step of attention computes
+one product of a start's or slot's keys with the queries of all its rows, and one of each page with its
+row's query; takes one softmax over all three; and applies the weights to the values in the same way.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,19 +22,19 @@ from pairsmith.lm.attention_plan import PAGE, Plan, Tier, plan_step
 from pairsmith.lm.kv_store import LayerStates, Store
 
 ATTENTION = "pairsmith_shared_prompts"
-"""The name under which transformers finds ``attend``. It makes no mask for it; the plan of a step has one."""
+"""The name under which transformers finds ``attend``. It makes no mask for it; a step's plan has one."""
 
 
 class SharedCache(Cache):
     """The cache of a session.
 
     Args:
-        rows: the most rows at once, and the most slots.
-        starts: how many there may be, and the tokens of the longest; 0 of 0 tokens for none.
-        slot: tokens of the longest rest of a prompt.
+        rows: the most rows at once, and the number of slots.
+        starts: the number of starts and the tokens of the longest one; (0, 0) for none.
+        slot: the most tokens of a prompt after its start.
         tail: the most tokens fed to a row.
-        folded: whether the model's attention is ``attend``. Otherwise ``update`` gives each row's keys and
-            values in full, in order, for whatever attention the model has.
+        folded: whether the model's attention is ``attend``. Otherwise ``update`` returns each row's keys and
+            values in full, in order, for the model's own attention.
     """
 
     def __init__(self, rows: int, starts: tuple[int, int], slot: int, tail: int, *, folded: bool) -> None:
@@ -43,15 +43,15 @@ class SharedCache(Cache):
         self._starts = Store(*starts)
         self._slots = Store(rows, slot)
         self._pages = Store(rows * self._most_pages, PAGE)
-        self._start_of = torch.full((rows,), -1)  # of each slot
+        self._start_of = torch.full((rows,), -1)  # the start of each slot's prompt
         self._row_slots: list[int] = []
         self._row_pages: list[list[int]] = []
         self._tails: list[int] = []  # tokens fed to each row
         self._free_pages = list(range(self._pages.count))  # a heap
         self._folded = folded
-        self._plan: Plan | None = None  # of the step being made
+        self._plan: Plan | None = None  # of the current step
         self._none = torch.zeros(0, 0, dtype=torch.int64)
-        self._order = self._none  # of each row's keys in that step, where they are handed over
+        self._order = self._none  # of each row's keys in that step, for the model's own attention
         self._biases: dict[int | None, Tensor] = {}
         self._layer = 0
 
@@ -61,22 +61,22 @@ class SharedCache(Cache):
         self._starts.write(start, states)
 
     def start(self, start: int) -> list[LayerStates]:
-        """What ``put_start`` wrote; views."""
+        """The keys and values that ``put_start`` wrote, as views."""
         return self._starts.read(start)
 
     def put(self, slot: int, start: int, states: Sequence[LayerStates]) -> None:
-        """Write what follows a start, or a whole prompt if that is -1, into a slot that no row uses."""
+        """Write a prompt's states after its start, or all of them if that is -1, into an unused slot."""
         self._prepare(states)
         self._slots.write(slot, states)
         self._start_of[slot] = start
 
     def read(self, slot: int) -> list[LayerStates]:
-        """What ``put`` wrote; views."""
+        """The keys and values that ``put`` wrote, as views."""
         return self._slots.read(slot)
 
     @property
     def slots_in_use(self) -> set[int]:
-        """The slots that rows began from."""
+        """The slots that current rows started from."""
         return set(self._row_slots)
 
     def _prepare(self, like: Sequence[LayerStates]) -> None:
@@ -91,7 +91,7 @@ class SharedCache(Cache):
             self._tails.append(0)
 
     def keep_rows(self, rows: Sequence[int]) -> None:
-        """Row ``rows[i]`` becomes row i; the others leave."""
+        """Make row ``rows[i]`` row i, and drop the others."""
         for row in set(range(len(self._tails))).difference(rows):
             for page in self._row_pages[row]:
                 heappush(self._free_pages, page)
@@ -101,7 +101,7 @@ class SharedCache(Cache):
 
     @property
     def positions(self) -> Tensor:
-        """Where each row's next token stands, ``(rows,)`` int64."""
+        """The position of each row's next token, ``(rows,)`` int64."""
         return sum(self._row_lengths()) + torch.tensor(self._tails)
 
     def _row_lengths(self) -> tuple[Tensor, Tensor]:
@@ -113,7 +113,7 @@ class SharedCache(Cache):
 
     @contextmanager
     def step(self, device: torch.device) -> Iterator[Tensor]:
-        """A step that feeds every row one token; gives the mask of the keys that each row sees.
+        """A step that feeds every row one token; yields the mask of the keys that each row sees.
 
         The mask, ``(rows, keys)`` int64, is for models whose attention is not ``attend``.
         """
@@ -137,10 +137,10 @@ class SharedCache(Cache):
         self._tails = [tail + 1 for tail in self._tails]
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
-        """Write the rows' new keys and values, ``(rows, heads, 1, size)``; padding after them is left out.
+        """Write the rows' new keys and values, ``(rows, heads, 1, size)``; padding rows are left out.
 
         Returns:
-            what it was given when ``attend`` takes them from the stores, else all keys and values.
+            its arguments if ``attend`` reads the stores, else all keys and values of the rows.
         """
         paged = self._now.paged
         keys, values = self._pages.layers[layer_idx]
@@ -166,10 +166,10 @@ class SharedCache(Cache):
         """Attention of the rows' new tokens in the layer last updated.
 
         Args:
-            query: ``(rows, query heads, 1, size)``; padding may stand after the cache's rows.
-            scaling: of the products.
-            softcap: bounds them by ``softcap * tanh(product / softcap)``.
-            window: how many tokens a row looks back on, its new one included.
+            query: ``(rows, query heads, 1, size)``; padding rows may follow the cache's rows.
+            scaling: factor of the products.
+            softcap: bounds the products by ``softcap * tanh(product / softcap)``.
+            window: how many tokens a row attends to, including its new one.
 
         Returns:
             ``(rows, 1, query heads, size)``, zeros for padding.
@@ -177,7 +177,7 @@ class SharedCache(Cache):
         plan, paged = self._now, self._now.paged
         page_keys, page_values = (table[paged.used] for table in self._pages.layers[self._layer])
         given, rows, heads = query.shape[0], len(paged.page), page_keys.shape[1]
-        before, after = (scaling, 1.0) if query.dtype == torch.float16 else (1.0, scaling)  # it may overflow
+        before, after = (scaling, 1.0) if query.dtype == torch.float16 else (1.0, scaling)  # may overflow
         # (rows, key heads, query heads that share one, size)
         query = (query[:rows] * before).view(rows, heads, -1, query.shape[-1])
         shared = query.shape[2]
@@ -209,11 +209,11 @@ class SharedCache(Cache):
         return self._plan
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Keys before a step's new one."""
+        """The number of keys before a step's new one."""
         return self.get_mask_sizes(1, layer_idx)[0] - 1
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Length and offset of the keys that a step looks at."""
+        """Length and offset of the keys that a step attends to."""
         del query_length, layer_idx
         return self._order.shape[1], 0
 
@@ -232,7 +232,7 @@ def attend(
     sliding_window: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of a step, in the form that transformers calls."""
+    """Attention of a step, with the signature that transformers calls."""
     del module, key, value, attention_mask
     factor = query.shape[-1] ** -0.5 if scaling is None else scaling
     return _STEPPING.get().attend(query, factor, softcap, sliding_window), None

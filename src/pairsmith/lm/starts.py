@@ -7,22 +7,22 @@ import numpy as np
 from pairsmith.lm.protocols import Prompt
 
 SHARE = 1 / 8
-"""A start is shared by at least this part of the prompts,"""
+"""The smallest share of the prompts that must begin with a start."""
 
 GAIN = 6
-"""and has so many tokens more than a shorter start that its prompts share with others."""
+"""How many tokens longer than the next shorter start a start must be to be used in its place."""
 
 
 def common_starts(prompts: Iterable[Prompt]) -> dict[Prompt, Prompt]:
-    """For each prompt, the start that is best computed once for it and others; may be empty.
+    """For each prompt, the prefix that is worth computing once for it and other prompts; may be empty.
 
     Args:
-        prompts: all that will come; each once or more.
+        prompts: all prompts that will be computed; repeats are allowed.
 
     Returns:
-        the start of each, which is shorter than the prompt.
+        the start of each prompt, which is shorter than the prompt.
     """
-    ordered = sorted(set(prompts))  # those with a start in common follow each other
+    ordered = sorted(set(prompts))  # prompts with a common start are adjacent
     many = max(2, -(-len(ordered) // round(1 / SHARE)))
     if len(ordered) < many:
         return dict.fromkeys(ordered, ())
@@ -38,6 +38,6 @@ def common_starts(prompts: Iterable[Prompt]) -> dict[Prompt, Prompt]:
 
 
 def _common(one: Prompt, other: Prompt) -> int:
-    """Tokens that both begin with."""
+    """The number of leading tokens that both have in common."""
     differing = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differing, min(len(one), len(other)))

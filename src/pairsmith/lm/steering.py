@@ -1,8 +1,8 @@
-"""From the logits of many rows to what each group may draw next: rule (D3), top-k, top-p (D4).
+"""From the logits of many rows to each group's choices of a next token: rule (D3), top-k, top-p (D4).
 
 The whole vocabulary is read once, for each row's normaliser and each main prompt's likeliest tokens.
-Where these **candidates** provably hold every token that top-k or top-p can leave, the rest is done on
-them alone; the groups for which that cannot be shown are worked out over the whole vocabulary.
+Where these **candidates** provably include every token that top-k or top-p can keep, the rest is computed
+on them alone; groups for which that cannot be shown are computed over the whole vocabulary.
 """
 
 from dataclasses import dataclass
@@ -14,35 +14,35 @@ from pairsmith.lm.combine import Combine, counter_maximum, favours_main
 from pairsmith.lm.sampling import Sampling, truncate
 
 CANDIDATES = 64
-"""Likeliest tokens of a main prompt that are looked at first; with top-k, at least four times k."""
+"""How many of a main prompt's likeliest tokens are candidates with top-k; at least four times k."""
 
 NUCLEUS = 512
-"""The same where there is no top-k."""
+"""The number of candidates without top-k."""
 
 CHUNK = 16
-"""Rows whose normalisers are computed at once: their float32 copy should stay in a processor's cache."""
+"""Rows whose normalisers are computed at once on a CPU: their float32 copy should fit its cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What each group may draw: ``(groups, k)`` float32 probabilities, likeliest first, and token numbers."""
+    """The tokens each group may draw: ``(groups, k)`` probabilities (float32), likeliest first, and ids."""
 
     kept: Tensor
     tokens: Tensor
 
 
 def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
-    """What each group may draw next.
+    """Find the tokens that each group may draw next, and their probabilities.
 
     Args:
         logits: ``(rows, vocab)`` of any floating-point format.
-        rows: ``(groups, prompts)`` int64: each group's rows, its main prompt's first; -1 where it has fewer.
+        rows: ``(groups, prompts)`` int64: each group's rows, its main prompt's first, padded with -1.
         rule: combines the distributions of groups that have counter-prompts.
         sampling: top-k and top-p.
 
     Returns:
-        probabilities that sum to 1 and tokens, with as many columns as the group with most needs. A group
-        whose logits are not finite gets probabilities that are not either.
+        probabilities that sum to 1 and token ids, with as many columns as the group with the most tokens
+        needs. A group with logits that are not finite gets probabilities that are not finite.
     """
     vocab = logits.shape[1]
     wide = max(CANDIDATES, 4 * sampling.top_k) if sampling.top_k else NUCLEUS
@@ -63,10 +63,10 @@ def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> C
 
 
 def combined(logits: Tensor, rows: Tensor, rule: Combine) -> tuple[Tensor, Tensor]:
-    """The main prompts' distributions and the rule's, over the whole vocabulary.
+    """The main prompts' distributions and the combined ones, over the whole vocabulary.
 
     Returns:
-        two of ``(groups, vocab)`` float32.
+        both as ``(groups, vocab)`` float32.
     """
     used, place = torch.unique(rows, return_inverse=True)
     first = int(used[0] < 0)
@@ -85,15 +85,15 @@ def _over_vocabulary(logits: Tensor, rows: Tensor, rule: Combine, sampling: Samp
 def _over_candidates(
     logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling, wide: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Probabilities, tokens, and for which groups they are those of the whole vocabulary."""
+    """Probabilities, token ids, and a mask of the groups for which the whole vocabulary gives the same."""
     normaliser = normalisers(logits)
     main = rows[:, 0]
     likeliest, tokens = logits[main].topk(wide, dim=1)
     least = likeliest[:, -1:]
-    tokens, order = tokens.sort(dim=1)  # so that equally likely tokens stay in the order of their numbers
+    tokens, order = tokens.sort(dim=1)  # so that equally likely tokens stay in the order of their ids
     p_main = _probabilities(torch.cat([likeliest.gather(1, order), least], dim=1), normaliser[main])
-    # The last column stands for a token outside: at best as likely as the last candidate, and
-    # impossible for the counter-prompts.
+    # The last column bounds any other token: at most as likely as the last candidate, and impossible
+    # for the counter-prompts.
     p_counter = torch.zeros_like(p_main)
     for column in rows[:, 1:].T:
         held = (column >= 0).nonzero().squeeze(1)
@@ -110,7 +110,7 @@ def _over_candidates(
     certain = (inside.gather(1, last).squeeze(1) > outside) | (outside == 0)
     if rows.shape[1] > 1 and not (sampling.top_k and favours_main(rule)):
         certain &= rows[:, 1] < 0
-    if not sampling.top_k:  # of a group without counter-prompts, whose weights are its probabilities
+    if not sampling.top_k:  # of groups without counter-prompts, whose weights are their probabilities
         certain &= inside.sum(dim=1) >= sampling.top_p
     return kept, tokens.gather(1, choices), certain
 
@@ -133,19 +133,19 @@ def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> 
 
 
 def normalisers(logits: Tensor) -> Tensor:
-    """What turns each row's logits into probabilities: ``exp(logit - largest - rest)``.
+    """The two numbers that turn each row's logits into probabilities: ``exp(logit - largest - rest)``.
 
-    Added up, the two would be rounded by as much as large logits are.
+    Their sum would lose precision where logits are large.
 
     Args:
         logits: ``(rows, vocab)`` of any floating-point format.
 
     Returns:
-        ``(rows, 2)`` float32: the largest logit, and the logarithm of the sum of exponentials less that.
+        ``(rows, 2)`` float32: the largest logit, and the log-sum-exp of the logits minus it.
     """
     parts = []
     for part in torch.split(logits, CHUNK if logits.device.type == "cpu" else len(logits)):
-        # One fused pass for the softmax; its largest probability tells the sum.
+        # One fused pass for the softmax; its largest probability gives the sum.
         largest = torch.softmax(part, dim=1, dtype=torch.float32).amax(dim=1)
         parts.append(torch.stack([part.amax(dim=1).float(), -largest.log()], dim=1))
     return torch.cat(parts)

@@ -1,7 +1,7 @@
 """Any causal LM of transformers as a ``SteerableModel``.
 
-What many prompts start with is computed once, the rest of each in batches. Rows then begin from them in a
-``SharedCache``.
+A prefix that many prompts share is computed once, and the rest of each prompt in batches. Rows then start
+from these keys and values in a ``SharedCache``.
 """
 
 from collections import defaultdict
@@ -24,26 +24,26 @@ from pairsmith.lm.shared_cache import ATTENTION, SharedCache
 from pairsmith.lm.starts import common_starts
 
 PREFILL_TOKENS = 4096
-"""Prompts are computed in batches of about so many tokens, to bound memory."""
+"""Prompts are computed in batches of about this many tokens, to bound memory."""
 
 LENGTH_LIMITS = ("max_position_embeddings", "window_size", "attention_chunk_size", "sliding_window")
-"""What configurations call the number of tokens a layer can look back on."""
+"""Names in model configurations for the number of tokens that a layer can attend to."""
 
 FOLDED = (
     "gpt2", "gpt_neox", "opt", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral",
     "phi", "phi3", "olmo2", "qwen3_moe", "mixtral", "starcoder2", "granite", "cohere", "stablelm", "smollm3",
 )  # fmt: skip
-"""Kinds of model that are known to attend as ``SharedCache.attend`` does, and to use their linear layers by
-calling them only. Any other is decoded with its own attention, from keys and values copied for each row."""
+"""Model types known to attend as ``SharedCache.attend`` does, and to use their linear layers only by calling
+them. Any other is decoded with its own attention, from keys and values copied for each row."""
 
 MOST_ROWS = {"cpu": 256, "other": 1024}
-"""More rows at once bring nothing: the products of so many are as fast as they get."""
+"""The most rows per batch, by device: larger batches decode no faster per row."""
 
 
 class TransformersModel:
-    """A causal LM and its tokenizer; see ``pairsmith.lm.loading.load_model`` for one by name.
+    """A causal LM and its tokenizer; ``pairsmith.lm.loading.load_model`` loads one by name.
 
-    One thread at a time may use it.
+    It is not thread-safe.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str, revision: str) -> None:
@@ -56,21 +56,21 @@ class TransformersModel:
         ends = model.generation_config.eos_token_id
         listed = ends if isinstance(ends, list) else [ends]
         self._closing = frozenset(int(end) for end in listed if end is not None)
-        special = getattr(tokenizer, "all_special_ids", ())  # a chat's marks, padding: no text either
+        special = getattr(tokenizer, "all_special_ids", ())  # chat markers and padding are not text
         self.end_tokens = frozenset(int(end) for end in (*listed, *special) if end is not None)
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt, as the tokenizer makes them, special tokens included."""
         tokens: list[int] = self._tokenizer(text, verbose=False)["input_ids"]
-        if tokens and tokens[-1] in self._closing:  # some tokenizers close every text
+        if tokens and tokens[-1] in self._closing:  # some tokenizers append an end token to every text
             tokens = tokens[:-1]
         return tokens
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
-        """The tokens of a chat by the tokenizer's template, up to what the answer begins with.
+        """The tokens of a chat in the tokenizer's template, ending with the given beginning of the answer.
 
         Raises:
-            ModelError: the tokenizer has no template, or not for such a chat.
+            ModelError: the tokenizer has no chat template, or the template fails.
         """
         if not getattr(self._tokenizer, "chat_template", None):
             raise ModelError(
@@ -95,7 +95,7 @@ class TransformersModel:
         return text
 
     def tokens_with(self, piece: str) -> frozenset[int]:
-        """The tokens whose own text holds ``piece``."""
+        """The tokens whose own text contains ``piece``."""
         return frozenset(number for number, text in enumerate(self._token_texts) if piece in text)
 
     @cached_property
@@ -107,9 +107,9 @@ class TransformersModel:
         return texts
 
     def rows_that_fit(self, tokens: int) -> int:
-        """As many rows as half of the free memory holds, from 16 to ``MOST_ROWS``.
+        """The number of rows that fit half of the free memory, from 16 to ``MOST_ROWS``.
 
-        A row takes the keys and values of its tokens, as if no prompt were shared, and its logits twice in
+        A row counts the keys and values of its tokens, as if no prompt were shared, and its logits twice in
         the model's format and once in float32.
         """
         config = self._model.config.get_text_config()
@@ -122,7 +122,7 @@ class TransformersModel:
         return int(max(16, min(most, free_memory(self._model.device) // 2 // row)))
 
     def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> "TransformersSession":
-        """A session of ``rows`` rows at most, from these prompts, and of ``tail`` tokens fed to each."""
+        """A session of up to ``rows`` rows from these prompts, with up to ``tail`` tokens fed to each."""
         return TransformersSession(self._model, rows, prompts, tail)
 
 
@@ -139,13 +139,13 @@ class TransformersSession:
         rest = max((len(prompt) - len(start) for prompt, start in self._start_of.items()), default=0)
         self._cache = SharedCache(rows, starts, rest, tail, folded=self._folded)
         self._computed_starts: set[Prompt] = set()
-        self._ahead: dict[Prompt, list[LayerStates]] = {}  # computed, and not in a slot yet
+        self._ahead: dict[Prompt, list[LayerStates]] = {}  # computed, but not in a slot
         self._slots: dict[Prompt, int] = {}
-        self._free = list(range(rows))  # a heap: low slots first, as a step multiplies all up to the last
+        self._free = list(range(rows))  # a heap: low slots first, as steps multiply all up to the last
         self._logits: dict[Prompt, Tensor] = {}
 
     def prefill(self, prompts: Sequence[Prompt]) -> None:
-        """Compute prompts, in batches of those that have their start in common."""
+        """Compute prompts, in batches that share a start."""
         by_start: dict[Prompt, list[Prompt]] = defaultdict(list)
         for prompt in sorted(set(prompts) - self._logits.keys(), key=len):
             by_start[self._start_of[prompt]].append(prompt)
@@ -163,7 +163,7 @@ class TransformersSession:
                 self._logits |= dict(zip(batch, logits, strict=True))
 
     def _compute(self, prompts: list[Prompt], start: Prompt) -> tuple[Iterator[list[LayerStates]], Tensor]:
-        """Keys and values of what follows the start, and next-token logits, ``(prompts, vocab)``."""
+        """Keys and values of the tokens after the start, and next-token logits, ``(prompts, vocab)``."""
         cache = DynamicCache()  # without the config: full attention, every key kept
         shared = len(start)
         if start:
@@ -191,18 +191,18 @@ class TransformersSession:
                 "this kind of model keeps no keys and values (a recurrent one?); use a transformer"
             )
         logits = output.logits
-        if logits.shape[1] > 1:  # this model's head is no module that could be told
+        if logits.shape[1] > 1:  # the hook cannot reach this model's head
             logits = logits[torch.arange(len(prompts), device=logits.device), last][:, None]
         ends = lengths.tolist()
         states = (
             [(x.keys[row, :, shared:end], x.values[row, :, shared:end]) for x in cache.layers]
             for row, end in enumerate(ends)
         )
-        return states, logits[:, 0].clone()  # without its batch, which may be large
+        return states, logits[:, 0].clone()  # copied, so that the batch, which may be large, is freed
 
     @contextmanager
     def _head_sees(self, places: Tensor) -> Iterator[None]:
-        """Within it only one token of each row, ``(rows,)``, goes on from the layers to the vocabulary."""
+        """Within this context only one token of each row, ``(rows,)``, is passed to the output layer."""
 
         def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
             (hidden,) = args
@@ -234,7 +234,7 @@ class TransformersSession:
         return torch.stack([self._logits[prompt] for prompt in prompts])
 
     def _vacate(self, keeping: Sequence[Prompt]) -> None:
-        """Take out the prompts whose rows have all left and whose next rows are yet to come."""
+        """Move prompts that no current row uses out of their slots; later rows may still need them."""
         busy = self._cache.slots_in_use | {self._slots[prompt] for prompt in keeping if prompt in self._slots}
         for prompt, slot in list(self._slots.items()):
             if slot not in busy:
@@ -261,7 +261,7 @@ class TransformersSession:
 
     @contextmanager
     def _attention(self) -> Iterator[None]:
-        """Within it the model attends by the cache's own attention, where it can."""
+        """Within this context the model uses the cache's attention, where it can."""
         if not self._folded:
             yield
             return
@@ -278,22 +278,22 @@ class TransformersSession:
 
 
 def context_of(config: Any, *, folded: bool | None = None) -> int:
-    """Tokens that a model reads at most.
+    """The most tokens that a model can read.
 
     Args:
-        config: of the model.
-        folded: whether the shared attention takes the place of its own; None: as its kind lets one expect.
+        config: the model's configuration.
+        folded: whether the shared attention replaces the model's own; None: decided by the model type.
     """
     text_config = config.get_text_config()
     if folded is None:
         folded = text_config.model_type in FOLDED
-    # Other attention than ours sees no windows here: none of its rows may be longer than one.
+    # A model's own attention gets no sliding windows here, so its rows may be no longer than one window.
     limits = (getattr(text_config, name, None) for name in (LENGTH_LIMITS[:1] if folded else LENGTH_LIMITS))
     return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=2048)
 
 
 def _folds(model: Any) -> bool:
-    """Whether the shared attention can take the place of the model's own."""
+    """Whether the shared attention can replace the model's own."""
     folded: bool = (
         model.config.get_text_config().model_type in FOLDED and model._can_set_attn_implementation()
     )
@@ -302,7 +302,7 @@ def _folds(model: Any) -> bool:
 
 @contextmanager
 def _named_failures(model: Any) -> Iterator[None]:
-    """Say which kind of model it is that cannot be continued from keys and values like the others."""
+    """Name the model type in errors of models that cannot be continued from keys and values."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, NotImplementedError, TypeError, ValueError) as error:

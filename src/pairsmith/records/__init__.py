@@ -1,4 +1,4 @@
-"""Row types with their Arrow schemas, and readers of the formats people have."""
+"""Row types with their Arrow schemas, and readers of common formats."""
 
 from pairsmith.records.documents import DOCUMENT, Document, read_documents
 from pairsmith.records.examples import FEW, Example, answer_in_passage, each_example, read_examples

@@ -1,4 +1,4 @@
-"""Questions that a model asked of passages (Q2), and where a teacher finds their answers (Q3)."""
+"""Generated questions on passages (Q2), and a teacher's span distributions for their answers (Q3)."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from pairsmith.records.sources import Columns, open_source
 from pairsmith.records.squad import Question, answer_pairs, official, read_questions, standing
 
 DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
-"""Places in a passage, in characters, and the probability of each; those left out have none."""
+"""Character positions in a passage and the probability of each; positions left out have probability 0."""
 
 ASKED: pa.Schema = pa.schema(
     [
@@ -24,25 +24,25 @@ ASKED: pa.Schema = pa.schema(
         ("answers", ANSWERS),
     ]
 )  # fmt: skip
-"""``written`` is the answer that the asker wrote; ``answers`` where it stands in the passage, if it does."""
+"""``written`` is the generated answer; ``answers`` is its place in the passage, if it occurs there."""
 
 RELABELLED: pa.Schema = pa.schema(
     [*ASKED, ("written_answers", ANSWERS), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)]
 )
-"""``answers`` is the teacher's best, ``written_answers`` what was ``answers`` before. ``starts``: where an
-answer's first token begins; ``ends``: where its last token ends, the place behind its last character."""
+"""``answers`` is the teacher's best span, ``written_answers`` the ``answers`` before. ``starts``: where the
+answer's first token begins; ``ends``: where its last token ends, the position after its last character."""
 
 Span = tuple[int, int]
-"""The first character of an answer, and the place behind its last."""
+"""The position of an answer's first character, and the position after its last."""
 
 _KEYS = ("position", "probability")
 _SLACK = 1e-3
-"""By which a sum of rounded probabilities may be above 1."""
+"""How far a sum of rounded probabilities may exceed 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Places in a passage, in characters, and the probability of each, above 0; their sum is at most 1."""
+    """Character positions in a passage and the probability of each, above 0; their sum is at most 1."""
 
     positions: tuple[int, ...]
     probabilities: tuple[float, ...]
@@ -50,14 +50,14 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """A question that was asked of a passage.
+    """A question on a passage, generated or written by people.
 
     Attributes:
-        written: the answer as it was written.
-        answer: first character of an answer and the place behind its last; None where what was written as
-            one stands nowhere in the passage. A teacher puts its own in the place of the asker's.
-        before: the one before the teacher's; the same where there was no teacher.
-        starts: the teacher's; None where there was no teacher. Likewise ``ends``.
+        written: the generated answer.
+        answer: the answer's span; None where the generated answer does not occur in the passage. A teacher
+            replaces the question generator's span by its own.
+        before: the span before the teacher replaced it; the same as ``answer`` without a teacher.
+        starts: the teacher's distribution of starts, None without a teacher; likewise ``ends``.
     """
 
     id: str
@@ -71,16 +71,16 @@ class AskedQuestion:
 
 
 def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
-    """Read questions on passages: what ``ask`` or ``relabel`` wrote, or people's, in rows as SQuAD's.
+    """Read questions on passages: rows of ``ask`` or ``relabel``, or people's questions as in SQuAD.
 
     Args:
-        source: an official SQuAD file, or rows in any other form with the columns context, question (input,
-            as ``mine`` calls it) and answers, and, of a teacher, starts and ends. An answer that does not
-            stand where it is said to is taken where it stands first.
+        source: an official SQuAD file, or rows in any other format with the columns context, question
+            (input in rows of ``mine``) and answers, and with a teacher's starts and ends. An answer that is
+            not at its stated offset is taken where it first occurs.
 
     Raises:
-        InputError: the source is not there (at once), or while reading: a column is missing, a text is blank,
-            an answer does not stand in its passage, or a distribution is none.
+        InputError: at once if the source does not exist; while reading if a column is missing, a text is
+            blank, an answer does not occur in its passage, or a distribution is invalid.
     """
     if official(place(source)):
         return (_of_people(question) for question in read_questions(source))
@@ -94,7 +94,7 @@ def _of_people(question: Question) -> AskedQuestion:
 
 
 def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
-    """The questions in rows, each with the place where it stood.
+    """The questions in rows that come with their locations.
 
     Raises:
         InputError: as for ``read_asked``.
@@ -123,13 +123,13 @@ def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
 
 
 def _before(row: Columns, answer: Span | None, context: str, where: str) -> Span | None:
-    """What was an answer before a teacher's took its place."""
+    """The answer's span before a teacher replaced it."""
     if "written_answers" in row:
         return _answer(row, "written_answers", context, where)
     written = str(row.get("written") or "")
     if row.get("starts") is None or not written:
         return answer
-    first = context.find(written)  # rows of an earlier version say what was written, and not where
+    first = context.find(written)  # rows of an earlier version have the generated answer without its place
     return None if first < 0 else (first, first + len(written))
 
 

@@ -1,4 +1,4 @@
-"""Documents, with their summaries if any, from whatever people keep them in (formats: see ``sources``)."""
+"""Reading documents, with their summaries if any (formats: see ``sources``)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,11 +26,11 @@ class Document:
     """A document.
 
     Attributes:
-        id: its own, or that of its text.
-        document: the text, paragraphs divided by line breaks.
+        id: its own id, or the id of its text.
+        document: the text, with paragraphs separated by line breaks.
         summary: empty where there is none.
-        group: what it is searched within, e.g. the day it was published (M8); empty where there is none.
-        where: where it stood, e.g. ``news.jsonl:12``.
+        group: the group it is searched in, e.g. the day it was published (M8); empty where there is none.
+        where: its location, e.g. ``news.jsonl:12``.
     """
 
     id: str
@@ -52,18 +52,18 @@ def read_documents(
 
     Args:
         source: as for ``read_texts``.
-        column: the column with the documents; without it the first of ``DOCUMENT_COLUMNS`` that is there. A
+        column: the column with the documents; by default the first of ``DOCUMENT_COLUMNS`` that exists. A
             list of texts, e.g. of paragraphs, is joined by line breaks.
-        summary_column: that of the summaries; without it the first of ``SUMMARY_COLUMNS`` that is there and
-            does not hold the documents, or none.
-        prefer: names of columns that hold the documents rather than those of ``DOCUMENT_COLUMNS``.
-        group_column: that of the group. A date or a time, also as ISO 8601 text, becomes its day.
+        summary_column: the column with the summaries; by default the first of ``SUMMARY_COLUMNS`` that
+            exists and does not hold the documents, or none.
+        prefer: names of document columns to try before ``DOCUMENT_COLUMNS``.
+        group_column: the column with the group. A date or time, also as ISO 8601 text, becomes its day.
 
     Yields:
         documents without surrounding white space; blank ones are skipped. A row without a group has ``""``.
 
     Raises:
-        InputError: the source is not there (at once), or while reading: it has no such column, a value is
+        InputError: at once if the source does not exist; while reading if it has no such column, a value is
             neither text nor a list of texts, or it holds no documents.
     """
     opened = open_source(source)
@@ -100,7 +100,7 @@ def _documents(
 
 
 def row_id(row: Columns, text: str) -> str:
-    """What ``row`` has in its column ``id``; without it the name of ``text``."""
+    """The value of column ``id`` in ``row``; if there is none, the id of ``text``."""
     given = row.get("id")
     return str(given).strip() if given is not None and str(given).strip() else text_id(text)
 
@@ -112,7 +112,7 @@ def _summary_name(row: Columns, given: str | None, taken: str, source: str) -> s
 
 
 def _joined(row: Columns, name: str, where: str) -> str:
-    """The text in column ``name``, of a list one item a line; empty when there is nothing in it."""
+    """The text in column ``name``, or a list's items, one per line; empty if there is none."""
     value = row.get(name)
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         return column_text(row, name, where)

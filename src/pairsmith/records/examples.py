@@ -1,4 +1,4 @@
-"""Seeds: pairs of an input and an output that people labelled, of each kind of task."""
+"""Seeds: human-labelled pairs of an input and an output, for each kind of task."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from pairsmith.records.squad import read_questions
 
 KindName = Literal["pairs", "reading", "summaries", "scored"]
 """pairs: any two texts; reading: a question, and an answer in a passage; summaries: a document and its
-summary; scored: two texts and how well they go together."""
+summary; scored: two texts and a score of how well they match."""
 
 FEW = 10
 """Fewer seeds than this are hardly enough to learn from."""
@@ -24,8 +24,8 @@ class Example:
     Attributes:
         input: a question, a document, or any text.
         output: an answer in its passage as one text, a summary, or any text.
-        context: the passage, where it is an answer in one; ``answer`` and ``answer_start`` likewise.
-        score: how well they belong together, from 0 to 1.
+        context: the passage, if the output is an answer in one; likewise ``answer`` and ``answer_start``.
+        score: how well input and output match, from 0 to 1.
     """
 
     input: str
@@ -37,22 +37,22 @@ class Example:
 
 
 def answer_in_passage(answer: str, passage: str) -> str:
-    """An answer and the passage that it stands in as one text, as encoders see it (M7)."""
+    """An answer and its passage as one text, as encoders read it (M7)."""
     return f"{answer}: {passage}"
 
 
 def read_examples(source: str, kind: KindName) -> list[Example]:
-    """The examples in a file, dataset folder or Hub data set, each once, in their order.
+    """The examples in a file, dataset folder or Hub data set, without duplicates, in order.
 
     Args:
-        source: of kind ``pairs`` rows with the columns input and output, or sentence1 and sentence2; of kind
-            ``reading`` as for ``read_questions``; of kind ``summaries`` as for ``read_documents``; of kind
+        source: for kind ``pairs`` rows with the columns input and output, or sentence1 and sentence2; for
+            ``reading`` as for ``read_questions``; for ``summaries`` as for ``read_documents``; for
             ``scored`` as for ``read_pairs``.
-        kind: of the task.
+        kind: kind of the task.
 
     Raises:
-        InputError: the source is not there or cannot be read, a side is blank, a score is not from 0 to 1, or
-            it holds none.
+        InputError: the source does not exist or cannot be read, a text is blank, a score is not from 0 to 1,
+            or there are no examples.
     """
     found = list(dict.fromkeys(each_example(source, kind)))
     if not found:
@@ -61,7 +61,7 @@ def read_examples(source: str, kind: KindName) -> list[Example]:
 
 
 def each_example(source: str, kind: KindName) -> Iterator[Example]:
-    """The examples as ``read_examples`` has them, one at a time, copies too."""
+    """The examples of ``read_examples``, one at a time and with duplicates."""
     if kind == "reading":
         for question in read_questions(source):
             answer = question.answers[0]

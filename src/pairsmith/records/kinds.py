@@ -1,4 +1,4 @@
-"""The shapes of rows that a training reads, told by the columns of their first row."""
+"""The kinds of rows that training reads, recognised by the columns of the first row."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,14 +29,14 @@ PAIR: pa.Schema = pa.schema([("id", pa.string()), ("input", pa.string()), ("outp
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A shape of rows.
+    """A kind of rows.
 
     Attributes:
-        name: in words.
-        schema: of the rows, ``id`` first.
-        texts: the columns by which rows are told to be the same.
-        claim: the column that says something of the texts: a label, a score, an answer; empty for none.
-        read: yields the rows of a source; of questions also those without an answer, see ``is_whole``.
+        name: its name in messages.
+        schema: the schema of the rows, ``id`` first.
+        texts: the columns that identify duplicate rows.
+        claim: the column that says something about the texts: a label, a score, an answer; empty for none.
+        read: yields the rows of a source, including questions without an answer (see ``is_whole``).
     """
 
     name: str
@@ -50,7 +50,7 @@ def kind_of(source: str) -> Kind:
     """The kind of a source's rows.
 
     Raises:
-        InputError: the source is not there, is empty, or its columns are those of no kind.
+        InputError: the source does not exist or is empty, or its columns match no kind.
     """
     if official(place(source)):
         return QUESTIONS
@@ -64,7 +64,7 @@ def kind_with(columns: Collection[str], source: str) -> Kind:
     """The kind of rows that have these columns.
 
     Raises:
-        InputError: there is none.
+        InputError: no kind has these columns.
     """
     found = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
     if found is None:
@@ -76,21 +76,21 @@ def kind_with(columns: Collection[str], source: str) -> Kind:
 
 
 def is_whole(row: Row, kind: Kind) -> bool:
-    """Whether there is something to learn from a row: an answer in a question's context, a summary."""
+    """Whether a row can be trained on: a question has an answer in its context, a document a summary."""
     if kind is _SUMMARIES:
         return bool(row["summary"].strip())
     return kind is not QUESTIONS or bool((row["answers"] or {}).get("text"))
 
 
 def lack(kind: Kind) -> tuple[str, str]:
-    """What rows of a kind lack that are not whole: in a word, and in a few."""
+    """What incomplete rows of a kind lack: a short name, and an explanation."""
     if kind is _SUMMARIES:
         return "no summary", "it is blank"
     return "no answer", "none stands in its context"
 
 
 def scored_as(kind: Kind, score: float | None) -> Kind:
-    """Pairs of inputs and outputs as scored pairs of this score; other kinds, or without one, as they are."""
+    """Pairs of inputs and outputs as scored pairs with this score; other kinds, or no score, unchanged."""
     if kind is not _PAIRS or score is None:
         return kind
 
@@ -112,7 +112,7 @@ def _documents(source: str | Source) -> Iterator[Row]:
 
 
 def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
-    """Reads texts, and a score as a number."""
+    """A reader of rows whose columns are texts, with a score as a number."""
 
     def read(source: str | Source) -> Iterator[Row]:
         for number, (where, row) in enumerate(open_source(source).rows(), start=1):

@@ -1,4 +1,4 @@
-"""MRQA's form of questions: a line for each passage, with all that is asked of it."""
+"""MRQA's format of questions: one line for each passage, with all its questions."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,17 +7,17 @@ from pairsmith.errors import InputError
 from pairsmith.records.sources import Columns
 
 WORDINGS = "(answers as people gave them)"
-"""Column of the answers as people gave them, which need not stand in the passage as they are."""
+"""Column of the answers as people wrote them, which need not occur in the passage word for word."""
 
 
 def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Columns]]:
-    """Rows of MRQA's form as rows of one question each, in SQuAD's; others as they are.
+    """Convert MRQA's rows to SQuAD's, one per question; other rows are unchanged.
 
-    The first line of MRQA's files, their header, is left out. An answer is each place that was detected; what
-    MRQA's own script compares with is under ``WORDINGS``.
+    The first line of MRQA's files, their header, is left out. Each detected span is an answer; the answers
+    that MRQA's own script scores against are under ``WORDINGS``.
 
     Raises:
-        InputError: questions, or the places of an answer, are not as MRQA has them.
+        InputError: questions, or the spans of an answer, are not in MRQA's format.
     """
     for where, row in rows:
         if row.keys() == {"header"}:
@@ -41,7 +41,7 @@ def _row(asked: Any, context: str, where: str) -> dict[str, Any]:
     try:
         spans = [span for found in asked["detected_answers"] for span in found["char_spans"]]
         starts = [int(start) for start, _ in spans]
-        texts = [context[int(start) : int(last) + 1] for start, last in spans]  # the last one belongs to it
+        texts = [context[int(start) : int(last) + 1] for start, last in spans]  # ``last`` is inclusive
         return {
             "id": str(asked.get("qid") or asked.get("id") or where),
             "context": context,

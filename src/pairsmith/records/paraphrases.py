@@ -1,4 +1,4 @@
-"""Pairs of texts of which people said whether they are paraphrases (Q8, Q9).
+"""Pairs of texts that people labelled as paraphrases or not (Q8, Q9).
 
 MRPC as it was released, PAWS, Quora's questions, and any file with two columns of texts and their labels.
 """
@@ -20,7 +20,7 @@ _VALUES = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "tr
 
 @dataclass(frozen=True, slots=True)
 class Paraphrase:
-    """Two texts; ``label`` says whether they are paraphrases, None where nobody said."""
+    """Two texts; ``label`` says whether they are paraphrases, None without a label."""
 
     sentence1: str
     sentence2: str
@@ -28,7 +28,7 @@ class Paraphrase:
 
 
 def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
-    """Read pairs of texts with labels: 0 or 1, true or false. A file without labels is of paraphrases alone.
+    """Read pairs of texts with labels: 0 or 1, true or false; a file without labels has only paraphrases.
 
     Args:
         source: as for ``read_texts``; the texts are called sentence1 and sentence2, or question1 and
@@ -38,8 +38,8 @@ def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
         pairs in the order of the source, all with a label or all without.
 
     Raises:
-        InputError: the source is not there (at once), or while reading: a column is missing, a text is
-            blank, or a label is none.
+        InputError: at once if the source does not exist; while reading if a column is missing, a text is
+            blank, or a label is invalid.
     """
     path = place(source)
     name = display_name(path)

@@ -1,4 +1,4 @@
-"""Texts and graded pairs from whatever people keep them in (formats: see ``sources``)."""
+"""Reading texts and graded pairs (formats: see ``sources``)."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ TEXT_COLUMNS = ("text", "sentence", "sentence1", "input", "document", "question"
 
 @dataclass(frozen=True, slots=True)
 class TextRecord:
-    """A text and where it stood, e.g. ``sentences.txt:12``."""
+    """A text and its location, e.g. ``sentences.txt:12``."""
 
     text: str
     where: str
@@ -28,7 +28,7 @@ ID_LENGTH = 16
 
 
 def text_id(text: str) -> str:
-    """The name of a text: 16 hexadecimal digits of its SHA-256, so equal texts share it."""
+    """The id of a text: 16 hexadecimal digits of its SHA-256, so equal texts share it."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
 
 
@@ -38,18 +38,18 @@ def read_texts(
     """Read texts one at a time, without holding the file in memory.
 
     Args:
-        source: a file (``.txt`` with one text a line, ``.jsonl``, ``.tsv``, ``.csv``, each also ``.gz``;
+        source: a file (``.txt`` with one text per line, ``.jsonl``, ``.tsv``, ``.csv``, each also ``.gz``;
             ``.parquet``), a dataset folder (``FOLDER:SPLIT`` for a split of it), or a Hub data set
             ``org/name``, ``org/name:split`` (also ``:train[:1000]``) or ``org/name/config:split``.
-        columns: those with the texts, each row's taken in this order; without any the first of
-            ``TEXT_COLUMNS`` that is there.
+        columns: the columns with the texts, read in this order within a row; by default the first of
+            ``TEXT_COLUMNS`` that exists.
         limit: stop after this many texts (1 or more).
 
     Yields:
-        Texts as they stand, without surrounding white space; blank ones are skipped.
+        Texts without surrounding white space, otherwise unchanged; blank ones are skipped.
 
     Raises:
-        InputError: the source is not there (at once), or while reading: it is not UTF-8, has no such
+        InputError: at once if the source does not exist; while reading if it is not UTF-8, has no such
             column, has a row that is not text, or holds no texts.
     """
     opened = open_source(source)
@@ -68,7 +68,7 @@ def _texts(source: Source, columns: Sequence[str], limit: int | None) -> Iterato
                 count += 1
                 yield TextRecord(text, where)
                 if count == limit:
-                    return  # whatever stands behind the last text asked for is not looked at
+                    return  # nothing after the last text needed is read
     if not count:
         raise InputError(f"{source.name} holds no texts")
 
@@ -76,7 +76,7 @@ def _texts(source: Source, columns: Sequence[str], limit: int | None) -> Iterato
 def read_pairs(
     source: str | Place, *, columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
 ) -> Iterator[GradedPair]:
-    """Read pairs graded by people; rows whose score is blank are no graded pairs and are left out.
+    """Read pairs graded by people; rows with a blank score are skipped.
 
     Args:
         source: as for ``read_texts``; a file needs a header (``.txt`` has none and is refused).
@@ -130,7 +130,7 @@ def read_inputs_and_outputs(source: str | Place) -> Iterator[tuple[str, str]]:
 
 
 def pick_column(row: Columns, wanted: Iterable[str], source: str) -> str:
-    """The first of ``wanted`` among the columns of ``row``; letter case decides only between two."""
+    """The first of ``wanted`` among the columns of ``row``; an exact match of letter case is preferred."""
     wanted = list(wanted)
     folded = {name.casefold(): name for name in reversed(list(row))}
     for name in wanted:
@@ -163,7 +163,7 @@ def column_text(row: Columns, name: str, where: str) -> str:
 
 
 def whole_id(row: Columns, where: str) -> str:
-    """What a row is called by its column ``id``; empty without one."""
+    """A row's id from its column ``id``; empty without one."""
     value = row.get("id")
     return column_text(row, "id", where) if isinstance(value, str) else str(value or "")
 
@@ -180,7 +180,7 @@ def parse_score(value: object, where: str) -> float:
     """``value`` as a finite number.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not one.
     """
     try:
         number = float(value) if isinstance(value, str | int | float) else math.nan
@@ -192,6 +192,6 @@ def parse_score(value: object, where: str) -> float:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in words."""
+    """The type of a value, in words."""
     names = {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
     return names.get(type(value), f"a {type(value).__name__}")

@@ -62,7 +62,7 @@ class LabelledText:
 
 @dataclass(frozen=True, slots=True)
 class MinedPair:
-    """An input and an output found for it, by which margin, and the score that judges them."""
+    """An input and an output found for it, the pair's margin, and its score."""
 
     id: str
     input: str
@@ -73,7 +73,7 @@ class MinedPair:
 
 @dataclass(frozen=True, slots=True)
 class MinedAnswer:
-    """A mined pair of a question and an answer: also the passage, and where in it the answer stands."""
+    """A mined pair of a question and an answer, with the passage and the answer's place in it."""
 
     id: str
     input: str

@@ -1,4 +1,4 @@
-"""Texts of which people said whether they are positive or negative (Q11)."""
+"""Texts that people labelled as positive or negative (Q11)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,11 +34,11 @@ def read_opinions(source: str | Place) -> Iterator[Opinion]:
             one of negative texts, ``NAME.pos.txt`` and ``NAME.neg.txt`` (MR, CR).
 
     Yields:
-        texts that are not blank, in the order of the source, of a folder the positive ones first.
+        texts that are not blank, in the order of the source; from a folder, the positive ones first.
 
     Raises:
-        InputError: the source is not there (at once), or while reading: a column is missing, or a label is
-            none.
+        InputError: at once if the source does not exist; while reading if a column is missing, or a label is
+            invalid.
     """
     path = place(source)
     with reaching(path, InputError):

@@ -47,11 +47,11 @@ class Source:
 def open_source(source: str | Place | Source) -> Source:
     """Find what ``source`` names: a file, a dataset folder, or ``org/name`` or ``org/name:split`` on the Hub.
 
-    A configuration stands behind the name there, ``org/name/config:split``. Of a folder ``FOLDER:SPLIT``
-    names a split. What is opened already stays as it is.
+    A Hub configuration follows the name, ``org/name/config:split``. ``FOLDER:SPLIT`` names a split of a
+    folder. A ``Source`` is returned unchanged.
 
     Raises:
-        InputError: nothing of that name is there, it has no such split, or its store cannot be reached.
+        InputError: nothing of that name exists, it has no such split, or its store cannot be reached.
     """
     if isinstance(source, Source):
         return source
@@ -70,10 +70,10 @@ def open_source(source: str | Place | Source) -> Source:
 
 
 def open_table(path: Place) -> Source:
-    """The tab-separated file with a header at ``path``, whatever its name ends in.
+    """The tab-separated file with a header at ``path``, whatever its suffix.
 
     Raises:
-        InputError: it is not there, or its store cannot be reached.
+        InputError: it does not exist, or its store cannot be reached.
     """
     with reaching(path, InputError):
         if size_of(path) is None:
@@ -84,7 +84,7 @@ def open_table(path: Place) -> Source:
 def is_hub_data(source: str) -> bool:
     """Whether ``source`` can only mean a Hub data set: ``org/name``, ``org/name:split``.
 
-    With a configuration the split is always named, ``org/name/config:split``; ``a/b/c`` is a path.
+    With a configuration the split has to be given, ``org/name/config:split``; ``a/b/c`` is a path.
     """
     whole, _, split = source.partition(":")
     name = hub_name(source)
@@ -95,19 +95,19 @@ def is_hub_data(source: str) -> bool:
 
 
 def hub_name(source: str) -> str:
-    """What a Hub data set is called there, without its configuration and split."""
+    """The name of a Hub data set, without its configuration and split."""
     return "/".join(source.partition(":")[0].split("/")[:2])
 
 
 def missing(path: Place) -> InputError:
-    """The error for a path that is not there, with the nearest name in its folder."""
+    """The error for a path that does not exist, with the most similar name in its folder."""
     if not isinstance(path, Path):
         return InputError(f"{path} is not there; check the name")
     return InputError(f"{path} is not there{nearby(path) or '; check the path'}")
 
 
 def data_suffix(path: Place) -> str:
-    """The suffix that tells the format, without ``.gz``, in lower case."""
+    """The suffix that determines the format, without ``.gz``, in lower case."""
     name = display_name(path).lower().removesuffix(".gz")
     return Path(name).suffix
 
@@ -141,7 +141,7 @@ def _open(path: Place) -> Iterator[IO[bytes]]:
 
 
 def open_parquet(path: Place) -> Any:
-    """The Parquet file at ``path``, opened; what pyarrow and the store raise passes."""
+    """The Parquet file at ``path``, opened; exceptions of pyarrow and the store are passed on."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
@@ -327,7 +327,7 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
     try:
         for number, row in enumerate(_hub_data(source), start=1):
             yield f"{source}:{number}", row
-    except Exception as error:  # the Hub client raises many kinds, all of which mean "not to be had"
+    except Exception as error:  # the Hub client raises many kinds, all of which mean "not available"
         raise InputError(
             f"{source}: no such file, and no such Hub data set could be loaded ({first_line(error)}); "
             "check the name, the split after ':', and the connection"
@@ -338,9 +338,9 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
 
 
 def _hub_data(source: str) -> Iterator[Columns]:
-    """The rows of a Hub data set as a stream; what cannot be streamed is fetched as a whole, and cached."""
-    if (source.partition(":")[2] or "train").isidentifier():  # not so ``train[:1000]`` or ``train+test``
-        # Without a connection, or in a form that has to be unpacked: perhaps it is in the cache.
+    """The rows of a Hub data set as a stream; one that cannot be streamed is downloaded and cached."""
+    if (source.partition(":")[2] or "train").isidentifier():  # not ``train[:1000]`` or ``train+test``
+        # Streaming fails without a connection or for archives; the data set may still be in the cache.
         with suppress(Exception):
             rows = iter(load_hub_data(source, streaming=True))
             first = next(rows, None)
@@ -349,7 +349,7 @@ def _hub_data(source: str) -> Iterator[Columns]:
 
 
 def load_hub_data(source: str, *, streaming: bool) -> Any:
-    """A Hub data set as ``datasets`` has it; whatever that raises passes."""
+    """A Hub data set as ``datasets`` loads it; its exceptions are passed on."""
     import datasets
 
     whole, _, split = source.partition(":")

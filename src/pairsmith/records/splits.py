@@ -1,7 +1,7 @@
-"""The splits of dataset folders, and which of them is read where none is named.
+"""The splits of dataset folders, and which of them is read by default.
 
-What is trained on is ``train``, what a model is measured on ``test``; where rows of all splits mean the same,
-as of a corpus, all are read. ``FOLDER:SPLIT`` names one anywhere.
+Training reads ``train`` and evaluation ``test``; where splits make no difference, as in a corpus, all are
+read. ``FOLDER:SPLIT`` names one anywhere.
 """
 
 import json
@@ -14,17 +14,17 @@ from pairsmith.places import Place, display_name, inside, is_folder, place, reac
 Say = Callable[[str], None]
 
 _SPLIT = re.compile(r"((?:train|test|validation|valid|val|dev|eval)\w*)(?:-\d+[^/]*)?\.parquet$")
-"""A file of a split, as we name it or as the Hub does: ``test-00000``, ``test-00000-of-00002``, with a hash
-behind it, or ``test``. What is called otherwise is for training."""
+"""A file of a split, as we or the Hub name it: ``test-00000``, ``test-00000-of-00002``, possibly with a hash
+appended, or ``test``. Files with other names are for training."""
 
 _NAMED = re.compile(r"(.+):([^\W\d]\w*)", re.DOTALL)
 
 
 def split_of(source: str) -> tuple[str, str]:
-    """A source without its split, and that split: of ``FOLDER:SPLIT`` both, of all others only the source.
+    """A source without its split, and the split, which is empty unless the source is ``FOLDER:SPLIT``.
 
-    There is a colon in URLs, behind drives and in Hub ids too; what stands before it has to be a folder here,
-    and nothing may be called as the whole.
+    URLs, drives and Hub ids contain colons too, so the part before the colon has to be a folder, and nothing
+    may exist under the whole name.
 
     Raises:
         StorageError: the store cannot be reached.
@@ -44,7 +44,7 @@ def split_files(source: str) -> list[Place]:
     """The files of ``FOLDER:SPLIT``, in order.
 
     Raises:
-        InputError: the folder is no dataset folder, is unfinished, or has no such split.
+        InputError: the folder is not a dataset folder, is unfinished, or has no such split.
     """
     folder, split = split_of(source)
     found = _by_split(place(folder))
@@ -54,17 +54,17 @@ def split_files(source: str) -> list[Place]:
 
 
 def splits_of(source: str) -> dict[str, str]:
-    """The splits of a dataset folder, ``train`` first, from their names to what reads them.
+    """The splits of a dataset folder, ``train`` first: a mapping from their names to their sources.
 
-    Of ``FOLDER:SPLIT`` that split; what is no folder is not looked at, and is ``train`` as it is called.
+    ``FOLDER:SPLIT`` gives only that split; a source that is not a folder counts as ``train``, unchecked.
 
     Raises:
-        InputError: it is no dataset folder, is unfinished, or has no such split.
+        InputError: it is not a dataset folder, is unfinished, or has no such split.
     """
     folder, split = split_of(source)
     path = place(folder)
     if split:
-        split_files(source)  # is it there?
+        split_files(source)  # raises if it does not exist
         return {split: source}
     with reaching(path, InputError):
         if not is_folder(path):
@@ -73,36 +73,36 @@ def splits_of(source: str) -> dict[str, str]:
 
 
 def to_train_on(source: str, done: str, say: Say | None = None) -> str:
-    """The rows of a source that are for training; those kept for validation or tests stay where they are.
+    """The source of the rows for training, without those kept for validation or tests.
 
     Args:
-        source: of which a dataset folder may have several splits; one that is named is taken.
-        done: what happens to the rows, as in "is mixed".
-        say: is told which splits are left, if any.
+        source: what to train on; of a dataset folder with several splits, a named one is taken.
+        done: what happens to the rows, for the message, as in "is mixed".
+        say: called with a message if other splits are left out.
 
     Returns:
-        what reads them: the source itself, or its split ``train``.
+        the source itself, or its split ``train``.
 
     Raises:
-        InputError: a folder has no split ``train`` and none is named, or it is no finished dataset folder.
+        InputError: a folder has no split ``train`` and none is named, or it is not a finished dataset folder.
     """
     return _one_split(source, "train", done, say)
 
 
 def to_measure_on(source: str, done: str, say: Say | None = None, *, split: str = "test") -> str:
-    """The rows of a source that a model is measured on; those for training are none of them.
+    """The source of the rows that a model is evaluated on, without those for training.
 
     Args:
-        source: of which a dataset folder may have several splits; the named or only one is taken.
-        done: what happens to the rows, as in "is measured on".
-        say: is told which splits are left, if any.
-        split: which of several.
+        source: what to evaluate on; of a dataset folder, the named or only split is taken.
+        done: what happens to the rows, for the message, as in "is measured on".
+        say: called with a message if other splits are left out.
+        split: the split to take from several.
 
     Returns:
-        what reads them: the source itself, or its split.
+        the source itself, or its split.
 
     Raises:
-        InputError: a folder has several splits without that one, or is no finished dataset folder.
+        InputError: a folder has several splits without that one, or is not a finished dataset folder.
     """
     return source if len(splits_of(source)) == 1 else _one_split(source, split, done, say)
 
@@ -132,7 +132,7 @@ def folder_files(path: Place) -> list[Place]:
     """The Parquet files with the rows of a dataset folder, split by split, in order.
 
     Raises:
-        InputError: the folder is no dataset folder, or its step did not finish.
+        InputError: the folder is not a dataset folder, or its step did not finish.
     """
     manifest = path / "manifest.json"
     if size_of(manifest) is not None:

@@ -1,12 +1,12 @@
-"""Questions on passages with the answers that stand in them, in SQuAD's forms.
+"""Questions on passages, with answers that are spans of the passages, in SQuAD's formats.
 
 - the official files (``.json``, also ``.gz``), versions 1.1 and 2.0: articles of paragraphs of questions;
-- rows, one a question (JSON Lines, Parquet, a dataset folder, a Hub data set), with the columns ``context``,
-  ``question`` (mined rows call it ``input``) and ``answers``: lists of ``text`` and ``answer_start``, as the
-  Hub's ``squad`` has it, or a list with both for each answer. ``id`` and ``title`` may be there;
-- MRQA's files (JSON Lines, also ``.gz``): a passage a row, with all that is asked of it.
+- rows, one per question (JSON Lines, Parquet, a dataset folder, a Hub data set), with columns ``context``,
+  ``question`` (``input`` in mined rows) and ``answers``: lists of ``text`` and ``answer_start``, as in the
+  Hub's ``squad``, or a list with both for each answer. ``id`` and ``title`` are optional;
+- MRQA's files (JSON Lines, also ``.gz``): one passage per row, with all its questions.
 
-Questions without an answer are left out.
+By default, questions without an answer are left out.
 """
 
 import json
@@ -42,9 +42,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question on a passage and its answers, one or more, each of which stands in the passage.
+    """A question on a passage and its answers, each of which is a span of the passage.
 
-    ``wordings`` are the answers as people gave them, where a data set has these too.
+    ``wordings`` are the answers as people wrote them, where a data set has these too.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Question:
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """What an answer is compared with when it is scored."""
+        """The gold answers that a prediction is scored against."""
         return self.wordings or tuple(answer.text for answer in self.answers)
 
 
@@ -65,15 +65,15 @@ def read_questions(source: str | Place | Source, *, unanswered: bool = False) ->
 
     Args:
         source: a file, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``.
-        unanswered: give those that have none as well.
+        unanswered: also yield questions without answers.
 
     Yields:
-        questions in the order of the source. One without an id is named by its text and passage. An answer
-        that does not stand where it is said to is taken where it stands first.
+        questions in the order of the source. One without an id gets an id from its text and passage. An
+        answer that is not at its stated offset is taken where it first occurs.
 
     Raises:
-        InputError: the source is not there (at once), or while reading: a column is missing, a passage or a
-            question is blank, an answer does not stand in its passage, or nothing has an answer.
+        InputError: at once if the source does not exist; while reading if a column is missing, a passage or
+            a question is blank, an answer does not occur in its passage, or no question has an answer.
     """
     if not isinstance(source, Source):
         source = official(place(source)) or open_source(source)
@@ -81,10 +81,10 @@ def read_questions(source: str | Place | Source, *, unanswered: bool = False) ->
 
 
 def official(path: Place) -> Source | None:
-    """The official file at ``path`` as a source of rows; None where it is of another form.
+    """The official file at ``path`` as a source of rows; None if it has another format.
 
     Raises:
-        InputError: it is JSON, and neither an official file nor a row a line.
+        InputError: it is JSON, but neither an official file nor JSON Lines.
     """
     return _nested(path) if data_suffix(path) == ".json" and _is_file(path) else None
 
@@ -142,7 +142,7 @@ def _question(row: Columns, names: tuple[str, str, str], where: str) -> Question
 
 
 def _whole(row: Columns, name: str, where: str) -> str:
-    """The text in column ``name`` as it stands, white space and all, for offsets count it."""
+    """The text in column ``name`` with its white space, which offsets count."""
     if not column_text(row, name, where):
         raise InputError(f"{where}: {name} is blank; fill it in or drop the row")
     return str(row[name])
@@ -155,10 +155,10 @@ def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer,
 
 
 def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
-    """Text and start of each answer, from either form.
+    """Text and start of each answer, from either format.
 
     Raises:
-        InputError: it is of neither.
+        InputError: ``answers`` has neither format.
     """
     match answers:
         case None:
@@ -174,10 +174,10 @@ def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
 
 
 def standing(text: object, start: object, context: str, where: str) -> Answer:
-    """The answer where it stands: at ``start``, else where it is found first.
+    """The answer with its place in the context: at ``start``, else where it first occurs.
 
     Raises:
-        InputError: it is no text, or stands nowhere in its context.
+        InputError: it is not text, or does not occur in its context.
     """
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"{where}: an answer is {json.dumps(text, default=str)[:40]}; a text is expected")
@@ -202,7 +202,7 @@ def _is_file(path: Place) -> bool:
 
 
 def _nested(path: Place) -> Source | None:
-    """The official file at ``path`` as a source of rows; None when its lines are no parts of one object."""
+    """The official file at ``path`` as a source of rows; None if its lines are separate rows."""
     lines = (line for _, line in read_lines(path) if line.strip())
     first = next(lines, "")
     file = _parsed(first)
@@ -227,7 +227,7 @@ def _parsed(text: str) -> Any:
 
 
 def _flat(articles: Sequence[Any], name: str) -> Iterator[tuple[str, Columns]]:
-    """The rows of an official file; where one stood reads ``file: data[0].paragraphs[2].qas[1]``."""
+    """The rows of an official file, with locations such as ``file: data[0].paragraphs[2].qas[1]``."""
     for a, article in enumerate(articles):
         of_article = f"{name}: data[{a}]"
         for p, paragraph in enumerate(_list(article, "paragraphs", of_article)):

@@ -1,17 +1,17 @@
 """The test sets of sentence similarity: STS benchmark, SemEval STS 2012-2016 and SICK (D11).
 
-Layouts that are understood, each also with ``.gz``:
+Supported layouts, each also with ``.gz``:
 
 - STS benchmark: ``sts-test.csv`` as it was released: tab-separated, no header, the score in the fifth
-  column, the sentences in the sixth and seventh, quotation marks bare.
+  column, the sentences in the sixth and seventh, quotation marks unescaped.
 - SICK: ``SICK_test_annotated.txt`` (the SemEval 2014 release), or ``SICK.txt``, of which the rows with
   ``SemEval_set`` TEST are taken.
 - SemEval: a folder a year (``2012``, ``sts12``, ``STS12-en-test``, ``sts2016-english-with-gs-v1.0``, …) with
   ``SUBSET.test.tsv`` (score, sentence, sentence), or with the released ``STS.input.SUBSET.txt`` and
-  ``STS.gs.SUBSET.txt`` side by side, where a blank line among the scores is a pair without gold.
+  ``STS.gs.SUBSET.txt`` side by side, where a blank line among the scores is a pair without gold score.
 
 Quotation marks have no meaning in any of them. Only test parts are read, and pairs without gold
-are no test pairs.
+scores are skipped.
 """
 
 import re
@@ -62,14 +62,14 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
     Args:
         data: a folder that holds folders of test sets (also one level deeper, as ``sts12-16/2012``), or
             is itself one; or one file of graded pairs with the header sentence1, sentence2, score.
-        names: which of ``STS_SUITES``; all that are there when left out. For one file: its stem.
+        names: which of ``STS_SUITES``; by default all that exist. For one file: its stem.
 
     Returns:
         The suites in the order of ``STS_SUITES``, or of ``names``.
 
     Raises:
-        InputError: ``data`` is not there or holds none, a named suite is unknown or not there, a SemEval
-            year lacks a subset, or a line is not what the format says.
+        InputError: ``data`` does not exist or has no suites, a named suite is unknown or missing, a SemEval
+            year lacks a subset, or a line does not follow the format.
     """
     data = place(data)
     with reaching(data, InputError):
@@ -95,7 +95,7 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
 
 
 def is_released(data: Place) -> bool:
-    """Whether ``data`` is in a form of the test sets as they were released, rather than rows with names.
+    """Whether ``data`` has a layout of the released test sets, rather than rows with named columns.
 
     Raises:
         InputError: its store cannot be reached.
@@ -110,7 +110,7 @@ _Subsets = Mapping[str, tuple[GradedPair, ...]]
 
 
 def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
-    """The one suite that ``file`` is, named by its stem."""
+    """The one suite in ``file``, named by its stem."""
     stem = file.name[: file.name.index(".")] if "." in file.name.lstrip(".") else file.name
     if _STSB_FILE.fullmatch(file.name):
         return {stem: lambda: {stem: tuple(_stsb(file))}}
@@ -122,7 +122,7 @@ def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
 
 
 def _find(data: Place) -> dict[str, Callable[[], _Subsets]]:
-    """The suites in ``data``, in its folders and theirs; the first folder found for a name counts."""
+    """The suites in ``data``, its folders and their folders; the first folder found for a name counts."""
     found: dict[str, Callable[[], _Subsets]] = {}
     folders = [data, *_folders(data), *(inner for folder in _folders(data) for inner in _folders(folder))]
     for folder in folders:
@@ -152,12 +152,12 @@ def _in_folder(folder: Place) -> Iterator[tuple[str, Callable[[], _Subsets]]]:
 
 
 def _there(folder: Place, name: str) -> Place | None:
-    """The file ``name`` or ``name.gz`` in ``folder``, if it is there."""
+    """The file ``name`` or ``name.gz`` in ``folder``, if it exists."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if size_of(path) is not None), None)
 
 
 def _subset(folder: Place, subset: str) -> Callable[[], tuple[GradedPair, ...]] | None:
-    """How to read ``subset`` from ``folder``; None when it is not there."""
+    """A function that reads ``subset`` from ``folder``; None if it does not exist."""
     if table := _there(folder, f"{subset}.test.tsv"):
         return lambda: tuple(_scored_lines(table))
     inputs, gold = _there(folder, f"STS.input.{subset}.txt"), _there(folder, f"STS.gs.{subset}.txt")
@@ -247,7 +247,7 @@ def _sick(file: Place) -> Iterator[GradedPair]:
 
 
 def _pair(score: str, first: str, second: str, where: str) -> Iterator[GradedPair]:
-    """The pair, or nothing when it has no gold."""
+    """The pair, or nothing if it has no gold score."""
     if not score.strip():
         return
     number = parse_score(score, where)

@@ -1,4 +1,4 @@
-"""Sentences whose words people tagged: names of persons, places and so on, as BIO (Q10)."""
+"""Sentences with named entities tagged by people, in the BIO scheme (Q10)."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ _ROWS = (".jsonl", ".json", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class TaggedSentence:
-    """Words, and the tag of each: O, or B- or I- and a type, B- where an entity begins."""
+    """Words and the tag of each: O, or B- or I- and a type; B- begins an entity."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -37,15 +37,15 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
     """Read tagged sentences.
 
     Args:
-        source: a file of words beside one of tags, a sentence a line, ``NAME.words`` and ``NAME.ner``; one in
-            the form of CoNLL, a word and its tag a line, with columns between them or none, and blank lines
-            between sentences; or a sentence a row, with lists of tokens and ner_tags (also words, tags): JSON
-            Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``, whose tags
-            may be numbers that it names. Tags may be IOB1, in which an entity begins with I-.
+        source: a file of words beside one of tags, one sentence per line, ``NAME.words`` and ``NAME.ner``; a
+            file in CoNLL's format, one word and its tag per line, possibly with columns between them, and
+            blank lines between sentences; or one sentence per row, with lists of tokens and ner_tags (also
+            words, tags): JSON Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or
+            ``org/name:split``, whose tags may be class numbers. Tags may be IOB1, where I- begins entities.
 
     Raises:
-        InputError: the source is not there or cannot be read, holds no sentence, has another number of words
-            than of tags, or a tag is none of BIO.
+        InputError: the source does not exist or cannot be read, has no sentences, numbers of words and tags
+            differ, or a tag is not BIO.
     """
     path = place(split_of(source)[0] if isinstance(source, str) else source)
     with reaching(path, InputError):
@@ -67,12 +67,12 @@ _Lines = Iterator[tuple[str, Sequence[str], Sequence[str]]]
 
 
 def has_tags_beside(path: Place) -> bool:
-    """Whether a file is one of words, whose tags are in another."""
+    """Whether a file has only words, with their tags in another file."""
     return display_name(path).endswith(".words")
 
 
 def tags_beside(words: Place) -> Place:
-    """The file with the tags of the words in another, ``NAME.words``."""
+    """The file with the tags for the words in ``NAME.words``."""
     return words.parent / f"{display_name(words).removesuffix('.words')}.ner"
 
 
@@ -108,9 +108,9 @@ def _named(tag: Any, meaning: Sequence[str] | None) -> str:
 
 
 def _meaning(source: str, column: str) -> Sequence[str] | None:
-    """What the numbers in a column of a Hub data set stand for; None where it does not say so."""
+    """The names of the class numbers in a column of a Hub data set; None where it has none."""
     features = None
-    with suppress(Exception):  # as rows: what cannot be streamed is fetched
+    with suppress(Exception):  # as for rows: what cannot be streamed is downloaded
         features = load_hub_data(source, streaming=True).features
     features = features or load_hub_data(source, streaming=False).features
     found: Sequence[str] | None = getattr(getattr(features[column], "feature", None), "names", None)
@@ -150,7 +150,7 @@ def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSe
 
 
 def as_bio(tags: Sequence[str]) -> list[str]:
-    """Tags in which every entity begins with B-: IOB1 begins one so only behind another of its type."""
+    """Tags in which every entity begins with B-; IOB1 uses it only after another entity of the same type."""
     found = []
     before = "O"
     for tag in tags:

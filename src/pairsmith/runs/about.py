@@ -1,7 +1,7 @@
-"""What a card says of where rows or weights came from, in a form that programs read again.
+"""What a card says about the origin of rows or weights, in a machine-readable form.
 
-It stands in ``manifest.json`` and ``training.json`` under ``about``, so that what is made of a data set
-or a model in turn can name its sources' sources.
+It is stored in ``manifest.json`` and ``training.json`` under ``about``, so that whatever is made from a
+data set or a model can name its sources' sources.
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ class Credit(_Model):
     """A model or a data set that something was made with.
 
     Attributes:
-        name: what to call it; of a file or folder its last part, never where it lies.
-        role: which of the two.
-        licences: identifiers as the Hub has them, or the names of others; none where they are unknown.
-        citations: works that its own card asks to cite, a line each.
-        languages: of its texts, as codes; none where they are unknown.
+        name: its name; for a file or folder the last part of the path, never its location.
+        role: whether it is a model or a data set.
+        licences: the Hub's identifiers, or names of other licences; empty where they are unknown.
+        citations: works that its own card asks to cite, one line each.
+        languages: language codes of its texts; empty where they are unknown.
         hub: its Hub id, if it is from there.
-        look: where its licence can be found, if that is unknown.
+        look: where to look for its licence, if that is unknown.
     """
 
     name: str
@@ -45,12 +45,12 @@ class About(_Model):
     """What the card of a folder says.
 
     Attributes:
-        title: of the card; also of what it describes.
-        description: likewise, in Markdown.
-        columns: what columns mean.
+        title: title of the card, and of the data set or model.
+        description: its description, in Markdown.
+        columns: the meanings of columns.
         citations: works to cite, for the methods and for all sources.
         credits: the sources.
-        task: the Hub's category of task, where the columns do not tell; of a data set.
+        task: the Hub's task category of a data set, where the columns do not determine it.
     """
 
     title: str = ""
@@ -62,16 +62,16 @@ class About(_Model):
 
 
 def joint_licences(sources: Sequence[Credit]) -> tuple[str, ...]:
-    """All licences of what something was made with; none where one of them is unknown, or without any."""
+    """All licences of the sources; empty if the licence of one is unknown, or without sources."""
     if not all(credit.licences for credit in sources):
         return ()
     return tuple(dict.fromkeys(licence for credit in sources for licence in credit.licences))
 
 
 def hub_licence(sources: Sequence[Credit]) -> dict[str, str]:
-    """``license`` and what belongs to it, as metadata of a card on the Hub; empty without any source.
+    """``license`` and related keys of a Hub card's metadata; empty without sources.
 
-    The Hub has ``unknown`` and, with a name, ``other``.
+    The Hub allows ``unknown`` and, with a name, ``other``.
     """
     if not sources:
         return {}
@@ -85,7 +85,7 @@ def hub_licence(sources: Sequence[Credit]) -> dict[str, str]:
 
 
 def joint_languages(sources: Sequence[Credit]) -> tuple[str, ...]:
-    """The languages of the data, where those of all data are known and the same; else none."""
+    """The languages of the data, if they are known and the same for all data; else empty."""
     found = {credit.languages for credit in sources if credit.role == "data"}
     return found.pop() if len(found) == 1 else ()
 

@@ -33,20 +33,20 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Card:
-    """What a step has to say about its rows. Counts left out are taken from the folder itself.
+    """A step's description of its rows. Counts of rows and rejects are taken from the folder itself.
 
     Attributes:
         title: heading of the card.
-        description: what the rows are and how they came about, in a few sentences of Markdown.
+        description: what the rows are and how they were made, in a few sentences of Markdown.
         task_description: the task in words, e.g. the instructions the model followed.
-        counts: a table of its own, from a name to a number, e.g. inputs read.
+        counts: numbers for a table of their own, by name, e.g. inputs read.
         citations: works to cite, one Markdown line each.
         licence: what a user has to know about rights in the inputs and in the model's output.
-        columns: what columns mean, where it is not what they usually mean.
-        made: in a sentence, by what the rows were made.
-        tags: for the Hub, beside ``pairsmith``.
-        sources: the models and data that the rows were made with, whose licences and citations are told.
-        task: the Hub's category of task, where the columns do not tell.
+        columns: meanings of columns, where they differ from ``MEANING``.
+        made: one sentence that says what made the rows.
+        tags: tags for the Hub, besides ``pairsmith``.
+        sources: the models and data that the rows were made with, for their licences and citations.
+        task: the Hub's task category, where the columns do not determine it.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Card:
     task: str = ""
 
     def about(self) -> About:
-        """What programs are to read again of it; without passwords and tokens."""
+        """The machine-readable part of the card, without passwords and tokens."""
         found = About(
             title=_line(self.title),
             description=self.description.strip(),
@@ -92,7 +92,7 @@ def render(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
 
 
 def _metadata(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
-    # `datasets` refuses a split without rows, and with it the whole folder, so those are not named.
+    # `datasets` refuses a split without rows, and with it the whole folder, so such splits are omitted.
     splits = [split for split, rows in folder.split_rows.items() if rows] or folder.splits[:1]
     files = [{"split": split, "path": f"data/{split}-*.parquet"} for split in splits]
     configs: list[dict[str, Any]] = [{"config_name": "default", "default": True, "data_files": files}]
@@ -117,7 +117,7 @@ def _metadata(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
 
 
 def task_category(schema: pa.Schema) -> str:
-    """The Hub's category of the task that rows with these columns are for."""
+    """The Hub's task category for rows with these columns."""
     names = set(schema.names)
     if {"context", "answers"} <= names:
         return "question-answering"

@@ -1,7 +1,7 @@
-"""Whose an output folder is: a step takes an empty one, or one with its own work of the same settings.
+"""Claiming an output folder: it has to be empty, or to hold the same step's work with the same settings.
 
 Every step leaves a record of its identity in its folder (``manifest.json``, ``training.json``,
-``results.json``), under its own file name, so that no step writes over what another one made.
+``results.json``), under its own file name, so that no step overwrites the work of another.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ from pairsmith.runs.storage import is_temporary, make_folder, storage_errors
 
 @dataclass(frozen=True)
 class Run:
-    """Where a step writes, how it tells its progress, and whether it starts over what is there.
+    """Where a step writes, how it reports progress, and whether it starts over.
 
-    A step calls ``on_begun`` when the folder says that it is this run's: from then on the same step
-    without ``fresh`` goes on with it. ``kept`` is false where no folder was given, and nothing is written.
+    A step calls ``on_begun`` once the folder is recorded as this run's: from then on the same step
+    without ``fresh`` continues it. ``kept`` is false where no folder was given, and nothing is written.
     """
 
     out: Place
@@ -34,7 +34,7 @@ class Run:
     kept: bool = True
 
     def tell(self, event: str, text: str) -> None:
-        """Say ``text``, and put it into the folder's log."""
+        """Report ``text`` as progress, and add it to the folder's log."""
         self.progress.say(text)
         log(self.out, event, text=text)
 
@@ -46,21 +46,21 @@ def claim(
     read: Callable[[Place], M],
     extends: Callable[[M], bool] = lambda _: False,
 ) -> M | None:
-    """Make ``run.out``, lock it, and read the record that an earlier run of the same work left there.
+    """Create ``run.out``, lock it, and read the record that an earlier run of the same work left there.
 
     Args:
-        run: where to write; with ``fresh``, the record may be of another work of the same step.
-        identity: the work that is to be done.
+        run: where to write; with ``fresh``, the record may be of other work of the same step.
+        identity: the work to be done.
         record: file name of the step's record.
-        read: reads it from the folder, and raises a ``FolderError`` where it is not ours.
-        extends: whether the work to be done holds all of other work that is there, which can be kept then.
+        read: reads the record from the folder; raises a ``FolderError`` where pairsmith did not write it.
+        extends: whether the work to be done includes all work of a differing record, which can then be kept.
 
     Returns:
-        What ``read`` gave, or None for a folder without a record. ``lock.release`` gives the folder back.
+        The result of ``read``, or None for a folder without a record. ``lock.release`` unlocks the folder.
 
     Raises:
         FolderError: the folder holds something else or other work, or another run is writing to it.
-        StorageError: it cannot be made.
+        StorageError: it cannot be created.
     """
     with storage_errors(run.out):
         _refuse_foreign(run.out, record)
@@ -84,10 +84,10 @@ def claim(
 
 
 def refuse_source(run: Run, **sources: str) -> None:
-    """Refuse to write over what a step reads; ``sources`` go from an option's name to its value.
+    """Refuse to overwrite a step's sources; ``sources`` maps an option's name to its value.
 
     Raises:
-        FolderError: a source is the run's folder.
+        FolderError: a source is the run's output folder.
     """
     for option, source in sources.items():
         if same_place(place(split_of(source)[0]), run.out):
@@ -104,7 +104,7 @@ def _read(out: Place, record: str, read: Callable[[Place], M]) -> M | None:
 
 
 def _has_record(out: Place, record: str) -> bool:
-    """Whether a step's record is there, or what mends it."""
+    """Whether a step's record exists, or a copy that can restore it."""
     return size_of(out / record) is not None or (record == MANIFEST and size_of(out / MENDS) is not None)
 
 

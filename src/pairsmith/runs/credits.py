@@ -1,7 +1,7 @@
-"""The licences and citations of the models and data that a step uses, as far as they can be known here.
+"""The licences and citations of the models and data that a step uses, as far as they are known locally.
 
-Of what pairsmith made they stand in its record, of others in a card (README.md) as the Hub has them;
-of a Hub id in a card that lies in the local cache. Nothing is fetched for it.
+Models and data made by pairsmith name them in their record, others in a card (README.md) as on the Hub;
+for a Hub id that is the card in the local cache. Nothing is downloaded.
 """
 
 import json
@@ -44,14 +44,14 @@ _SMOLLM2_PAPER = (
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What something was made with, and the works that these ask to cite."""
+    """The models and data that something was made with, and the works that they ask to cite."""
 
     credits: tuple[Credit, ...] = ()
     citations: tuple[str, ...] = ()
 
 
 def sources_of(*, models: Iterable[str] = (), data: Iterable[str | Place] = ()) -> Sources:
-    """The models and data, and what those that pairsmith made were made with in turn; each once."""
+    """The models and data, and the sources of those that pairsmith made; each once."""
     found = [*(_source(name, "model") for name in models), *(_source(name, "data") for name in data)]
     made_with = dict.fromkeys(credit for each in found for credit in each.credits)
     citations = [line for each in found for line in each.citations]
@@ -60,7 +60,7 @@ def sources_of(*, models: Iterable[str] = (), data: Iterable[str | Place] = ()) 
 
 
 def called(name: str | Place) -> str:
-    """What a card calls a model or a source: a name as it is, of a path or URL the last part."""
+    """The name of a model or source in a card: a path or URL by its last part, others unchanged."""
     text = str(name)
     if is_bundled(text) or text.startswith(EMBEDDED) or is_hub_id(text) or is_hub_data(text):
         return text
@@ -73,7 +73,7 @@ def called(name: str | Place) -> str:
 
 
 def card_facts(text: str) -> tuple[dict[str, Any], str]:
-    """A card's metadata, empty where it has none that can be read, and its text."""
+    """A card's metadata, empty if missing or unreadable, and its text."""
     found = _FRONT.match(text)
     if found is None:
         return {}, text
@@ -107,7 +107,7 @@ def _source(name: str | Place, role: Role) -> Sources:
             return _folder(path, role)
         here = size_of(path) is not None
     except PairsmithError:
-        here = True  # out of reach for now: what was read of it is there, its card is not known
+        here = True  # out of reach for now: its rows were read, but its card is not known
     if not here and (is_hub_id(text) if role == "model" else is_hub_data(text)):
         return _of_hub(text, role)
     look = "the place where you had it from; the file itself does not say"
@@ -115,7 +115,7 @@ def _source(name: str | Place, role: Role) -> Sources:
 
 
 def _folder(path: Place, role: Role) -> Sources:
-    """A folder: its sources where pairsmith made it, and itself where its own card says something else."""
+    """A folder's sources if pairsmith made it, and itself if its own card names another licence."""
     about = next((found for name in _RECORDS if (found := _about(path / name))), None)
     credit = _of_card(_text(path / "README.md"), called(path), role)
     if about is None or not about.credits:
@@ -164,7 +164,7 @@ def _licences(values: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _citations(body: str) -> tuple[str, ...]:
-    """Entries of BibTeX anywhere, else the points of a list under a heading about citing."""
+    """BibTeX entries anywhere, else the items of a list under a heading about citing."""
     found = _BIBTEX.findall(body)
     if not found:
         parts = _CITED.findall(body)
@@ -187,7 +187,7 @@ def _about(record: Place) -> About | None:
 
 
 def _text(file: Place) -> str:
-    """What a file holds; nothing where it is not there or cannot be read, as credits stop no run."""
+    """The text of a file; empty if it is missing or unreadable, as credits must not stop a run."""
     try:
         return file.read_text(encoding="utf-8") if size_of(file) is not None else ""
     except (OSError, ValueError, PairsmithError):

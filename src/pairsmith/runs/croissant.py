@@ -1,6 +1,6 @@
 """A description of a dataset folder in Croissant 1.1 (docs.mlcommons.org/croissant), a form of JSON-LD.
 
-Written out by hand, since it is one dictionary; the tests have the specification's own library read it.
+It is written by hand, as it is one dictionary; the tests read it with the specification's own library.
 """
 
 import json
@@ -71,7 +71,7 @@ _CONTEXT: JSONLD = {
     "subField": "cr:subField",
     "transform": "cr:transform",
 }
-"""The context of the specification, whole: readers take one that differs for another dialect."""
+"""The specification's context in full: readers take a different one for another dialect."""
 
 _TYPES = {
     pa.string(): "sc:Text", pa.large_string(): "sc:Text", pa.bool_(): "sc:Boolean",
@@ -83,19 +83,19 @@ _TYPES = {
 def describe(
     manifest: Manifest, schemas: Mapping[str, pa.Schema], *, repo: str = "", endpoint: str = ""
 ) -> JSONLD:
-    """The description of a finished dataset folder; the same folder gives the same, whenever it is asked.
+    """The description of a finished dataset folder; the same folder always gives the same description.
 
     Args:
-        manifest: the folder's.
-        schemas: of the rows, as ``data``, and of the rejects, as ``rejects``, where there are any.
-        repo: where it will be on the Hub, as OWNER/NAME; its owner is then said to be the creator.
+        manifest: the folder's manifest.
+        schemas: the schema of the rows as ``data``, and that of the rejects, if any, as ``rejects``.
+        repo: its repository on the Hub, OWNER/NAME; the owner is then named as the creator.
         endpoint: address of that Hub.
 
     Returns:
         a JSON-LD object; names of files are relative to the folder.
 
     Raises:
-        ValueError: a column's type is none that Croissant has.
+        ValueError: a column has a type that Croissant lacks.
     """
     about = manifest.about
     files = [file for shard in manifest.shards for file in shard.files]
@@ -125,7 +125,7 @@ def describe(
         described["citeAs"] = "\n".join(about.citations)
     if languages := joint_languages(about.credits):
         described["inLanguage"] = list(languages)
-    if manifest.created:  # when the folder was begun: of what lies in it, no later date is known
+    if manifest.created:  # when the folder was begun; no later date is recorded
         described["dateCreated"] = described["datePublished"] = manifest.created[:10]
     if repo:
         owner = repo.partition("/")[0]
@@ -135,7 +135,7 @@ def describe(
 
 
 def schemas_of(folder: DatasetFolder) -> dict[str, pa.Schema]:
-    """The schemas that ``describe`` asks for, of a finished folder.
+    """The schemas of a finished folder, as ``describe`` takes them.
 
     Raises:
         FolderError: a file is missing or damaged.
@@ -157,7 +157,7 @@ def _licences(manifest: Manifest) -> str | list[str]:
 
 
 def _version(files: Sequence[FileEntry]) -> str:
-    """Stands for the content of the files: other rows, another version."""
+    """A version that changes with the content of the files."""
     return hash_bytes("".join(f"{file.path}\t{file.sha256}\n" for file in files).encode())[:12]
 
 
@@ -224,7 +224,7 @@ def _records(name: str, schema: pa.Schema, meaning: Mapping[str, str]) -> JSONLD
 
 
 def _split_field(records: str) -> JSONLD:
-    """The split of a row, by the name of its file; readers apply the rule to what it gave once more."""
+    """The split of a row, from its file name; readers apply the regex to its own result once more."""
     return {
         "@type": "cr:Field",
         "@id": f"{records}/split",
@@ -253,7 +253,7 @@ def _field(records: str, column: pa.Field, meaning: Mapping[str, str]) -> JSONLD
 
 
 def _plain(identifier: str, name: str, kind: pa.DataType) -> JSONLD:
-    """A field without its source: a value, a list of values, or a struct of such."""
+    """A field without its source: a value, a list of values, or a struct of fields."""
     found: JSONLD = {"@type": "cr:Field", "@id": identifier, "name": name}
     if pa.types.is_struct(kind):
         inner = [kind.field(place) for place in range(kind.num_fields)]

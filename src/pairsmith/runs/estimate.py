@@ -1,4 +1,4 @@
-"""What a step will make and cost, told before it runs."""
+"""Estimates of what a step will produce and cost, made before it runs."""
 
 import sys
 from collections.abc import Mapping
@@ -9,20 +9,20 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is expected of one step on this machine.
+    """The estimate for one step on this machine.
 
     Attributes:
-        seconds: with the workers that the settings say, from start to end, libraries loaded.
-        starting: seconds until the libraries are.
+        seconds: run time with the workers in the settings, once the libraries are loaded.
+        starting: seconds to load the libraries.
         memory: bytes that its processes together need at most.
-        disk: bytes that stay on the disk.
-        scratch: bytes that it needs there besides, until it is finished.
+        disk: bytes that remain on the disk.
+        scratch: further bytes that it needs on the disk until it is finished.
         rows: rows that it makes, by split.
-        tokens: tokens that a language model writes.
-        shared: seconds of the work that several workers share out among them, if one does it.
-        workers: how many the settings say.
+        tokens: tokens that a language model generates.
+        shared: seconds that the work which several workers can share takes one worker.
+        workers: the number of workers in the settings.
         worker_memory: bytes that one of several workers needs.
-        pieces: into how many pieces that work can be cut.
+        pieces: the number of shards that the shared work can be divided into.
         sample: some of the rows that it would make.
     """
 
@@ -40,17 +40,17 @@ class Estimate:
     starting: float = 0.0
 
     def seconds_with(self, workers: int) -> float:
-        """The time with so many workers, each with as much computing power as one has now."""
+        """The time with this many workers, each with as much computing power as one has now."""
         return self.seconds + self._shared_by(workers) - self._shared_by(self.workers)
 
     def _shared_by(self, workers: int) -> float:
-        """The shared work's time: that of the worker with the most pieces."""
+        """The time of the shared work: that of the worker with the most shards."""
         return self.shared * -(-self.pieces // max(1, workers)) / max(1, self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a recipe's steps cost together; ``peak_disk`` is the most that lies on the disk at one time."""
+    """What a recipe's steps cost together; ``peak_disk`` is the most disk space in use at one time."""
 
     seconds: float
     memory: int
@@ -60,7 +60,7 @@ class Totals:
 
 
 def totals(estimates: Mapping[str, Estimate]) -> Totals:
-    """The sum over steps that run one after the other and leave their results."""
+    """The totals of steps that run one after the other and keep their results."""
     disk = peak_disk = 0
     for each in estimates.values():
         peak_disk = max(peak_disk, disk + each.disk + each.scratch)
@@ -76,17 +76,17 @@ def totals(estimates: Mapping[str, Estimate]) -> Totals:
 
 
 Before = Mapping[str, Estimate]
-"""The estimates of earlier steps, by what refers to them: ``@name``."""
+"""The estimates of earlier steps, by the reference to each step, ``@name``."""
 
 
 FOLDER_BYTES = 10_000
-"""About what card, manifest and log of a dataset folder take,"""
+"""Approximate size of a dataset folder's card, manifest and log."""
 SHARD_BYTES = 1_400
-"""and what they and the journal take for each shard."""
+"""Approximate size of what each shard adds to them and to the journal."""
 
 
 def peak_memory() -> int:
-    """Bytes that this process has needed at most so far, models and libraries included; 0 where unknown."""
+    """Peak memory of this process so far in bytes, including models and libraries; 0 where unknown."""
     try:
         import resource
     except ImportError:  # Windows

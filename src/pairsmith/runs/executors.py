@@ -1,8 +1,8 @@
-"""Where pieces of work are done: in this process, or in several.
+"""Executors, which process items of work in this process or in several.
 
-The seam is one function: work that can be loaded, items, and an iterator of results in the order in
-which they come. Results are committed by the process that iterates, so what a worker is, and how
-many there are, cannot change what is written.
+The interface is one function: it takes a loader of the work and the items, and returns an iterator of
+results in the order in which they finish. The process that iterates commits them, so the kind and
+number of workers cannot change what is written.
 """
 
 import multiprocessing
@@ -24,14 +24,14 @@ W = TypeVar("W")
 R = TypeVar("R")
 
 Advance = Callable[[int], None]
-"""Hears how many units of the work have been done."""
+"""Called with the number of units of work that were finished."""
 Work = Callable[[W, Advance], R]
 Load = Callable[[int], Work[W, R]]
-"""Makes a worker's work ready, models loaded; gets the worker's number from 0. It must be picklable."""
+"""Returns a worker's work, with its models loaded, given the worker's number from 0. It must be picklable."""
 Say = Callable[[str], None]
 
 DEATHS = 3
-"""An item that ended so many workers is set aside."""
+"""An item that ended this many workers is set aside."""
 _JOIN_SECONDS = 2.0
 
 
@@ -56,7 +56,7 @@ class Where:
     """Where work is done: ``local`` or ``ray``, on how many workers, on which cluster.
 
     Raises:
-        SettingsError: there is an address of a cluster, and none is used.
+        SettingsError: there is an address of a cluster, but the executor is not ``ray``.
     """
 
     executor: Literal["local", "ray"] = "local"
@@ -71,7 +71,7 @@ class Where:
 def execute(
     load: Load[W, R], items: Sequence[W], advance: Advance, where: Where, say: Say = lambda _: None
 ) -> Iterator[Done[W, R] | Lost[W]]:
-    """Do the items; see ``run_here``, ``run_processes`` and ``ray_executor.run_ray``."""
+    """Process the items; see ``run_here``, ``run_processes`` and ``ray_executor.run_ray``."""
     workers = where.workers
     if where.executor == "ray":
         from pairsmith.runs.ray_executor import run_ray
@@ -83,7 +83,7 @@ def execute(
 
 
 def run_here(load: Load[W, R], items: Sequence[W], advance: Advance) -> Iterator[Done[W, R]]:
-    """Do the items one after the other in this process."""
+    """Process the items one after the other in this process."""
     if items:
         work = load(0)
         for item in items:
@@ -93,13 +93,13 @@ def run_here(load: Load[W, R], items: Sequence[W], advance: Advance) -> Iterator
 def run_processes(
     load: Load[W, R], items: Sequence[W], advance: Advance, *, workers: int, say: Say = lambda _: None
 ) -> Iterator[Done[W, R] | Lost[W]]:
-    """Do the items in ``workers`` processes of this machine, which share its cores.
+    """Process the items in ``workers`` processes of this machine, which share its cores.
 
-    A process that ends before its time is replaced and its item done again; ``say`` hears of it.
+    A process that dies is replaced and its item done again; ``say`` is called with a message.
 
     Raises:
-        PairsmithError: what the work raised in a worker.
-        WorkerError: workers end before they are ready, or the work raised something else.
+        PairsmithError: the work raised it in a worker.
+        WorkerError: workers end before they are ready, or the work raised another exception.
     """
     if not items:
         return
@@ -145,7 +145,7 @@ def run_processes(
 
 @dataclass
 class _Worker:
-    """A process, our end of its pipe, and the item it works on with its number and the units done of it."""
+    """A process, our end of its pipe, and its current item with its number and finished units."""
 
     index: int
     process: BaseProcess
@@ -180,13 +180,13 @@ class _Pool:
         return [worker for worker in self._workers if worker.ready and worker.number is None]
 
     def give(self, worker: _Worker, number: int, item: Any) -> None:
-        """Send an item; a worker that has just ended is found out by ``messages``."""
+        """Send an item; a worker that has just ended is noticed by ``messages``."""
         worker.number, worker.item, worker.units = number, item, 0
         with suppress(OSError):
             worker.pipe.send(item)
 
     def messages(self) -> Iterator[tuple[_Worker, tuple[str, Any]]]:
-        """Wait, then what the workers have said; ``("ended", how)`` for one whose process is gone."""
+        """Wait for the workers' messages and yield them; ``("ended", how)`` for a process that is gone."""
         by_pipe = {worker.pipe: worker for worker in self._workers}
         for pipe in wait(list(by_pipe)):
             worker = by_pipe[pipe]  # type: ignore[index]  # wait returns what it was given
@@ -200,12 +200,12 @@ class _Pool:
                 yield worker, message
 
     def remove(self, worker: _Worker) -> None:
-        """Do without one that ended."""
+        """Remove a worker that ended."""
         worker.pipe.close()
         self._workers = [other for other in self._workers if other is not worker]
 
     def replace(self, worker: _Worker) -> None:
-        """Start another process in the place of one that ended."""
+        """Start another process in place of one that ended."""
         self.remove(worker)
         self._workers.append(self._start(worker.index))
 
@@ -227,7 +227,7 @@ class _Pool:
 
 
 def _serve(load: Load[Any, Any], index: int, pipe: Connection) -> None:
-    """A worker: loads, then works on items until the main process closes the pipe, or is gone."""
+    """Run a worker: load, then process items until the main process closes the pipe, or is gone."""
 
     def send(kind: str, value: Any = None) -> None:
         try:
@@ -268,7 +268,7 @@ def _ended(process: BaseProcess) -> int | None:
 
 @contextmanager
 def deaf() -> Iterator[None]:
-    """Let processes that start now ignore Ctrl-C, which reaches them too: the main process ends them."""
+    """Make processes started in this context ignore Ctrl-C, which reaches them too; we end them ourselves."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -286,7 +286,7 @@ def cores() -> int:
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """Let processes that start now compute with ``count`` threads, unless the user said how many."""
+    """Make processes started in this context use ``count`` threads, unless the user set a number."""
     name = "OMP_NUM_THREADS"
     if name in os.environ:
         yield

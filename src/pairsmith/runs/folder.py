@@ -20,7 +20,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 JOURNAL = "journal"
 MENDS = f"{JOURNAL}/run.json"
-"""A copy of the manifest as it was at the start, which takes the place of a damaged one."""
+"""A copy of the manifest from the start of the run, which replaces a damaged one."""
 REJECTS = "rejects"
 SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5,}\.parquet")
 
@@ -41,16 +41,16 @@ class FileEntry(_Model):
 
 
 class ShardEntry(_Model):
-    """What one finished shard consists of.
+    """The files and inputs of one finished shard.
 
     Attributes:
         shard: its number, from 0.
         files: its Parquet files.
-        reasons: from ``"filter: reason"`` to the number of rejects.
-        items: how many inputs it was made for.
-        content: SHA-256 of their names, in order.
-        asked: what was asked for each of them.
-        run: whose it is (``run_of`` the manifest's ``base``).
+        reasons: maps ``"filter: reason"`` to the number of rejects.
+        items: number of its inputs.
+        content: SHA-256 of the inputs' names, in order.
+        asked: what was generated for each input (see ``writer.Share``).
+        run: the run that made it (``run_of`` the manifest's ``base``).
     """
 
     shard: int
@@ -63,7 +63,7 @@ class ShardEntry(_Model):
 
 
 class Counts(_Model):
-    """Totals over the finished shards; ``rejects_by_reason`` goes from ``"filter: reason"`` to a number."""
+    """Totals over the finished shards; ``rejects_by_reason`` maps ``"filter: reason"`` to a number."""
 
     rows: int = 0
     rejects: int = 0
@@ -97,8 +97,8 @@ class Counts(_Model):
 class Manifest(_Model):
     """``manifest.json``: where the rows came from, and proof that they are whole.
 
-    While a run goes on, ``shards`` and ``counts`` are empty and the journal has them. ``asked`` is what a
-    shard has to be made for to count as finished: after a run has grown, those of before are not yet.
+    While a run goes on, ``shards`` and ``counts`` are empty and the journal has them. Only a shard with the
+    manifest's ``asked`` counts as finished: after a run has grown, earlier shards do not until extended.
     """
 
     format: int
@@ -123,12 +123,12 @@ M = TypeVar("M", bound=Manifest)
 
 
 def run_of(base: str) -> str:
-    """What the lines of a journal call the run whose manifest has this ``base``."""
+    """The name of a run in the lines of its journal, from its manifest's ``base``."""
     return base[:16]
 
 
 def file_name(split: str, shard: int) -> str:
-    """Where the rows of ``split`` in ``shard`` are, relative to the folder."""
+    """The path of the rows of ``split`` in ``shard``, relative to the folder."""
     if split == REJECTS:
         return f"rejects/part-{shard:05d}.parquet"
     return f"data/{split}-{shard:05d}.parquet"
@@ -142,7 +142,7 @@ def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Mani
     """The manifest ``name`` of the folder ``path``.
 
     Raises:
-        FolderError: there is none, or it was not written by pairsmith (DamagedError: it was cut short).
+        FolderError: there is none, or it has another format version (DamagedError: it is not valid).
     """
     file = path / name
     try:
@@ -228,8 +228,8 @@ class DatasetFolder:
 
         Args:
             split: its name.
-            columns: only these; all without.
-            numbers: only of these shards, counted from 0 as they come; of all without.
+            columns: the columns to read; by default all.
+            numbers: the shards to read, counted from 0 in their order; by default all.
 
         Raises:
             FolderError: a file is missing or damaged.
@@ -239,7 +239,7 @@ class DatasetFolder:
             yield read_parquet(self.path / files[number].path, columns)
 
     def batches(self, split: str = "train", rows: int = 5_000) -> Iterator[pa.Table]:
-        """The rows of ``split``, at most so many at a time, whatever the size of its shards.
+        """The rows of ``split``, at most ``rows`` at a time, whatever the size of its shards.
 
         Raises:
             FolderError: a file is missing or damaged.
@@ -291,7 +291,7 @@ class DatasetFolder:
 
 
 def summary(folder: DatasetFolder) -> str:
-    """One closing line for people: how many rows were kept, and what the others were left out for."""
+    """One closing line for people: how many rows were kept, and why the others were not."""
     counts = folder.manifest.counts
     reasons = sorted(counts.rejects_by_reason.items(), key=lambda item: -item[1])
     if not counts.rows:
@@ -329,16 +329,16 @@ def _parquet(path: Place) -> Iterator[Any]:
 
 
 def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) -> None:
-    """Find out whether files are as they were written.
+    """Check that files are as they were written.
 
     Args:
-        folder: where they lie.
-        name: what it is called in a message.
-        hashes: by path in the folder, their SHA-256.
-        step: what wrote them.
+        folder: the folder of the files.
+        name: the folder's name in messages.
+        hashes: SHA-256 of each file, by its path in the folder.
+        step: the step that wrote them.
 
     Raises:
-        FolderError: they are not; it says which.
+        FolderError: files are missing or changed; it names them.
     """
     wrong = []
     for path, digest in hashes.items():
@@ -354,10 +354,10 @@ def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) 
 
 
 def check_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema) -> None:
-    """Find out whether what is there has the columns of what will come: another version may write others.
+    """Check that existing shards have the columns of new ones: another version may write others.
 
     Raises:
-        FolderError: it has others.
+        FolderError: they have other columns.
     """
     files = (folder / file.path for shard in shards for file in shard.files if file.split != REJECTS)
     file = next((file for file in files if size_of(file) is not None), None)
@@ -366,7 +366,7 @@ def check_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema
     try:
         there = open_parquet(file).schema_arrow.names
     except (pa.ArrowException, OSError):
-        return  # whoever reads it will tell
+        return  # reading it will raise the error
     if there != schema.names:
         raise FolderError(
             f"{folder} was begun by another version of pairsmith, with the columns {', '.join(there)}, "

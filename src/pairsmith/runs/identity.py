@@ -1,4 +1,4 @@
-"""What decides the rows of a folder, its fingerprint, and the difference between two of them."""
+"""Identities of runs, which decide the rows of a folder, with their fingerprints and differences."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -26,7 +26,7 @@ class Identity:
     def of(
         cls, step: str, settings: Mapping[str, JSON], inputs: Mapping[str, str], models: Mapping[str, str]
     ) -> Self:
-        """An identity as it comes back from JSON, so that a tuple equals the list it was stored as."""
+        """An identity as it is read back from JSON, so that a tuple equals the list it was stored as."""
         parts = {"settings": settings, "inputs": inputs, "models": models}
         plain = json.loads(json.dumps(parts, allow_nan=False))
         return cls(step, plain["settings"], plain["inputs"], plain["models"])
@@ -42,14 +42,14 @@ class Identity:
         }
 
     def as_record(self) -> dict[str, Any]:
-        """What a ``Manifest`` starts from: ``as_dict`` without passwords and tokens, and the fingerprint."""
+        """The fields of a new ``Manifest``: ``as_dict`` without passwords and tokens, and the fingerprint."""
         shown: dict[str, Any] = redacted_values(self.as_dict())
         return shown | {"fingerprint": self.fingerprint, "pairsmith": __version__}
 
     def base(self, growing: Collection[str]) -> str:
         """SHA-256 of what stays the same when work only grows: all but ``growing`` settings and inputs.
 
-        Of work that cannot grow, the fingerprint.
+        For work that cannot grow, the fingerprint.
         """
         if not growing:
             return self.fingerprint
@@ -58,12 +58,12 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON of ``as_dict``; the order of keys has no part in it."""
+        """SHA-256 of the canonical JSON of ``as_dict``; the order of keys has no effect."""
         return hash_bytes(canonical_json(self.as_dict()).encode("utf-8"))
 
 
 def differences(there: Manifest, here: Identity) -> list[str]:
-    """What a manifest and an identity differ in, as ``decay: 100.0 there, 0.0 here``; empty when equal."""
+    """How a manifest and an identity differ, as ``decay: 100.0 there, 0.0 here``; empty when equal."""
     if there.fingerprint == here.fingerprint:
         return []
     found = [f"step: {there.step} there, {here.step} here"] if there.step != here.step else []
@@ -78,10 +78,10 @@ def differences(there: Manifest, here: Identity) -> list[str]:
 
 
 def only_adds(there: Manifest, here: Identity, growing: Collection[str]) -> bool:
-    """Whether ``here`` asks for all that the manifest's run was to make, and for more.
+    """Whether ``here`` includes all the work of the manifest's run, and more.
 
-    That is so where the two differ in ``growing`` settings alone, which have risen (None stands for
-    no limit), and in the inputs. Whether the inputs only grew is for the step to find out.
+    That holds if the two differ only in the inputs and in ``growing`` settings that have increased
+    (None stands for no limit). Whether the inputs have only grown is for the step to check.
     """
     if there.base != here.base(growing):
         return False

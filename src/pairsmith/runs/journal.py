@@ -1,15 +1,15 @@
-"""``journal/``: what a run is, and a line for every finished shard.
+"""``journal/``: the manifest of a run, and a line for every finished shard.
 
     journal/run.json        the manifest as it was when the run was last begun
     journal/00000.jsonl     the lines, 200 to a part, then 00001.jsonl, …
 
-A line is added, after the shard's files are safe, by writing the last part anew with it. That needs no
-more of the storage than to put one small file there whole or not at all: an object store cannot
-append, nor rename. Parts are small, so the last line of a long run costs what the first one did. A
-later line of a shard takes the place of an earlier one.
+Once a shard's files are safe, its line is added by rewriting the last part. The storage only has to
+write one small file completely or not at all, as an object store can neither append nor rename. Parts
+are small, so the last line of a long run costs as much as the first one. A later line of a shard
+replaces an earlier one.
 
-The journal stays when the run is finished. ``manifest.json`` says the same then; if one of the two is
-damaged, the other has it.
+The journal remains when the run is finished. ``manifest.json`` then holds the same; if one of the two is
+damaged, the other is used.
 """
 
 import re
@@ -32,7 +32,7 @@ class Journal:
 
     Attributes:
         entries: the last line of each shard.
-        bad: how many lines are cut short or are no lines of ours; their shards count as not made.
+        bad: number of lines that are cut short or otherwise invalid; their shards count as not made.
     """
 
     def __init__(self, out: Place) -> None:
@@ -65,14 +65,14 @@ class Journal:
         return journal
 
     def save_run(self, manifest: Manifest) -> None:
-        """Keep what the run is, so that a damaged manifest can be mended."""
+        """Save a copy of the manifest, so that a damaged one can be restored."""
         write_json(self._run, manifest.model_dump(mode="json"))
 
     def add(self, entry: ShardEntry) -> None:
         """Add a line.
 
         Raises:
-            StorageError: it cannot be written; the journal is as it was.
+            StorageError: it cannot be written; the journal is unchanged.
         """
         self._room()
         line = _line(entry)
@@ -81,7 +81,7 @@ class Journal:
         self.entries[entry.shard] = entry
 
     def complete(self, entries: Mapping[int, ShardEntry]) -> None:
-        """Add those of ``entries`` that the journal does not have, many lines at a time.
+        """Add the ``entries`` that the journal does not have, many lines at a time.
 
         Raises:
             StorageError: they cannot be written.
@@ -126,7 +126,7 @@ def parts(out: Place) -> Iterator[tuple[int, list[bytes]]]:
 
 
 def read_run(out: Place) -> Manifest | None:
-    """What the journal says the run is, or None where it does not."""
+    """The journal's copy of the manifest, or None if it is missing or invalid."""
     file = out / MENDS
     if size_of(file) is None:
         return None

@@ -1,9 +1,9 @@
-"""One writer a folder in a store, which has no locks: a small object that its owner renews.
+"""One writer per folder in a store, which has no locks: a small object that its owner renews.
 
-``lease.json`` names the process that writes and is written anew every few seconds with a higher
-count. Who finds it there watches the count, by a clock of its own, so that clocks that differ or jump do
-not matter: one that stands still for long is stale. A process of the same machine that is gone is
-known to be gone at once.
+``lease.json`` names the process that writes, and is rewritten every few seconds with a higher count.
+Another process that finds it watches the count by its own monotonic clock, so that clocks that differ or
+jump do not matter: if the count stops for long, the lease is stale. That an owner on the same machine
+has ended is noticed at once.
 """
 
 import atexit
@@ -33,7 +33,7 @@ _RELEASE_SECONDS = 2.0
 Say = Callable[[str], None]
 
 _owners: set[str] = set()
-"""The leases of this process."""
+"""The owner ids of this process's leases."""
 
 
 class Lease:
@@ -49,11 +49,11 @@ class Lease:
         _owners.add(self._owner)
 
     def take(self, say: Say) -> None:
-        """Take the folder, when nobody has it or whoever had it is gone.
+        """Claim the folder, if no process holds it or its holder is gone.
 
         Raises:
-            FolderError: another process has it.
-            StorageError: the store cannot be reached, or does not take the object.
+            FolderError: another process holds it.
+            StorageError: the store cannot be reached, or refuses the object.
         """
         with reaching(self._file.parent, StorageError):
             while _owner(_read(self._file)) != self._owner:
@@ -63,7 +63,7 @@ class Lease:
         atexit.register(self.release)
 
     def holds(self) -> bool:
-        """Whether the folder is still this process's: looked up, as a machine that slept does not know.
+        """Whether this process still holds the folder; asks the store, as the machine may have slept.
 
         Raises:
             StorageError: the store cannot be reached.
@@ -73,7 +73,7 @@ class Lease:
         return not self._lost
 
     def check(self) -> None:
-        """Make sure that the folder is still this process's.
+        """Check that this process still holds the folder.
 
         Raises:
             FolderError: another process has taken it, as this one had not renewed its lease for long.
@@ -86,12 +86,12 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Give the folder back; a lease that cannot be removed will be found stale."""
+        """Release the folder; a lease that cannot be removed becomes stale."""
         self._ended.set()
         _owners.discard(self._owner)
         atexit.unregister(self.release)
         if not self._guard.acquire(timeout=_RELEASE_SECONDS):
-            return  # it is being renewed by a store that does not answer
+            return  # a renewal is waiting for a store that does not answer
         try:
             if not self._lost and _owner(_read(self._file)) == self._owner:
                 self._file.unlink(missing_ok=True)
@@ -101,9 +101,9 @@ class Lease:
             self._guard.release()
 
     def _create(self) -> None:
-        """Put the lease where none is. Of two at once one fails in stores that know how to refuse.
+        """Create the lease if there is none. Of two at once, one fails in stores with exclusive creation.
 
-        In others, the one that finds the other's lease after a moment has lost.
+        In others, the process that finds the other's lease after a moment has lost.
         """
         try:
             self._file.fs.pipe_file(self._file.path, self._content(), mode="create")
@@ -119,7 +119,7 @@ class Lease:
         while not self._ended.wait(RENEW_SECONDS) and not self._lost:
             try:
                 self._renew()
-            except Exception:  # the store may be back the next time; `check` speaks up if not
+            except Exception:  # the store may be back the next time; `check` raises an error if not
                 continue
 
     def _renew(self) -> None:
@@ -139,11 +139,11 @@ class Lease:
 
 
 def live(folder: UPath) -> bool:
-    """Whether a process seems to write to ``folder``: going by the clocks, for those who only ask."""
+    """Whether a process seems to be writing to ``folder``, by the machines' clocks; for status reports."""
     try:
         about = json.loads((folder / LEASE).read_bytes())
         age = (datetime.now(UTC) - datetime.fromisoformat(about["time"])).total_seconds()
-    except Exception:  # no lease, or none to be had
+    except Exception:  # no lease, or one that cannot be read
         return False
     return not _gone(about) and age < STALE_SECONDS
 
@@ -179,7 +179,7 @@ def _here() -> dict[str, Any]:
 
 
 def _boot() -> str:
-    """What tells this start of this machine, or container, from others of the same name."""
+    """An identifier of this boot of this machine or container, among others of the same name."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -193,7 +193,7 @@ def _gone(about: dict[str, Any]) -> bool:
     if not here["boot"] or any(about.get(key) != here[key] for key in ("host", "boot")):
         return False
     if about.get("pid") == os.getpid():
-        return about.get("owner") not in _owners  # else from an earlier process of this number
+        return about.get("owner") not in _owners  # if not ours, an earlier process with this number
     try:
         os.kill(int(about["pid"]), 0)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
-"""One writer a folder: a second process that starts in the same folder is told so.
+"""One writer per folder: a second process that starts in the same folder gets an error.
 
 On a disk the lock is held on the folder itself, so no lock file is left behind, and the system drops
 it when the process ends, however it ends. Where the system has no such locks (Windows, some network
-file systems) there is no protection, and none is claimed. In a store a lease takes its place.
+file systems) there is no protection. In a store a lease replaces the lock.
 """
 
 import os
@@ -23,17 +23,17 @@ except ImportError:  # Windows
 
 _MOMENT = 0.2
 
-# Within one process a second start takes over the first one's lock: that is how a step that failed
-# is tried again in a notebook or a test.
+# Within one process a second start takes over the first one's lock, so that a failed step can be
+# tried again in a notebook or a test.
 _held: dict[Path, int] = {}
 _leases: dict[str, Lease] = {}
 
 
 def acquire(folder: Place, say: Say = lambda _: None) -> None:
-    """Lock ``folder`` for this process; ``say`` hears of it where that needs waiting.
+    """Lock ``folder`` for this process; ``say`` is called with a message where that means waiting.
 
     Raises:
-        FolderError: another process has it.
+        FolderError: another process holds it.
         StorageError: its store cannot be reached.
     """
     if isinstance(folder, UPath):
@@ -66,7 +66,7 @@ def acquire(folder: Place, say: Say = lambda _: None) -> None:
 
 
 def _holds(folder: Path) -> bool:
-    """Whether this process has the lock of the folder that is there now, not of one removed since."""
+    """Whether this process holds the lock of the folder that exists now, not of one removed since."""
     if folder not in _held:
         return False
     if os.path.samestat(os.fstat(_held[folder]), folder.stat()):
@@ -76,7 +76,7 @@ def _holds(folder: Path) -> bool:
 
 
 def check(folder: Place) -> None:
-    """Make sure that ``folder`` is still this process's; a lock on a disk always is.
+    """Check that this process still holds ``folder``; a lock on a disk cannot be lost.
 
     Raises:
         FolderError: another process has taken it.
@@ -87,7 +87,7 @@ def check(folder: Place) -> None:
 
 
 def taken(folder: Place) -> bool:
-    """Whether a process, this one included, has ``folder``."""
+    """Whether a process, this one included, holds ``folder``."""
     if isinstance(folder, UPath):
         return live(folder)
     if fcntl is None or not folder.is_dir():
@@ -104,7 +104,7 @@ def taken(folder: Place) -> bool:
 
 
 def release(folder: Place) -> None:
-    """Unlock ``folder``, if this process has it."""
+    """Unlock ``folder``, if this process holds it."""
     if isinstance(folder, UPath):
         flush(folder)
         lease = _leases.pop(str(folder), None)

@@ -1,7 +1,7 @@
-"""What happened in a run's folder, a line of JSON an event: ``log.jsonl``, or in a store, parts in ``log/``.
+"""The log of a run's folder, one JSON line per event: ``log.jsonl``, or in a store, parts in ``log/``.
 
-For people and their tools; nothing is decided by it, so it is not synced, and storage that cannot
-take it does not end the run.
+It is for people and their tools; no decision depends on it, so it is not synced, and a failure to
+write it does not end the run.
 """
 
 import atexit
@@ -37,17 +37,17 @@ def log(folder: Place, event: str, **facts: Any) -> None:
 
 
 def flush(folder: Place) -> None:
-    """Bring what was logged to a store that cannot append."""
+    """Write pending log lines to a store, which cannot append."""
     part = _parts.pop(str(folder), None)
     if part is not None:
         part.put()
 
 
 def recent(folder: Place) -> Iterator[dict[str, Any]]:
-    """The events of the last megabyte, oldest first; lines that are not whole are left out."""
+    """The events of the last megabyte, oldest first; incomplete lines are left out."""
     try:
         data = _tail(folder)
-    except Exception:  # no log, or a store that is gone: nothing is decided by it
+    except Exception:  # no log, or a store that is gone: no decision depends on it
         return
     for line in data.splitlines():
         try:
@@ -69,14 +69,14 @@ def _tail(folder: Place) -> bytes:
 
 
 class _Part:
-    """One object of the log of a folder in a store: written anew with what came in the last seconds."""
+    """One object of the log of a folder in a store, rewritten every few seconds with the new lines."""
 
     def __init__(self, folder: UPath) -> None:
         self._folder = folder
         self._begin()
 
     def add(self, line: str, *, at_once: bool) -> None:
-        """Add a line; put the part into the store ``at_once``, or when that was not done lately."""
+        """Add a line; write the part to the store ``at_once``, or if it was not written recently."""
         self._text += line
         full = len(self._text) > _PART_BYTES
         if at_once or full or time.monotonic() - self._put_at > _FLUSH_SECONDS:
@@ -85,9 +85,9 @@ class _Part:
             self._begin()
 
     def put(self) -> None:
-        """Put the part as it is into the store."""
+        """Write the current part to the store."""
         self._put_at = time.monotonic()
-        with suppress(Exception):  # see the module's text
+        with suppress(Exception):  # see the module's docstring
             self._file.fs.pipe_file(self._file.path, self._text.encode())
 
     def _begin(self) -> None:
@@ -101,6 +101,6 @@ _parts: dict[str, _Part] = {}
 
 @atexit.register
 def _flush_all() -> None:
-    """Also when a run was stopped or has failed."""
+    """Write all parts at exit, also when a run was stopped or has failed."""
     for part in _parts.values():
         part.put()

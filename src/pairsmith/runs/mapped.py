@@ -17,11 +17,11 @@ from pairsmith.runs.writer import FolderWriter
 
 
 class Item(Protocol):
-    """What a shard is made of."""
+    """The work of one shard."""
 
     @property
     def number(self) -> int:
-        """The shard's."""
+        """The shard's number."""
         ...
 
 
@@ -32,16 +32,16 @@ Made = tuple[pa.Table, pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class RowShard:
-    """Rows that are worked on and saved together."""
+    """Rows that are processed and saved together."""
 
     number: int
     rows: pa.Table
 
 
 class RowShards(Sequence[RowShard]):
-    """Shards of ``size`` rows of a table, of these numbers; each is copied out of it when it is asked for.
+    """The shards of a table with these numbers, of ``size`` rows each; each is copied when it is accessed.
 
-    A slice would be sent to another process with all of its table.
+    A slice would be sent to another process with its whole table.
     """
 
     def __init__(self, table: pa.Table, size: int, numbers: Sequence[int]) -> None:
@@ -72,10 +72,10 @@ def start_part(
     models: Mapping[str, str],
     planned: int,
 ) -> FolderWriter:
-    """Start the folder of a part of a step, whose work is kept even where the step itself begins afresh.
+    """Start the folder of a part of a step, whose work is kept even where the step itself starts over.
 
-    Other work in the folder is replaced: the step's own folder has been claimed for this work, which is
-    refused without ``--fresh`` where there are parts of another. So these are left of what was given up.
+    Other work in the folder is replaced: the step's own folder was claimed before, which is refused
+    without ``--fresh`` if it contains parts of other work. Any such parts have therefore been given up.
 
     Raises:
         FolderError, SettingsError, StorageError: as for ``FolderWriter.start``.
@@ -111,7 +111,7 @@ def commit_each(
     done: int,
     total: int,
 ) -> None:
-    """Do the items and commit each; ``title`` and ``unit`` name the progress, ``done`` of ``total`` is over.
+    """Process the items and commit each, with a progress bar that starts at ``done`` of ``total``.
 
     Raises:
         StorageError, WorkerError: the disk or a worker failed; finished items are kept.
@@ -140,7 +140,7 @@ def commit_rows(
     title: str,
     unit: str,
 ) -> None:
-    """Do the rows of a table, ``size`` at a time, and commit each such shard; see ``commit_each``.
+    """Process the rows of a table, ``size`` at a time, and commit each such shard; see ``commit_each``.
 
     Raises:
         StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
@@ -165,12 +165,12 @@ def undone(writer: FolderWriter, shards: int) -> list[int]:
 
 
 def items_done(left: Sequence[int], count: int, size: int) -> int:
-    """How many of ``count`` items, ``size`` a shard, are not in the shards that are left."""
+    """How many of ``count`` items, ``size`` per shard, are in shards other than those in ``left``."""
     return count - sum(max(0, min(size, count - number * size)) for number in left)
 
 
 def completed(writer: FolderWriter, run: Run, commit: Callable[[], None], card: Card) -> DatasetFolder:
-    """The folder that ``commit`` fills, shard by shard, with its card; one that is finished is left alone.
+    """The folder that ``commit`` fills, shard by shard, with its card; a finished one is left unchanged.
 
     Raises:
         StorageError, WorkerError: the disk or a worker failed; finished shards are kept.

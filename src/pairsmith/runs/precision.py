@@ -1,4 +1,4 @@
-"""The number format that a step computes in, where its settings leave that to the machine."""
+"""The number format that a step computes in, where its settings leave it open."""
 
 from contextlib import suppress
 from typing import TypeVar
@@ -15,11 +15,11 @@ S = TypeVar("S", bound=Settings)
 
 
 def settled(settings: S, run: Run | None = None) -> S:
-    """The same settings with the number format said; what decides a step's rows is not left open.
+    """The settings with the number format filled in, as it affects a step's rows.
 
-    Every step begins with it. Work that lies half done in the run's folder goes on in the format that it was
-    begun in, on whatever machine. With workers elsewhere the machine that starts them decides for all,
-    unless ``device`` says that they have GPUs. A format that is slow here is told.
+    Every step calls this first. Work that was begun in the run's folder continues in the same format, on any
+    machine. With workers on other machines, the machine that starts them decides for all, unless ``device``
+    says that they have GPUs. The user is told if the format is slow on this machine.
 
     Raises:
         SettingsError: there is no such device.
@@ -38,8 +38,8 @@ def settled(settings: S, run: Run | None = None) -> S:
 
 
 def _begun(folder: Place) -> str | None:
-    """The number format that the work in a folder was begun in, where there is such work."""
-    # What is wrong with a record is told when the folder is claimed, or mended from the journal.
+    """The number format that the work in a folder was begun in; None without such work."""
+    # Faults of a record are reported when the folder is claimed, or repaired from the journal.
     with suppress(PairsmithError), reaching(folder, FolderError):
         if run := read_run(folder):
             return _format(run.settings)

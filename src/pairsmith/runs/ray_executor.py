@@ -1,6 +1,6 @@
-"""Pieces of work on a Ray cluster: actors hold the loaded models, items go to whichever is free.
+"""Work on a Ray cluster: actors hold the loaded models, and items go to whichever is free.
 
-Every node needs pairsmith installed and the model at hand. Items travel to the actors and results
+Every node needs pairsmith and access to the model. Items travel to the actors and results
 back through Ray; only the process that iterates writes.
 """
 
@@ -23,21 +23,21 @@ _HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
 
 
 class Actor:
-    """What an actor runs: loads once, with its first item, then does items and counts their units."""
+    """The code of an actor: it loads the work once, then processes items and counts their units."""
 
     def __init__(self, load: Load[Any, Any], index: int, folder: Path) -> None:
-        if folder.is_dir():  # where relative paths mean what they mean to who gave the command
+        if folder.is_dir():  # so that relative paths mean the same as in the command
             os.chdir(folder)
         self._load = load
         self._index = index
         self._work: Work[Any, Any] | None = None
 
     def ready(self) -> None:
-        """Load. Not when the actor is made: Ray would hide an error meant for people in its own."""
+        """Load the work; not in ``__init__``, where Ray would hide an error for users in one of its own."""
         self._work = self._load(self._index)
 
     def do(self, item: Any) -> tuple[Any, int]:
-        """The item's result, and how many units of the work it was."""
+        """Process an item: its result, and how many units of work it was."""
         assert self._work is not None  # items are given to actors that are ready
         units = 0
 
@@ -57,17 +57,17 @@ def run_ray(
     say: Say = lambda _: None,
     address: str | None = None,
 ) -> Iterator[Done[W, R] | Lost[W]]:
-    """Do the items in ``workers`` actors of the cluster at ``address``, or of one started here.
+    """Process the items in ``workers`` actors of the cluster at ``address``, or of one started here.
 
-    An actor takes a core, and a GPU where the cluster has any. One that is lost, with its node or
-    without, is replaced and its item done again; ``say`` hears of it. Where there is no room for
-    another one, those that are left go on.
+    An actor takes a core, and a GPU where the cluster has any. A lost actor, with its node or
+    without, is replaced and its item done again; ``say`` is called with a message. Where there is
+    no room for another one, the remaining actors go on.
 
     Raises:
         MissingExtra: Ray is not installed.
         SettingsError: there is no cluster at ``address``.
-        PairsmithError: what the work raised in an actor.
-        WorkerError: the work raised something else, or the cluster's head is gone.
+        PairsmithError: the work raised it in an actor.
+        WorkerError: the work raised another exception, or the cluster's head is gone.
     """
     if not items:
         return
@@ -83,7 +83,7 @@ def run_ray(
         )
         size = min(workers, len(items))
         actors = [remote.remote(load, index, Path.cwd()) for index in range(size)]
-        # From a promise to its actor and the item's number; None while the actor waits for a core and loads.
+        # Maps a promise to its actor and the item's number: None while the actor waits for a core and loads.
         promises: dict[Any, tuple[int, int | None]] = {
             actor.ready.remote(): (index, None) for index, actor in enumerate(actors)
         }
@@ -110,7 +110,7 @@ def run_ray(
                     _check_head(head)
                     how = first_line(error)
                     deaths[number] += 1
-                    ray.kill(actors[index])  # it may live where only its answer was lost
+                    ray.kill(actors[index])  # it may be alive if only its result was lost
                     actors[index] = remote.remote(load, index, Path.cwd())
                     promises[actors[index].ready.remote()] = index, None
                     say(f"worker {index} was lost ({how}); another one takes its place")
@@ -145,7 +145,7 @@ def _check_head(head: re.Match[str] | None) -> None:
 
 
 def _answers(host: str, port: int) -> bool:
-    """Whether anything listens there; Ray itself would try for minutes."""
+    """Whether anything listens at this address; Ray itself would try for minutes."""
     try:
         socket.create_connection((host, port), _WAIT_SECONDS).close()
     except OSError:
@@ -154,7 +154,7 @@ def _answers(host: str, port: int) -> bool:
 
 
 def _connect(address: str | None) -> Any:
-    """Ray, connected to the cluster at ``address`` or to a new one of this machine."""
+    """Ray, connected to the cluster at ``address`` or to a new one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -182,5 +182,5 @@ def _connect(address: str | None) -> Any:
         raise SettingsError(f"{where} ({first_line(error)})") from None
     finally:
         if threading.current_thread() is threading.main_thread() and ours is not None:
-            signal.signal(signal.SIGTERM, ours)  # Ray puts in its own
+            signal.signal(signal.SIGTERM, ours)  # Ray installs its own
     return cast(Any, ray)

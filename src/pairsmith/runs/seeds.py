@@ -1,4 +1,4 @@
-"""Random numbers that depend on what they are for, and on nothing else.
+"""Random numbers that depend only on what they are used for.
 
 A draw is a pure function of (seed, stream, position). A stream is named by the things it belongs
 to (row id, label, try), so neither the worker, the batch, the order of work nor PYTHONHASHSEED can
@@ -20,7 +20,7 @@ _WORD = np.uint64(32)
 
 
 def stream_key(*parts: str | int) -> int:
-    """The 64-bit name of the stream that ``parts`` describe; ``("ab", "c")`` and ``("a", "bc")`` differ."""
+    """The 64-bit key of the stream that ``parts`` describe; ``("ab", "c")`` and ``("a", "bc")`` differ."""
     digest = blake2b(digest_size=8)
     for part in parts:
         data = str(part).encode()
@@ -30,7 +30,7 @@ def stream_key(*parts: str | int) -> int:
 
 
 def generator(seed: int, *parts: str | int) -> np.random.Generator:
-    """A generator for what ``parts`` describe, for shuffling and sampling."""
+    """A generator for the stream that ``parts`` describe, for shuffling and sampling."""
     return np.random.Generator(np.random.Philox(key=stream_key(seed, *parts)))
 
 
@@ -63,8 +63,8 @@ def uniforms(seed: int, streams: NDArray[np.uint64], positions: NDArray[np.int64
 
     Args:
         seed: 0 to 2**64 - 1.
-        streams: ``(n,)`` uint64 names from ``stream_key``.
-        positions: ``(n,)`` int64, 0 to 2**63 - 1; the how-manieth draw of the stream.
+        streams: ``(n,)`` uint64 keys from ``stream_key``.
+        positions: ``(n,)`` int64, 0 to 2**63 - 1; the index of the draw in its stream.
 
     Returns:
         ``(n,)`` float64 with 53 random bits.

@@ -1,4 +1,4 @@
-"""What a run has done and has left, read from its folder while it goes on or after it ended."""
+"""The progress of a run, read from its folder while it runs or after it ended."""
 
 import json
 from collections import Counter
@@ -31,18 +31,18 @@ _RECORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How far one step's folder is.
+    """The progress of one step's folder.
 
     Attributes:
         step: which step writes it.
         complete: whether it is finished.
-        running: whether a process is writing to it, on this machine, or in a store on any.
-        shards: finished shards; those that a run which has grown is still to extend do not count.
-        planned: shards in all, where that is known.
+        running: whether a process is writing to it: on this machine, or for a store on any machine.
+        shards: finished shards, without those that a run which has grown still has to extend.
+        planned: total number of shards, where it is known.
         rows: kept rows of the finished shards.
-        reasons: from ``"filter: reason"`` to the number of rejects.
-        rate: rows per second since the run was last started, where that is known.
-        left: seconds that the rest will take at that rate, where that is known.
+        reasons: maps ``"filter: reason"`` to the number of rejects.
+        rate: rows per second since the run was last started, where it is known.
+        left: seconds that the remaining shards will take at that rate, where it is known.
     """
 
     step: str
@@ -56,7 +56,7 @@ class Status:
     left: float | None = None
 
     def lines(self, name: str) -> list[str]:
-        """The status in words; ``name`` is what to call the folder."""
+        """The status as lines of text, which call the folder ``name``."""
         state = "finished" if self.complete else "running" if self.running else "stopped"
         parts = [f"{name}: {self.step}, {state}"]
         if self.reasons is not None:
@@ -86,7 +86,7 @@ def status_of(folder: Place) -> Status | None:
 
 
 def record_of(folder: Place) -> dict[str, Any] | None:
-    """What the step that writes a folder has recorded there of itself, or None where there is nothing.
+    """The record that a step keeps of itself in its folder, or None where there is none.
 
     Raises:
         FolderError: its record cannot be read.
@@ -104,10 +104,10 @@ def _record(folder: Place, name: str) -> dict[str, Any] | None:
 
 
 def status_lines(path: Place) -> list[str]:
-    """The status of a step's folder, or of a recipe's run with the steps that have begun, in words.
+    """The status of a step's folder, or of a recipe's run and all its steps, as lines of text.
 
     Raises:
-        FolderError: there is no such folder, or nothing of pairsmith's in it.
+        FolderError: there is no such folder, or it holds no work of pairsmith.
     """
     with reaching(path, FolderError):
         return list(_lines(path))
@@ -166,7 +166,7 @@ def _of_model(folder: Place, record: dict[str, Any]) -> Status:
 
 
 def _journal(folder: Place) -> Iterator[dict[str, Any]]:
-    """The journal's lines, the last of each shard; unchecked but for their form, for speed."""
+    """The last journal line of each shard; only its form is checked, for speed."""
     entries = {}
     for _, lines in parts(folder):
         for entry in _parsed(lines):
@@ -176,7 +176,7 @@ def _journal(folder: Place) -> Iterator[dict[str, Any]]:
 
 
 def _parsed(lines: list[bytes]) -> Iterator[Any]:
-    """What the lines hold; all at once is quickest, one by one where a line is cut short."""
+    """The parsed lines: all at once, which is fastest, or one by one if a line is cut short."""
     try:
         yield from from_json(b"[" + b",".join(lines) + b"]")
     except ValueError:

@@ -1,8 +1,8 @@
-"""Files that are there whole or not at all, and the hashes that prove it.
+"""Files that are written completely or not at all, and the hashes that prove it.
 
-On a disk a file is written under a temporary name, brought to the disk, and renamed. In a store it is
-put in one request, which a store of objects does whole or not at all; where a store cannot promise
-that, a part is found out by its hash and made again.
+On a disk a file is written under a temporary name, synced, and renamed. In a store it is written in one
+request, which an object store carries out completely or not at all; where a store cannot promise that,
+an incomplete file is detected by its hash and made again.
 """
 
 import errno
@@ -49,14 +49,14 @@ def hash_bytes(data: bytes) -> str:
 
 
 def hash_source(source: str | Place) -> str:
-    """SHA-256 that stands for the content of an input.
+    """SHA-256 of the content of an input.
 
     A file's hash is that of its bytes. A folder's covers the names and bytes of its files
     (for a dataset folder: those under ``data/``, for ``FOLDER:SPLIT`` those of the split); a Hub data
-    set's covers its rows. Hidden files do not count.
+    set's covers its rows. Hidden files are ignored.
 
     Raises:
-        InputError: nothing of that name is there, it has no such split, or a dataset folder is unfinished.
+        InputError: nothing of that name exists, it has no such split, or a dataset folder is unfinished.
     """
     if isinstance(source, str) and split_of(source)[1]:
         return _hash_files({file.name: file for file in split_files(source)})
@@ -96,15 +96,15 @@ def _hash_files(seen: Mapping[str, Place]) -> str:
 
 
 def canonical_json(value: JSON) -> str:
-    """``value`` as JSON with one spelling: sorted keys, no spaces, no NaN."""
+    """``value`` as canonical JSON: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """``table`` as the bytes of a Parquet file that depend on its rows and column types only.
+    """``table`` as the bytes of a Parquet file, which depend only on its rows and column types.
 
-    How the table is cut into chunks, and metadata other libraries attach, leave no trace; the
-    settings are spelled out because pyarrow's defaults change between versions.
+    The table's chunks and metadata of other libraries have no effect; the settings are spelled out
+    because pyarrow's defaults change between versions.
     """
     plain = table.replace_schema_metadata(None).combine_chunks()
     sink = pa.BufferOutputStream()
@@ -127,9 +127,9 @@ def encode_table(table: pa.Table) -> bytes:
 
 
 def write_atomic(path: Place, data: bytes) -> None:
-    """Make ``path`` hold ``data``: a kill at any moment leaves the old content or the new, never a part.
+    """Write ``data`` to ``path`` atomically: a kill at any moment leaves the old content or the new.
 
-    The folder is made when it is not there.
+    The folder is created if it does not exist.
 
     Raises:
         StorageError: it cannot be written; no temporary file is left.
@@ -150,9 +150,9 @@ def write_atomic(path: Place, data: bytes) -> None:
 
 @contextmanager
 def scratch_file(folder: Place, name: str) -> Iterator[Path]:
-    """A path for a file that is gone afterwards, beside ``folder``'s own where that is on a disk.
+    """A path for a file that is removed afterwards, in ``folder`` where that is on a disk.
 
-    What a killed run leaves of it is removed by the next.
+    A file that a killed run leaves there is removed by the next run.
     """
     parent = folder if isinstance(folder, Path) else Path(tempfile.gettempdir())
     path = parent / f"{_TEMPORARY}{os.getpid()}-{name}.tmp"
@@ -163,13 +163,13 @@ def scratch_file(folder: Place, name: str) -> Iterator[Path]:
 
 
 def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
-    """Copy all files below ``folder`` to ``to``, the one called ``last`` at the end.
+    """Copy all files below ``folder`` to ``to``, the file called ``last`` after all others.
 
     Returns:
-        From each file's name, relative to the folder, to its SHA-256.
+        A mapping from each file's name, relative to the folder, to its SHA-256.
 
     Raises:
-        StorageError: one cannot be written.
+        StorageError: a file cannot be written.
     """
     files = files_below(folder)
     for name in sorted(files, key=lambda name: name == last):
@@ -183,13 +183,13 @@ def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
 
 
 def make_folder(folder: Place) -> None:
-    """Make ``folder``, with those above it, where folders are anything: an object store has none."""
+    """Create ``folder`` and its parents, except in an object store, which has no folders."""
     if isinstance(folder, Path) or folder.protocol not in OBJECT_STORES:
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_json(path: Place, value: JSON) -> None:
-    """Make ``path`` hold ``value`` as indented JSON, atomically (see ``write_atomic``)."""
+    """Write ``value`` to ``path`` as indented JSON, atomically (see ``write_atomic``)."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomic(path, (text + "\n").encode("utf-8"))
 
@@ -198,7 +198,7 @@ def write_json(path: Place, value: JSON) -> None:
 def storage_errors(path: Place) -> Iterator[None]:
     """Turn an ``OSError`` while writing ``path`` into a ``StorageError`` that says what to do.
 
-    In a store, whatever its client raises.
+    In a store, any exception of its client is turned into one.
     """
     try:
         yield
@@ -211,7 +211,7 @@ def storage_errors(path: Place) -> Iterator[None]:
 
 
 def clear_temporary(folder: Place) -> None:
-    """Remove what killed runs left under temporary names in ``folder``; a store has none of them."""
+    """Remove temporary files that killed runs left in ``folder``; a store has none."""
     if isinstance(folder, Path) and folder.is_dir():
         with storage_errors(folder):
             for file in folder.iterdir():
@@ -220,7 +220,7 @@ def clear_temporary(folder: Place) -> None:
 
 
 def is_temporary(file: Place) -> bool:
-    """Whether ``file`` is a temporary file of ours, by its name."""
+    """Whether ``file`` is one of pairsmith's temporary files, by its name."""
     return file.name.startswith(_TEMPORARY) and file.name.endswith(".tmp")
 
 
@@ -232,7 +232,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the folder's entries to the disk, where the system can (Windows cannot)."""
+    """Sync the folder's entries to the disk, where the system can (Windows cannot)."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

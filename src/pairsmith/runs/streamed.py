@@ -1,4 +1,4 @@
-"""Shards of records that are read as a stream: never all of them are in memory."""
+"""Shards of records that are read as a stream, so that they are never all in memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,31 +12,31 @@ from pairsmith.runs.writer import FolderWriter
 
 T = TypeVar("T")
 Records = Callable[[], Iterator[T]]
-"""Reads all records from the beginning, the same each time."""
+"""Returns an iterator over all records from the beginning, the same each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordShard(Generic[T]):
-    """Records that are worked on and saved together."""
+    """Records that are processed and saved together."""
 
     number: int
     records: tuple[T, ...]
 
 
 class Shares:
-    """Turns units done, such as passages, into records done, of which the progress tells."""
+    """Converts finished units, such as passages, to finished records, which the progress bar counts."""
 
     def __init__(self, records: int, units: int, advance: Advance) -> None:
         self._records, self._units, self._advance = records, max(units, 1), advance
         self._done = self._told = 0
 
     def __call__(self, units: int) -> None:
-        """So many more units are done."""
+        """Report that this many more units are finished."""
         self._done += units
         self._tell(self._records * self._done // self._units)
 
     def finish(self) -> None:
-        """All are done."""
+        """Report that all records are finished."""
         self._tell(self._records)
 
     def _tell(self, records: int) -> None:
@@ -45,12 +45,12 @@ class Shares:
 
 
 class RecordShards(Sequence[RecordShard[T]], Generic[T]):
-    """Shards of ``size`` records, of these numbers, read as they are asked for, in order or nearly so."""
+    """The shards of ``size`` records with these numbers, read as they are accessed, best in order."""
 
     def __init__(self, records: Records[T], size: int, numbers: Sequence[int]) -> None:
         self._records, self._size, self._numbers = records, size, numbers
         self._stream: Iterator[T] = iter(())
-        self._at = -1  # the shard that the stream stands before; -1 before it is opened
+        self._at = -1  # the shard that the stream yields next; -1 before it is opened
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -83,7 +83,7 @@ def commit_records(
     title: str,
     unit: str,
 ) -> None:
-    """Do ``count`` records, ``size`` at a time, and commit each such shard; see ``commit_each``.
+    """Process ``count`` records, ``size`` at a time, and commit each such shard; see ``commit_each``.
 
     Raises:
         StorageError, WorkerError: the disk or a worker failed; finished shards are kept.

@@ -1,4 +1,4 @@
-"""Rows that earlier steps wrote into a dataset folder, those of one split."""
+"""The rows of one split of a dataset folder that an earlier step wrote."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from pairsmith.runs.folder import DatasetFolder
 
 @dataclass(frozen=True, slots=True)
 class TrainingRows:
-    """The rows of one split, in their order; ``source`` is what names them."""
+    """The rows of one split, in order; ``source`` names the folder and, where needed, the split."""
 
     table: pa.Table
     folder: DatasetFolder
@@ -18,15 +18,15 @@ class TrainingRows:
 
 
 def open_training_rows(name: str, done: str, say: Say | None = None) -> TrainingRows:
-    """The rows for training in a folder, or those of the split that ``FOLDER:SPLIT`` names.
+    """The training rows of a folder, or the rows of the split that ``FOLDER:SPLIT`` names.
 
     Args:
-        name: of the folder.
-        done: what happens to them, as in "is judged".
-        say: is told which splits stay as they are, if any.
+        name: the folder, or ``FOLDER:SPLIT``.
+        done: what happens to the rows, for the message, as in "is judged".
+        say: called with a message if other splits are left out.
 
     Raises:
-        FolderError: it is no finished dataset folder, or a file of it is missing or damaged.
+        FolderError: it is not a finished dataset folder, or a file of it is missing or damaged.
         InputError: it has no such split.
     """
     folder = DatasetFolder.open(split_of(name)[0])

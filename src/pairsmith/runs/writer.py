@@ -1,9 +1,9 @@
 """Writing a dataset folder shard by shard, so that a run can be killed at any moment and continued.
 
-The order is what makes it safe: the files of a shard come first, each whole or not at all; the
-line of the journal that lists them with their hashes comes last. What no line lists does not exist,
-and is removed by the next run. A folder carries the fingerprint of everything that decides its rows; a
-run with another fingerprint is refused, with the difference, unless it only adds to the work.
+The order makes it safe: the files of a shard are written first, each completely or not at all; the
+journal line that lists them with their hashes comes last. Files that no line lists do not count, and
+the next run removes them. A folder carries the fingerprint of everything that decides its rows; a run
+with another fingerprint is refused, and told the differences, unless it only adds to the work.
 """
 
 import re
@@ -54,7 +54,7 @@ from pairsmith.runs.storage import (
 
 _SPLIT = re.compile(r"\w+")
 MOST_SHARDS = 100_000
-"""So that the names of files stand in the order of the shards."""
+"""The most shards in a folder, so that file names sort in the order of the shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Share:
     """A shard's share of the work.
 
     Attributes:
-        items: how many inputs it is made for.
-        content: SHA-256 of their names, in order.
-        asked: what is asked for each of them.
+        items: number of its inputs.
+        content: SHA-256 of the inputs' names, in order.
+        asked: what is generated for each input, e.g. ``2 texts in 3 tries``.
     """
 
     items: int = 0
@@ -77,8 +77,8 @@ class Growth:
     """How a step's work can grow, so that finished rows are kept.
 
     Attributes:
-        settings: those whose rise only adds to the work.
-        holds: whether the work to be done begins with what a finished shard was made for.
+        settings: the settings that, when increased, only add to the work.
+        holds: whether the shard to be made begins with the inputs that a finished one was made for.
     """
 
     settings: frozenset[str]
@@ -86,7 +86,7 @@ class Growth:
 
 
 class FolderWriter:
-    """The one way into a dataset folder. Made by ``start``; ``finish`` ends it."""
+    """The only writer of dataset folders, created by ``start`` and ended by ``finish``."""
 
     def __init__(
         self,
@@ -118,18 +118,18 @@ class FolderWriter:
         planned: int | None = None,
         asked: str = "",
     ) -> Self:
-        """Make ``run.out``, or continue what an earlier run of the same work left there.
+        """Create ``run.out``, or continue what an earlier run of the same work left there.
 
         Args:
-            run: where to write; with ``fresh``, a dataset folder that is there is written anew.
+            run: where to write; with ``fresh``, an existing dataset folder is started over.
             step: name of the step, e.g. ``generate``.
             schema: columns of every split.
             settings: every setting that changes rows.
-            inputs: from an input's name to the hash of its content.
-            models: from a model's name to its revision or hash.
-            growth: with it, a folder is also continued where the work has only grown.
-            planned: how many shards there will be, for those who ask how far the run is.
-            asked: what is asked for each input, likewise (see ``Share``).
+            inputs: maps an input's name to the hash of its content.
+            models: maps a model's name to its revision or hash.
+            growth: how the work may grow; with it, a folder whose work has only grown is continued too.
+            planned: the number of shards there will be, for status reports.
+            asked: what is generated for each input, for status reports (see ``Share``).
 
         Raises:
             FolderError: the folder holds something else, or another run is writing to it.
@@ -145,7 +145,7 @@ class FolderWriter:
         journal = Journal(run.out)
 
         def read(out: Place) -> Manifest:
-            """The manifest; the journal is read with it, once the folder is this process's."""
+            """Read the manifest, and the journal with it, once this process holds the folder."""
             nonlocal journal
             journal = Journal.read(out)
             return _read_or_mend(run)
@@ -164,7 +164,7 @@ class FolderWriter:
         if there is None or run.fresh:
             journal.clear()
             writer = cls(run, schema, _new_manifest(identity, base, planned, asked), {}, journal)
-            # From here on the old files are strays, whatever happens.
+            # From here on no record lists the old files, whatever happens.
             writer._begin(writer._manifest)
             with storage_errors(run.out):
                 (run.out / "README.md").unlink(missing_ok=True)
@@ -205,12 +205,12 @@ class FolderWriter:
         return self._counts
 
     def is_done(self, shard: int, share: Share | None = None) -> bool:
-        """Whether ``shard`` is in the folder, whole, and made for all of ``share``."""
+        """Whether ``shard`` is finished in this folder, and was made for all of ``share``."""
         entry = self._entries.get(shard)
         return entry is not None and (share is None or _share(entry) == share)
 
     def made(self, shard: int) -> tuple[dict[str, pa.Table], pa.Table] | None:
-        """The tables by split and the rejects of a shard that is there, or None.
+        """The tables by split and the rejects of a finished shard, or None.
 
         Raises:
             FolderError: a file is missing or damaged.
@@ -227,13 +227,13 @@ class FolderWriter:
     ) -> None:
         """Add a finished shard: its rows by split, and the rows that were not kept.
 
-        A shard that is there already is replaced where its ``share`` has grown.
+        An existing shard is replaced if its ``share`` has grown.
 
         Raises:
-            StorageError: it cannot be written; earlier shards stay, this one is not there.
+            StorageError: it cannot be written; earlier shards are kept, this one is not added.
             FolderError: another run has taken the folder over.
-            ValueError: ``shard`` is out of range, done already, or a split's name is not usable.
-            TypeError: a table has other columns than the folder.
+            ValueError: ``shard`` is out of range or done already, or a split's name is not allowed.
+            TypeError: a table's columns differ from the folder's.
         """
         self._check_commit(shard, tables, rejects, share)
         lock.check(self._out)
@@ -248,7 +248,7 @@ class FolderWriter:
             asked=share.asked,
             run=run_of(self._manifest.base),
         )
-        lock.check(self._out)  # again: the files may have taken long
+        lock.check(self._out)  # again: writing the files may have taken long
         self._journal.add(entry)
         replaced, self._entries[shard] = self._entries.get(shard), entry
         self._counts = (self._counts.minus(replaced) if replaced else self._counts).plus(entry)
@@ -256,7 +256,7 @@ class FolderWriter:
         log(self._out, "shard", shard=shard, rows=rows, rejects=rejects.num_rows)
 
     def commit_all(self, tables: Mapping[str, pa.Table], rejects: pa.Table) -> None:
-        """Add all rows of a step that makes them at once, unless a run that was then killed did so before.
+        """Add all rows of a step that makes them at once, unless an earlier run has done so.
 
         Raises:
             As ``commit``.
@@ -268,7 +268,7 @@ class FolderWriter:
         """Write the data set card, mark the folder complete and open it.
 
         Raises:
-            StorageError: it cannot be written; run again, every shard is kept.
+            StorageError: it cannot be written; every shard is kept for another run.
             ValueError: no table was committed.
         """
         if self.finished:
@@ -323,7 +323,7 @@ class FolderWriter:
         )
 
     def _begin(self, manifest: Manifest) -> None:
-        """Put down what the run is, twice: in the manifest, and in the journal beside the lines."""
+        """Save the run's manifest twice: in its own file, and beside the journal's lines."""
         self._save(manifest)
         self._journal.save_run(manifest)
 
@@ -332,7 +332,7 @@ class FolderWriter:
         self._manifest = manifest
 
     def _continue(self, manifest: Manifest) -> None:
-        """Go on with what is there: whole shards are kept, the others made again."""
+        """Continue existing work: intact shards are kept, the others made again."""
         there = self._manifest
         whole = self._whole()
         card_missing = there.complete and size_of(self._out / "README.md") is None
@@ -340,12 +340,12 @@ class FolderWriter:
         if there.complete and same and not card_missing:
             return
         self._entries, self._counts = whole, Counts().plus(*whole.values())
-        # First the journal: until the manifest is no longer complete, its own list counts.
+        # The journal comes first: as long as the manifest says complete, its own list of shards counts.
         self._journal.complete(whole)
         self._begin(manifest)
 
     def _whole(self) -> dict[int, ShardEntry]:
-        """The finished shards whose files are as they were written, by their hashes."""
+        """The finished shards whose files are unchanged, by their hashes."""
 
         def damaged(entry: ShardEntry) -> Place | None:
             for file in entry.files:
@@ -366,7 +366,7 @@ class FolderWriter:
         return whole
 
     def _clear_strays(self) -> None:
-        """Remove temporary files, and files of shards that no line lists."""
+        """Remove temporary files, and shard files that no entry lists."""
         listed = {file.path for entry in self._entries.values() for file in entry.files}
         for folder in (self._out, self._out / JOURNAL):
             clear_temporary(folder)
@@ -379,15 +379,15 @@ class FolderWriter:
 
 
 def _has_parts(out: Place) -> bool:
-    """Whether folders of parts of the work lie in it (see ``mapped.start_part``)."""
+    """Whether ``out`` contains folders for parts of the work (see ``mapped.start_part``)."""
     return any(is_folder(each) and size_of(each / MANIFEST) is not None for each in inside(out))
 
 
 def _read_or_mend(run: Run) -> Manifest:
-    """The manifest; where it is damaged, what the journal says of the run, whose shards are then looked at.
+    """The manifest; if it is missing or damaged, the journal's copy, whose shards are then checked.
 
     Raises:
-        FolderError: it cannot be read, and the journal does not say.
+        FolderError: the manifest cannot be read, and the journal has no copy.
     """
     try:
         return read_manifest(run.out)
@@ -404,7 +404,7 @@ def _entries(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     """The finished shards of a folder: listed in its manifest when it is complete, else in its journal."""
     if manifest.complete:
         return {entry.shard: entry for entry in manifest.shards}
-    # A line of another run was left by a writer that did not know yet that it had lost the folder.
+    # Lines of another run are from a writer that did not know yet that it had lost the folder.
     run = run_of(manifest.base)
     return {number: entry for number, entry in journal.entries.items() if entry.run == run}
 
