@@ -5,8 +5,8 @@
 SmolLM2-135M-Instruct writes pairs for sentences of both columns of the STS benchmark's training part (its
 scores are not read); an encoder is trained on them and measured on the test parts of STSb, SICK and
 STS12-16. Rows as in the DINO paper's Table 2: as it is, decay 0, decay 200, no label smoothing, no
-augmentation; and the pairs of the first row with contrastive training. Three seeds each. A second call
-continues the first.
+augmentation; and the pairs of the first row with contrastive training and attention both ways. Three seeds
+each. A second call continues the first; pairs that ``pair_quality.py`` wrote into DIR are taken as they are.
 """
 
 import argparse
@@ -31,7 +31,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "decay 200": ({"decay": 200.0}, {}, {}),
     "no smoothing": ({}, {"smoothing": 0.0}, {}),
     "no augmentation": ({}, {"augment": 0}, {}),
-    "contrastive": ({}, {"augment": 0}, {"objective": "contrastive"}),
+    "contrastive": ({}, {"augment": 0}, {"objective": "contrastive", "attention": "bidirectional"}),
 }
 """By name what is set in generation, cleaning and training."""
 
@@ -48,7 +48,6 @@ def main() -> None:
     parser.add_argument("--layers", type=int, help="of the base that are kept; all if not given")
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--shard-size", type=int, default=50, help="sentences saved together")
-    parser.add_argument("--attention", default="base", choices=["base", "bidirectional"])
     # The paper's 2e-5 is for roberta-base; choose on the development part of STSb.
     parser.add_argument("--learning-rate", type=float, default=1e-4)
     parser.add_argument("--contrastive-learning-rate", type=float, default=5e-4)
@@ -98,7 +97,6 @@ def variant(args: argparse.Namespace, name: str, seed: int, inputs: Path) -> dic
             base=args.base,
             data=str(clean),
             layers=args.layers,
-            attention=args.attention,
             learning_rate=args.contrastive_learning_rate if training else args.learning_rate,
             max_steps=args.steps,
             dtype=args.dtype,

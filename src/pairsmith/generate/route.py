@@ -152,8 +152,12 @@ def _lost(lost: list[Lost[Todo]], run: Run) -> str:
 def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:
     """Every setting that changes rows, for the folder's fingerprint."""
     left_out = {"decoding"} if task.written else {"decoding", "written"}
+    described = task.model_dump(mode="json", exclude=left_out)
+    for label in described["labels"]:  # runs that were begun before there were other wordings can go on
+        if not label["more_instructions"]:
+            del label["more_instructions"]
     return {
-        "task": task.model_dump(mode="json", exclude=left_out),
+        "task": described,
         **decoding.model_dump(mode="json"),
         **settings.model_dump(mode="json", include={"column", "limit", "seed", "dtype", "shard_size"}),
         **(_remote_settings(task, settings) if is_remote(settings.model) else {}),
