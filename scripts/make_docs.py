@@ -43,9 +43,9 @@ settings (`--top-k 5` is `top_k: 5`). Besides the options on its own page, every
 | `--fresh` | Start over what an earlier run left in the folder; without it, that is kept and continued. |
 | `--quiet` | Show no progress; results are printed all the same. |
 
-(1) But not for `generate --preview`, and for `push` only with `--dry-run`.
+(1) `generate --preview` needs none, and `push` needs one only with `--dry-run`.
 
-A fault of the input ends the command with exit code 2 and a line that says what to do; Ctrl-C ends it with
+A mistake in the input ends the command with exit code 2 and a line that says what to do; Ctrl-C ends it with
 130, and the same command continues. `pairsmith --version` prints the version.
 
 | command | | in a recipe |
@@ -63,8 +63,8 @@ The recipe is a YAML file, or one that ships with pairsmith (`quickstart`, `dino
 | option | |
 |---|---|
 | `--out DIR` | Folder to write to: a folder for each step, and `results.json`. Required. |
-| `--seed N` | Takes the place of the recipe's seed. |
-| `--set STEP.SETTING=VALUE` | Takes the place of what the recipe says; may be given several times. |
+| `--seed N` | Replaces the recipe's seed. |
+| `--set STEP.SETTING=VALUE` | Replaces a setting of the recipe; may be given several times. |
 | `--fresh`, `--quiet` | As for [every step](index.md). |
 
 How a recipe is written: [recipes](../recipes.md).
@@ -93,7 +93,7 @@ done and carried over to all of it; nothing is written.
 
 | option | |
 |---|---|
-| `--workers N` | Say what so many workers would take, too. |
+| `--workers N` | Also estimate the time with this many workers. |
 | `--set STEP.SETTING=VALUE` | As for [`run`](run.md). |
 | `--quiet` | Show no progress. |
 """,

@@ -32,7 +32,7 @@ Changes = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Takes the place of what the recipe says. [may be given several times]",
+        help="Replaces a setting of the recipe. [may be given several times]",
         metavar="<step.setting=value>",
         show_default=False,
     ),
@@ -177,7 +177,7 @@ def _run(
         int | None,
         typer.Option(
             "--seed",
-            help="Takes the place of the recipe's seed.",
+            help="Replaces the recipe's seed.",
             metavar="<whole number>",
             show_default=False,
         ),
@@ -229,7 +229,9 @@ def _plan(
     *,
     workers: Annotated[
         int,
-        typer.Option("--workers", help="Say what so many workers would take, too.", metavar="<whole number>"),
+        typer.Option(
+            "--workers", help="Also estimate the time with this many workers.", metavar="<whole number>"
+        ),
     ] = 1,
     changes: Changes = None,
     quiet: QuietFlag = False,

@@ -6,30 +6,42 @@ from pydantic import Field
 
 from pairsmith.modelnames import DeviceName, DtypeName
 
-Device = Annotated[DeviceName, Field(description="auto, cpu, cuda, cuda:1 or mps.")]
+Device = Annotated[
+    DeviceName,
+    Field(
+        description="auto, cpu, cuda, cuda:1 or mps. auto uses the first available of CUDA, MPS and the CPU."
+    ),
+]
 Dtype = Annotated[
     DtypeName,
     Field(
-        description="Number format of the model's weights. auto: bfloat16 where the machine multiplies it "
-        "fast, else float32."
+        description="Number format of the model's weights. auto: bfloat16 if the device computes fast with "
+        "it, else float32."
     ),
 ]
 TrainingDtype = Annotated[
     Literal["auto", "float32", "bfloat16"],
     Field(
-        description="Number format of the sums; weights are trained and kept in float32. auto: bfloat16 "
-        "where the machine multiplies it fast, else float32."
+        description="Number format of the computations; the weights are trained and saved in float32. auto: "
+        "bfloat16 if the device computes fast with it, else float32."
     ),
 ]
 BatchTokens = Annotated[
-    int | None, Field(ge=1, description="Tokens that are read at once; unset: what suits the device.")
+    int | None,
+    Field(
+        ge=1,
+        description="Maximum number of tokens in a batch, padding included; lower it if memory runs out. "
+        "Unset: what suits the device.",
+    ),
 ]
 
 Executor = Annotated[
     Literal["local", "ray"],
-    Field(description="Where the work is done: on this machine, or on a Ray cluster."),
+    Field(description="Where the work runs: on this machine (local) or on a Ray cluster (ray)."),
 ]
-Workers = Annotated[int, Field(ge=1, description="Processes, or actors of Ray, each with the model loaded.")]
+Workers = Annotated[
+    int, Field(ge=1, description="Number of worker processes, or Ray actors, each of which loads the model.")
+]
 RayAddress = Annotated[
-    str | None, Field(description="Address of the Ray cluster; unset: one is started on this machine.")
+    str | None, Field(description="Address of the Ray cluster. Unset: a cluster is started on this machine.")
 ]

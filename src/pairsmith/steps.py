@@ -109,7 +109,7 @@ STEPS: Steps = {
     "generate": Step(
         GenerateSettings,
         "generate.route:generate",
-        "Write labelled texts or pairs as a task says.",
+        "Generate labelled texts or pairs from a task.",
         plan="generate.plan:plan_generate",
         dry="preview",
         checks={"task": load_task, "model": check_name},
@@ -130,7 +130,7 @@ STEPS: Steps = {
     "train-biencoder": Step(
         TrainBiencoderSettings,
         "training.biencoder:train_biencoder",
-        "Train an encoder on seed pairs, to mine more of them.",
+        "Train an encoder on seed pairs, for mining more.",
         plan="training.plan_few_shot:plan_train_biencoder",
         checks={"base": check_name},
     ),
@@ -145,14 +145,14 @@ STEPS: Steps = {
     "train-crossencoder": Step(
         TrainCrossencoderSettings,
         "training.crossencoder:train_crossencoder",
-        "Train a model that tells pairs from near misses.",
+        "Train a model that tells pairs from hard negatives.",
         plan="training.plan_few_shot:plan_train_crossencoder",
         checks={"base": check_name},
     ),
     "filter": Step(
         FilterSettings,
         "mine.filter:filter_pairs",
-        "Keep the pairs that a cross-encoder likes best.",
+        "Keep the pairs that a cross-encoder ranks highest.",
         plan="mine.plan:plan_filter",
         reads="model",
         checks={"model": check_name},
@@ -160,7 +160,7 @@ STEPS: Steps = {
     "rewrite": Step(
         RewriteSettings,
         "mine.rewrite:rewrite",
-        "Have a model write questions or summaries anew.",
+        "Have a model rewrite questions or summaries.",
         plan="mine.plan:plan_rewrite",
         reads="model",
         checks={"model": check_name},
@@ -182,14 +182,14 @@ STEPS: Steps = {
     "train-asker": Step(
         TrainAskerSettings,
         "training.asker:train_asker",
-        "Train a model that asks questions of passages.",
+        "Train a model that generates questions on passages.",
         plan="training.plan_questions:plan_train_asker",
         checks={"base": check_name},
     ),
     "ask": Step(
         AskSettings,
         "infuse.ask:ask",
-        "Have a model ask questions of passages.",
+        "Generate questions on passages.",
         plan="infuse.plan:plan_ask",
         reads="model",
         checks={"model": check_name},
@@ -197,14 +197,14 @@ STEPS: Steps = {
     "train-teacher": Step(
         TrainTeacherSettings,
         "training.teacher:train_teacher",
-        "Train a reader that others learn from.",
+        "Train a reader that serves as a teacher.",
         plan="training.plan_questions:plan_train_teacher",
         checks={"base": check_name},
     ),
     "relabel": Step(
         RelabelSettings,
         "infuse.relabel:relabel",
-        "Have a teacher answer questions on passages.",
+        "Have a teacher predict the answers to questions.",
         plan="infuse.plan:plan_relabel",
         reads="model",
         checks={"model": check_name},
@@ -219,7 +219,7 @@ STEPS: Steps = {
     "evaluate-sts": Step(
         EvaluateStsSettings,
         "evaluate.sts:evaluate_sts",
-        "Measure a sentence encoder on semantic textual similarity.",
+        "Evaluate a sentence encoder on semantic textual similarity.",
         plan="evaluate.plan:plan_evaluate_sts",
         reads="model",
         command="evaluate sts",
@@ -228,7 +228,7 @@ STEPS: Steps = {
     "evaluate-labels": Step(
         EvaluateLabelsSettings,
         "evaluate.labels:evaluate_labels",
-        "Measure how far apart the labels of written pairs are.",
+        "Measure how much the similarity of pairs differs by label.",
         plan="evaluate.plan:plan_evaluate_labels",
         reads="model",
         command="evaluate labels",
@@ -237,7 +237,7 @@ STEPS: Steps = {
     "evaluate-mteb": Step(
         EvaluateMtebSettings,
         "evaluate.mteb:evaluate_mteb",
-        "Measure a sentence encoder on tasks of the package mteb.",
+        "Evaluate a sentence encoder on tasks of the package mteb.",
         plan="evaluate.plan:plan_evaluate_mteb",
         reads="model",
         command="evaluate mteb",
@@ -246,7 +246,7 @@ STEPS: Steps = {
     "evaluate-qa": Step(
         EvaluateQaSettings,
         "evaluate.qa:evaluate_qa",
-        "Measure a reader on questions with answers.",
+        "Evaluate a reader on questions with answers.",
         plan="evaluate.plan:plan_evaluate_qa",
         reads="model",
         command="evaluate qa",
@@ -255,7 +255,7 @@ STEPS: Steps = {
     "evaluate-summaries": Step(
         EvaluateSummariesSettings,
         "evaluate.summaries:evaluate_summaries",
-        "Measure the summaries that a model writes.",
+        "Evaluate the summaries that a model writes.",
         plan="evaluate.plan:plan_evaluate_summaries",
         reads="model",
         command="evaluate summaries",
@@ -264,7 +264,7 @@ STEPS: Steps = {
     "evaluate-paraphrase": Step(
         EvaluateParaphraseSettings,
         "evaluate.paraphrase:evaluate_paraphrase",
-        "Measure how token vectors put paraphrases above other pairs.",
+        "Evaluate token vectors on paraphrase detection.",
         plan="evaluate.plan:plan_evaluate_paraphrase",
         reads="model",
         command="evaluate paraphrase",
@@ -273,7 +273,7 @@ STEPS: Steps = {
     "evaluate-ner": Step(
         EvaluateNerSettings,
         "evaluate.ner:evaluate_ner",
-        "Measure how a few tagged sentences teach to find names.",
+        "Evaluate an encoder on few-shot named entity recognition.",
         plan="evaluate.plan:plan_evaluate_ner",
         reads="model",
         command="evaluate ner",
@@ -282,7 +282,7 @@ STEPS: Steps = {
     "evaluate-sentiment": Step(
         EvaluateSentimentSettings,
         "evaluate.sentiment:evaluate_sentiment",
-        "Measure how questions tell positive texts from negative ones.",
+        "Evaluate a model on zero-shot sentiment classification.",
         plan="evaluate.plan:plan_evaluate_sentiment",
         reads="model",
         command="evaluate sentiment",
@@ -291,26 +291,26 @@ STEPS: Steps = {
     "mix": Step(
         MixSettings,
         "mix.route:mix",
-        "Make one data set of the rows of several.",
+        "Combine the rows of several data sets into one.",
         plan="mix.plan:plan_mix",
     ),
     "export": Step(
         ExportSettings,
         "export.route:export",
-        "Write rows in the form of another tool.",
+        "Export rows in the format of another tool.",
         plan="export.plan:plan_export",
     ),
     "push": Step(
         PushSettings,
         "push.route:push",
-        "Send a data set or a model to the Hugging Face Hub.",
+        "Upload a data set or a model to the Hugging Face Hub.",
         plan="push.plan:plan_push",
         wet="dry_run",
     ),
     "report": Step(
         ReportSettings,
         "report.route:report",
-        "Show what lies in a folder on one page.",
+        "Write a one-page report about a folder.",
         plan="report.plan:plan_report",
         checks={"encoder": check_name, "model": check_name},
     ),

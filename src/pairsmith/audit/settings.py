@@ -9,24 +9,31 @@ class AuditSettings(Settings):
     """Have people label rows without seeing the labels that these have (D13)."""
 
     data: str = Field(
-        description="Folder with the rows: pairs, labelled texts, questions on passages, documents with "
-        "summaries."
+        description="Folder with the rows to label: pairs, labelled texts, questions on passages, or "
+        "documents with summaries."
     )
     annotator: str = Field(
-        default="me", description="Who labels. Each has an order of rows of their own.", max_length=60
+        default="me",
+        description="Name of the person who labels. Each annotator sees the rows in an order of their own.",
+        max_length=60,
     )
     rows: int = Field(
-        default=100, ge=1, le=10_000, description="Rows drawn from the data, for all annotators."
+        default=100, ge=1, le=10_000, description="Number of rows to label; all annotators get the same ones."
     )
     labels: list[str] = Field(
         default=[],
-        description="What a row may be labelled, in the order of the keys 1, 2, 3 …; none given: the labels "
-        "that the rows have. Rows without any want some, e.g. right and wrong.",
+        description="Labels to choose from, in the order of the keys 1, 2, 3 …; needed for rows without "
+        "labels, e.g. right and wrong. Unset: the labels in the data.",
     )
-    seed: int = Field(default=0, ge=0, description="Seed of the rows and of their order.")
-    port: int = Field(default=0, ge=0, le=65_535, description="Port on this machine; 0: any that is free.")
+    seed: int = Field(default=0, ge=0, description="Seed of the sample of rows and of their order.")
+    port: int = Field(
+        default=0,
+        ge=0,
+        le=65_535,
+        description="Port on this machine for the labelling page; 0: any free port.",
+    )
     finish: bool = Field(
-        default=False, description="Do not ask for labels; write the results of those that are there."
+        default=False, description="Do not ask for labels; write the results of those given so far."
     )
 
     @field_validator("annotator")

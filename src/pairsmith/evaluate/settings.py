@@ -17,30 +17,33 @@ class EvaluateStsSettings(Settings):
         "embedded:all-minilm-l6-v2, pairsmith:tiny, or glove:PATH for the average of GloVe vectors."
     )
     data: str = Field(
-        description="Folder with stsb/, sick/, sts12/ … sts16/ or any of them, or one file of "
-        "sentence1, sentence2, score (.tsv, .csv, .jsonl, .parquet)."
+        description="Folder with some or all of stsb/, sick/ and sts12/ … sts16/, or one file with the "
+        "columns sentence1, sentence2 and score (.tsv, .csv, .jsonl, .parquet)."
     )
     suites: list[str] = Field(
-        default=[], description="Which suites: stsb, sick, sts12 … sts16. None named: all that are there."
+        default=[], description="Test sets to use: stsb, sick, sts12 … sts16. Unset: all that are there."
     )
     pooling: PoolingName = Field(
         default="default",
-        description="default: as the model was saved, the mean of its token vectors where nothing was saved; "
-        "mean or cls: the bare transformer's last layer.",
+        description="How token vectors become a sentence vector. default: as the model was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
     )
     layers: int | None = Field(
-        default=None, ge=1, description="Keep the model's first so many layers only. Unset: all."
+        default=None, ge=1, description="Use only the model's first N layers. Unset: all."
     )
-    batch_size: int = Field(default=64, ge=1, description="Sentences encoded at once.")
+    batch_size: int = Field(default=64, ge=1, description="Number of sentences encoded at once.")
     max_length: int | None = Field(
         default=None,
         ge=3,
-        description="Longest sentence in tokens; the rest is cut off. Unset: the model's own.",
+        description="Longest sentence in tokens; the rest is cut off. Unset: the model's own limit.",
     )
     bootstrap: int = Field(
-        default=1000, ge=0, le=1_000_000, description="Resamples behind the 95 % interval; 0 for no interval."
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
     )
-    seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
+    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -50,17 +53,20 @@ class EvaluateLabelsSettings(Settings):
 
     model: str = Field(
         default=MINILM,
-        description="Encoder that compares the texts, best one that had no part in writing them: a folder or "
-        "Hub id of a sentence-transformers or transformers model, or embedded:all-minilm-l6-v2.",
+        description="Encoder that compares the texts, preferably one that was not used to generate them: a "
+        "folder or Hub id of a sentence-transformers or transformers model, or embedded:all-minilm-l6-v2.",
     )
     data: str = Field(
         description="Scored or labelled pairs: a folder that generate or postprocess wrote, or a file."
     )
-    batch_size: int = Field(default=64, ge=1, description="Sentences encoded at once.")
+    batch_size: int = Field(default=64, ge=1, description="Number of sentences encoded at once.")
     bootstrap: int = Field(
-        default=1000, ge=0, le=1_000_000, description="Resamples behind the 95 % interval; 0 for no interval."
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
     )
-    seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
+    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -74,24 +80,27 @@ class EvaluateMtebSettings(Settings):
     )
     tasks: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Names of mteb's tasks, such as STSBenchmark; their data come from the Hugging Face Hub.",
+        description="Names of mteb tasks, such as STSBenchmark; their data are downloaded from the Hugging "
+        "Face Hub.",
     )
     benchmark: str | None = Field(
-        default=None, description="All tasks of one of mteb's benchmarks, such as MTEB(eng, v2)."
+        default=None, description="Run all tasks of this mteb benchmark, such as MTEB(eng, v2)."
     )
     data: str | None = Field(
         default=None,
-        description="Graded pairs of your own, in the forms that evaluate sts reads: each set is a task of "
-        "its own, and nothing is downloaded.",
+        description="Your own graded pairs, in the formats that evaluate sts reads. Each set becomes a task, "
+        "and nothing is downloaded for it.",
     )
     pooling: PoolingName = Field(
         default="default",
-        description="default: as the model was saved, the mean of its token vectors where nothing was saved; "
-        "mean or cls: the bare transformer's last layer.",
+        description="How token vectors become a sentence vector. default: as the model was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
     )
-    batch_size: int = Field(default=64, ge=1, description="Texts encoded at once.")
+    batch_size: int = Field(default=64, ge=1, description="Number of texts encoded at once.")
     max_length: int | None = Field(
-        default=None, ge=3, description="Longest text in tokens; the rest is cut off. Unset: the model's own."
+        default=None,
+        ge=3,
+        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
     )
     device: Device = "auto"
     dtype: Dtype = "float32"
@@ -116,21 +125,24 @@ class EvaluateQaSettings(Settings):
     )
     max_answer_tokens: int = Field(default=17, ge=1, description="Longest answer in tokens.")
     batch_size: int = Field(
-        default=32, ge=1, description="Windows of texts that are read at once; of a student no matter."
+        default=32,
+        ge=1,
+        description="Number of text windows that are read at once; it has no effect on a folder that infuse "
+        "wrote.",
     )
     max_length: int | None = Field(
         default=None,
         ge=16,
-        description="Longest input in tokens, question and text together, of a student the text alone; "
-        "longer texts are cut into windows. Unset: the model's own.",
+        description="Longest input in tokens: question and text together, or the text alone for a folder "
+        "that infuse wrote. Longer texts are cut into windows. Unset: the model's own limit.",
     )
     bootstrap: int = Field(
         default=1000,
         ge=0,
         le=1_000_000,
-        description="Resamples behind the 95 % intervals; 0 for no intervals.",
+        description="Number of bootstrap resamples for the 95 % intervals; 0 for no intervals.",
     )
-    seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
+    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -143,22 +155,25 @@ class EvaluateSummariesSettings(Settings):
         "and a decoder, or lead:N for the first N sentences of each document."
     )
     data: str = Field(description="Documents with summaries: rows with the columns document and summary.")
-    limit: int | None = Field(default=None, ge=1, description="Only the first so many documents.")
-    beams: int = Field(default=6, ge=1, description="Summaries that are followed at once in the search.")
+    limit: int | None = Field(default=None, ge=1, description="Use only the first N documents.")
+    beams: int = Field(default=6, ge=1, description="Number of beams in the search for each summary.")
     max_length: int | None = Field(
         default=512,
         ge=8,
-        description="Longest document in tokens; the rest is cut off. Never more than the model reads.",
+        description="Longest document in tokens; the rest is cut off. It is never more than the model can "
+        "read.",
     )
     summary_tokens: int = Field(default=62, ge=4, description="Longest summary in tokens.")
-    batch_size: int = Field(default=8, ge=1, description="Documents at once, each with all its beams.")
+    batch_size: int = Field(
+        default=8, ge=1, description="Number of documents processed at once, each with all its beams."
+    )
     bootstrap: int = Field(
         default=1000,
         ge=0,
         le=1_000_000,
-        description="Resamples behind the 95 % intervals; 0 for no intervals.",
+        description="Number of bootstrap resamples for the 95 % intervals; 0 for no intervals.",
     )
-    seed: int = Field(default=0, ge=0, description="Seed of the resamples.")
+    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -171,40 +186,50 @@ class EvaluateParaphraseSettings(Settings):
     )
     data: str = Field(
         description="Pairs with the columns sentence1, sentence2 (or question1, question2) and label, MRPC's "
-        "file, or a Hub id. Without labels all are paraphrases, and as many others are put together."
+        "file, or a Hub id. Without labels, all pairs count as paraphrases, and as many negatives are "
+        "sampled."
     )
     layer: int | None = Field(
         default=None,
         ge=0,
-        description="Whose vectors are compared. Unset: the one that --judgements choose, or five sixths of "
-        "the way up.",
+        description="Layer whose token vectors are compared. Unset: the one that --judgements selects, or "
+        "the one five sixths of the way up.",
     )
     judgements: str | None = Field(
         default=None,
-        description="Pairs that people scored (sentence1, sentence2, score), such as WMT16's: the layer "
-        "whose scores correlate best with theirs is taken.",
+        description="Pairs with human scores (sentence1, sentence2, score), such as WMT16's; the layer whose "
+        "scores correlate best with them is used.",
     )
     special_tokens: bool = Field(
         default=True,
-        description="Count the tokens of a text's begin and end in the means, as QUIP's figures do.",
+        description="Include the special tokens at a text's start and end in the means, as the figures of "
+        "QUIP do.",
     )
     train: str | None = Field(
-        default=None, description="Labelled pairs from which --shots of each class are drawn to learn from."
+        default=None,
+        description="Labelled pairs for few-shot training, of which --shots are drawn for each class.",
     )
-    shots: int = Field(default=16, ge=2, description="Pairs of each class to learn from.")
+    shots: int = Field(default=16, ge=2, description="Number of training pairs per class.")
     splits: list[Annotated[int, Field(ge=0)]] = Field(
-        default=[13, 21, 42, 87, 100], min_length=1, description="Seeds, each of which draws other pairs."
+        default=[13, 21, 42, 87, 100],
+        min_length=1,
+        description="Random seeds; the training is repeated for each of them, with other training pairs.",
     )
-    tune: bool = Field(default=False, description="Train the encoder on these pairs, too.")
+    tune: bool = Field(default=False, description="Also fine-tune the encoder on the training pairs.")
     max_length: int | None = Field(
-        default=None, ge=3, description="Longest text in tokens; the rest is cut off. Unset: the model's own."
+        default=None,
+        ge=3,
+        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
     )
     batch_tokens: BatchTokens = None
     bootstrap: int = Field(
-        default=1000, ge=0, le=1_000_000, description="Resamples behind the 95 % interval; 0 for no interval."
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
     )
     seed: int = Field(
-        default=0, ge=0, description="Seed of the resamples, and of negatives that are sampled."
+        default=0, ge=0, description="Seed of the bootstrap resamples and of sampled negatives."
     )
     device: Device = "auto"
     dtype: Dtype = "float32"
@@ -222,20 +247,27 @@ class EvaluateSentimentSettings(Settings):
     """Zero-shot accuracy on positive and negative texts (Q11)."""
 
     model: str = Field(
-        description="A folder that infuse wrote; with --method mask a masked language model such as RoBERTa."
+        description="A folder that infuse wrote, or with --method mask a masked language model such as "
+        "RoBERTa."
     )
     data: str = Field(
-        description="Texts with the column label (0, 1), such as SST-2's, or a folder with NAME.pos.txt and "
-        "NAME.neg.txt, such as MR's and CR's."
+        description="Texts with the column label (0 or 1), as in SST-2, or a folder with NAME.pos.txt and "
+        "NAME.neg.txt, as for MR and CR."
     )
     method: Literal["questions", "mask"] = Field(
         default="questions",
-        description="questions: which of two a text answers; mask: the baseline, whether great or terrible "
-        'stands for the mask in "It was [MASK]."',
+        description="How texts are classified. questions: by which of two questions a text answers better; "
+        'mask: the baseline, by whether great or terrible is likelier as the mask in "It was [MASK]."',
     )
-    item: str = Field(default="movie", min_length=1, description="What the texts are about, e.g. product.")
+    item: str = Field(
+        default="movie",
+        min_length=1,
+        description="Word for what the texts are about, which is put into the questions, e.g. product.",
+    )
     max_length: int | None = Field(
-        default=None, ge=16, description="Longest text in tokens at once. Unset: the model's own."
+        default=None,
+        ge=16,
+        description="Longest text in tokens that is read at once. Unset: the model's own limit.",
     )
     batch_tokens: BatchTokens = None
     device: Device = "auto"
@@ -252,40 +284,50 @@ class EvaluateNerSettings(Settings):
     """Few-shot NER: entity F1 after training on a few tagged sentences (Q10)."""
 
     model: str = Field(
-        description="A folder that infuse wrote; without questions in --start any encoder of transformers."
+        description="A folder that infuse wrote, or with --start random any encoder of transformers."
     )
     data: str = Field(
-        description="Tagged sentences to test on: a file in CoNLL's form, or rows with the columns tokens "
-        "and ner_tags (a file, a dataset folder or a Hub id). Without --train a folder with "
-        "few_shot_SHOTS_N.words and .ner for each split, and test.words and .ner: a sentence a line, words "
-        "and tags."
+        description="Tagged test sentences: a file in CoNLL's format, or rows with the columns tokens and "
+        "ner_tags (a file, a dataset folder or a Hub id). Without --train: a folder with test.words and "
+        "test.ner, and for each split few_shot_SHOTS_N.words and .ner, with the words and the tags of one "
+        "sentence per line."
     )
     train: str | None = Field(
         default=None,
-        description="Tagged sentences, from which --shots with a name of each type are drawn to learn from.",
+        description="Tagged sentences from which the training sentences are drawn, --shots for each entity "
+        "type.",
     )
     shots: int = Field(
-        default=5, ge=1, description="Sentences for each type to learn from; without --train, whose files."
+        default=5,
+        ge=1,
+        description="Number of training sentences per entity type; without --train, it selects the files in "
+        "--data.",
     )
     splits: list[Annotated[int, Field(ge=0)]] = Field(
         default=[0, 1, 2, 3, 4],
         min_length=1,
-        description="Numbers of the splits; with --train seeds, each of which draws other sentences.",
+        description="Numbers of the splits in --data; with --train, random seeds, each of which draws other "
+        "sentences.",
     )
     start: Annotated[list[Literal["random", "questions"]], Listed] = Field(
         default=["random", "questions"],
         min_length=1,
-        description="How the layer that tells tags apart begins: at random, or as the vectors of questions.",
+        description="How the layer that predicts tags is initialised: at random, or with the vectors of "
+        "questions.",
     )
     questions: str | None = Field(
         default=None,
-        description="YAML file with a question for each type that is not known here.",
+        description="YAML file with a question for each entity type that has no built-in question.",
     )
-    epochs: int = Field(default=200, ge=1, description="Times through the sentences.")
-    learning_rate: float = Field(default=2e-5, gt=0, lt=1, description="Learning rate, the same throughout.")
-    batch_size: int = Field(default=16, ge=1, description="Sentences a step.")
+    epochs: int = Field(default=200, ge=1, description="Number of passes over the training sentences.")
+    learning_rate: float = Field(
+        default=2e-5, gt=0, lt=1, description="Learning rate, constant throughout the training."
+    )
+    batch_size: int = Field(default=16, ge=1, description="Number of sentences per training step.")
     max_length: int | None = Field(
-        default=None, ge=8, description="Longest sentence in tokens; the rest is O. Unset: the model's own."
+        default=None,
+        ge=8,
+        description="Longest sentence in tokens; words beyond it are tagged O. Unset: the model's own limit.",
     )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of sentences and of dropout.")
     device: Device = "auto"

@@ -12,9 +12,10 @@ FormName = Literal["jsonl", "squad", "beir", "sentence-transformers", "croissant
 class ExportSettings(Settings):
     """Write a data set in the format of another tool."""
 
-    data: str = Field(description="Rows: a dataset folder, a file or a Hub id.")
+    data: str = Field(description="Rows to export: a dataset folder, a file or a Hub id.")
     form: FormName = Field(
-        description="jsonl: a row a line; squad: questions as in SQuAD 1.1; beir: a corpus, queries and "
-        "which belong together; sentence-transformers: columns that its losses take; croissant: the "
-        "Parquet files of a dataset folder with a description in Croissant 1.1."
+        description="Output format. jsonl: one row per line; squad: questions as in SQuAD 1.1; beir: a "
+        "corpus, queries, and which of them belong together; sentence-transformers: the columns that its "
+        "losses expect; croissant: the Parquet files of a dataset folder with a description in Croissant "
+        "1.1."
     )

@@ -31,7 +31,7 @@ class GenerateSettings(Settings):
     model: str = Field(
         default=TINY,
         description="The language model: a folder, a Hub id, a server (http://HOST:PORT/v1#NAME), or "
-        "pairsmith:tiny (shows the mechanics only).",
+        "pairsmith:tiny, which only shows how the step works.",
     )
     inputs: Annotated[list[str], Listed] = Field(
         default=[],
@@ -40,13 +40,14 @@ class GenerateSettings(Settings):
     )
     column: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Column of --inputs that holds the texts; of several each row's texts are taken in turn.",
+        description="Column of --inputs that holds the texts. With several columns, all texts of a row are "
+        "used, in the order of the columns.",
     )
-    limit: int | None = Field(default=None, ge=1, description="Take only so many of the inputs.")
+    limit: int | None = Field(default=None, ge=1, description="Use only the first N inputs.")
     labels: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Write for these of the task's labels alone, e.g. those that were hardly found; the "
-        "others keep texts from fitting them all the same.",
+        description="Write texts only for these of the task's labels, e.g. those with too few texts so far. "
+        "The others still serve as counter-labels.",
     )
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of every random draw.")
     decay: Annotated[float | None, _of_task("decay")] = None
@@ -63,37 +64,47 @@ class GenerateSettings(Settings):
     preview: int = Field(
         default=0,
         ge=0,
-        description="Show so many examples, and what self-debiasing changed token by token; write nothing.",
+        description="Show this many examples, with the effect of self-debiasing on each token, and write "
+        "nothing.",
     )
     device: Device = "auto"
     dtype: Dtype = "float32"
     rows: int | None = Field(
         default=None,
         ge=1,
-        description="Rows that the model computes at once; unset: as many as fit the memory, 256 at most (on "
-        "a GPU 1,024).",
+        description="Number of sequences that the model processes at once; lower it if memory runs out. "
+        "Unset: as many as fit in memory, at most 256 (1,024 on a GPU).",
     )
     steering: Literal["certified", "reranked"] = Field(
         default="certified",
-        description="With a server: certified self-debiasing from its lists of likeliest tokens, or texts "
-        "sampled by the server and kept if no counter-label's prompt makes them as likely.",
+        description="How a model behind a server is steered. certified: self-debiasing with the server's "
+        "lists of likeliest tokens; reranked: the server samples texts, which are kept if no "
+        "counter-label's prompt makes them as likely.",
     )
     top_logprobs: int = Field(
-        default=20, ge=1, description="With a server: how many likeliest tokens it gives for a prompt."
+        default=20,
+        ge=1,
+        description="With a server and --steering certified: number of likeliest tokens to request for each "
+        "prompt, at least --top-k.",
     )
     concurrency: int = Field(
-        default=16, ge=1, le=64, description="With a server: texts that are asked for at the same time."
+        default=16,
+        ge=1,
+        le=64,
+        description="With a server: number of texts that are requested at the same time.",
     )
     executor: Executor = "local"
     workers: int = Field(
         default=1,
         ge=1,
-        description="Processes, or actors of Ray, that make shards, each with the model loaded; the rows "
-        "are the same.",
+        description="Number of worker processes, or Ray actors, each of which loads the model. The rows do "
+        "not depend on it.",
     )
     ray_address: RayAddress = None
     shard_size: int = Field(
-        default=200, ge=1, description="Inputs (in a text task, texts) that are made and saved together."
+        default=200,
+        ge=1,
+        description="Number of inputs (in a text task, of texts) that are processed and saved together.",
     )
 
     @field_validator("labels", mode="before")
@@ -115,27 +126,33 @@ class PostprocessSettings(Settings):
     """Clean generated rows, smooth their scores, add sampled negatives, and split."""
 
     data: str = Field(
-        description="The folder that `generate` wrote. Of several splits train is taken; FOLDER:SPLIT names "
-        "another."
+        description="Folder that `generate` wrote. If there are several splits, train is used; FOLDER:SPLIT "
+        "selects another."
     )
     smoothing: float = Field(
-        default=0.2, ge=0, le=1, description="Move each score by this share towards the mean of the labels."
+        default=0.2,
+        ge=0,
+        le=1,
+        description="Move each score by this fraction towards the mean of the labels; 0 leaves scores as "
+        "they are.",
     )
     augment: int = Field(
         default=2,
         ge=0,
-        description="For each first text, pair it with so many second texts of others, score 0.",
+        description="Number of sampled negatives per first text: second texts of other first texts, with "
+        "score 0.",
     )
     validation: float = Field(
         default=0.1, ge=0, lt=1, description="Share of each label's rows that goes into the validation split."
     )
     per_input: int = Field(
-        default=2, ge=1, description="Keep at most so many second texts of a first text and label."
+        default=2, ge=1, description="Maximum number of second texts to keep for each first text and label."
     )
-    min_words: int = Field(default=1, ge=1, description="Drop texts that were written with fewer words.")
+    min_words: int = Field(default=1, ge=1, description="Drop generated texts with fewer words than this.")
     near_copies: Literal["task", "drop", "keep"] = Field(
         default="task",
-        description="Pairs whose texts differ in case, spaces and punctuation only: drop, keep, or as each "
-        "label of the task says. With keep, as in the paper, the texts of --augment too may be any others.",
+        description="What to do with pairs whose texts differ only in case, spaces and punctuation. task: "
+        "what the task says for each label. With keep, as in the paper, the negatives of --augment may be "
+        "near-copies too.",
     )
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampled negatives and the split.")

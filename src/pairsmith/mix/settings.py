@@ -12,35 +12,36 @@ class MixSettings(Settings):
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
-        description="Rows of one shape: files, dataset folders or Hub ids. Of rows that stand in several, "
-        "that of the first is kept.",
+        description="Data sets with the same kind of rows: files, dataset folders or Hub ids. A row that "
+        "occurs in several is taken from the first.",
     )
     weight: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         default=[],
-        description="Of each of --data, in their order, the share of the rows that are its; they need not "
-        "add up to 1. None given: all rows of each.",
+        description="Share of the rows to take from each of --data, in their order; shares need not add up "
+        "to 1. Unset: in proportion to the sizes of the data sets.",
     )
     rows: int | None = Field(
-        default=None, ge=1, description="Rows in all; unset: as many as the weights allow."
+        default=None, ge=1, description="Total number of rows. Unset: as many as the weights allow."
     )
     pick: Annotated[list[Literal["first", "random"]], Listed] = Field(
         default=["first"],
         min_length=1,
-        description="Which rows of a source are taken where not all are: the first, as in what mine and "
-        "filter rank, or some by chance. One for all, or of each of --data.",
+        description="Which rows to take if not all are needed: the first ones, which mine and filter rank "
+        "highest, or random ones. Give one value for all, or one for each of --data.",
     )
     duplicates: Literal["drop", "keep"] = Field(
         default="drop",
-        description="Rows whose texts differ from another row's in case, spaces and punctuation alone.",
+        description="What to do with rows whose texts differ from another row's only in case, spaces and "
+        "punctuation.",
     )
     pairs_as: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="Take pairs of inputs and outputs, as mine writes them, for scored pairs of this score; "
-        "those of other scores may then be written by generate.",
+        description="Turn pairs of inputs and outputs, as mine writes them, into scored pairs with this "
+        "score, to mix them with generated pairs of other scores.",
     )
-    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the rows picked by chance.")
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the random choice of rows.")
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:

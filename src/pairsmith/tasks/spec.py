@@ -120,7 +120,7 @@ class Decoding(Settings):
         default=2, ge=1, description="Texts per input and label; in a text task, texts per label."
     )
     tries: int = Field(
-        default=5, ge=1, description="Tries at most to get them; in a text task, tries at most for each text."
+        default=5, ge=1, description="Most tries at those texts; in a text task, most tries at each text."
     )
     rule: Literal["self-debiasing", "guidance", "contrast"] = Field(
         default="self-debiasing",
@@ -140,7 +140,7 @@ class Decoding(Settings):
         default=0.1,
         gt=0,
         le=1,
-        description="Of the contrast: share of the likeliest token's probability that a token must have.",
+        description="For contrast: the least probability of a token, as a share of the likeliest token's.",
     )
     decay: float = Field(
         default=100.0,

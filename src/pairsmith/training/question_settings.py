@@ -12,9 +12,11 @@ from pairsmith.training.settings import FitSettings, Several
 class EpochSettings(FitSettings):
     """A training for a number of epochs."""
 
-    epochs: float = Field(default=2.0, gt=0, allow_inf_nan=False, description="Times through the examples.")
+    epochs: float = Field(
+        default=2.0, gt=0, allow_inf_nan=False, description="Number of passes over the examples."
+    )
     max_steps: int | None = Field(
-        default=None, ge=1, description="Stop after so many steps, if that is sooner."
+        default=None, ge=1, description="Stop after this many steps, if that is sooner."
     )
 
     def steps_of(self, examples: int) -> int:
@@ -31,9 +33,9 @@ class TrainAskerSettings(EpochSettings):
     """A question generator: a model that reads a passage, and writes an answer and its question (Q2)."""
 
     base: str = Field(
-        description="Model to start from, a folder or Hub id: one with an encoder and a decoder; an encoder, "
-        "which gets a decoder of its weights; or a causal language model such as pairsmith:tiny, which "
-        "learns to follow the instruction of ask."
+        description="Model to start from, a folder or Hub id: a model with an encoder and a decoder; an "
+        "encoder, which gets a decoder with its weights; or a causal language model such as pairsmith:tiny, "
+        "which learns to follow the instruction of ask."
     )
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
@@ -43,14 +45,14 @@ class TrainAskerSettings(EpochSettings):
     max_length: int | None = Field(
         default=456,
         ge=16,
-        description="Longest passage in tokens, special ones not counted; longer texts are cut into "
-        "passages. Never more than the model has room for.",
+        description="Longest passage in tokens, without special tokens; longer texts are cut into passages. "
+        "It is never more than the model can read.",
     )
     label_smoothing: float = Field(
         default=0.0,
         ge=0,
         lt=1,
-        description="Share of each token's probability that is spread over all tokens in the loss.",
+        description="Share of each target token's probability that is spread over all tokens in the loss.",
     )
 
 
@@ -74,42 +76,45 @@ class InfuseSettings(EpochSettings):
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
-        description="Questions on passages with a teacher's distributions, as relabel writes them; for "
-        "--labels answers any questions with answers.",
+        description="Questions on passages with a teacher's span distributions, as relabel writes them; with "
+        "--labels answers, any questions with answers.",
     )
     labels: Literal["teacher", "hard", "answers"] = Field(
         default="teacher",
-        description="What is learned. teacher: its distributions; hard: its likeliest start and end; "
-        "answers: where the written answer stands, or the first token where it stands nowhere.",
+        description="What the student learns. teacher: the teacher's span distributions; hard: the teacher's "
+        "likeliest start and end; answers: the span of the question's own answer, or the first token if the "
+        "passage does not contain it.",
     )
     negatives: Literal["passage", "batch"] = Field(
         default="passage",
-        description="Tokens among which the right one is found: those of the question's passage, or those of "
-        "all passages of a step.",
+        description="Tokens among which the student learns to find the answer: those of the question's "
+        "passage, or those of all passages in a step.",
     )
     questions: int = Field(
         default=10,
         ge=1,
-        description="Questions of a passage in a step at most; the next ones have their turn when all "
-        "passages have been gone through, round and round.",
+        description="Maximum number of questions per passage in a step. If a passage has more, later passes "
+        "over the passages use the next ones in turn.",
     )
-    batch_size: int = Field(default=8, ge=1, description="Passages a step, with their questions.")
+    batch_size: int = Field(
+        default=8, ge=1, description="Number of passages per training step, each with its questions."
+    )
     batch_tokens: int | None = Field(
         default=None,
         ge=1,
-        description="Tokens of passages, or of questions, that are computed at once; a step takes as many "
-        "such calls as it needs. Fewer take less memory. A passage, or all its questions, may have more. "
-        "Unset: what suits the device; with --negatives batch all of a step.",
+        description="Maximum number of tokens of passages, or of questions, in a model call; a step makes as "
+        "many calls as it needs. Lower it if memory runs out; a single passage, or its questions, may have "
+        "more. Unset: what suits the device, or with --negatives batch all tokens of a step.",
     )
     learning_rate: Annotated[list[float], Several] = Field(
         default=[1e-5],
         min_length=1,
-        description="Highest learning rate, after the warm-up; of several the one that does best on the "
-        "validation questions is kept.",
+        description="Highest learning rate, reached after the warm-up. If several are given, the one that "
+        "does best on the validation questions is kept.",
     )
     max_length: int | None = Field(
         default=458,
         ge=16,
-        description="Longest passage in tokens, special ones included (of 458 BERT and RoBERTa have two: 456 "
-        "of the text); the rest is cut off. Unset: the base's own.",
+        description="Longest passage in tokens, including special tokens; the rest is cut off. BERT and "
+        "RoBERTa have two special tokens, so 458 leaves 456 for the text. Unset: the base's own limit.",
     )

@@ -18,89 +18,101 @@ class TrainEncoderSettings(Settings):
     """A sentence encoder, trained on pairs with similarity scores (D10)."""
 
     base: str = Field(
-        description="Model to start from: a folder or Hub id of a sentence-transformers model, of any "
+        description="Model to start from: a folder or Hub id of a sentence-transformers model, or of any "
         "transformers encoder or causal language model; a GGUF file; embedded:smollm2-135m-instruct; "
-        "embedded:all-minilm-l6-v2; pairsmith:tiny."
+        "embedded:all-minilm-l6-v2; or pairsmith:tiny."
     )
     data: str = Field(description="Dataset folder of scored pairs, as postprocess writes it.")
     objective: Literal["cosine", "cosent", "angle", "contrastive", "simcse"] = Field(
         default="cosine",
-        description="cosine: the cosine is regressed on the score, as in the paper. cosent, angle: pairs are "
-        "ranked by score. contrastive: a text of the highest score is told from one of a low score and "
-        "from the texts of other rows. simcse: a text from other texts, by dropout alone, without scores.",
+        description="What is learned. cosine: each pair's cosine is fitted to its score, as in the paper. "
+        "cosent, angle: pairs are ranked by score. contrastive: texts of the highest score are told apart "
+        "from hard negatives and from the texts of other rows. simcse: each text is told apart from other "
+        "texts, with dropout alone and without scores.",
     )
     scale: float = Field(
         default=20.0,
         gt=0,
         allow_inf_nan=False,
-        description="Factor of the cosines in all objectives but cosine.",
+        description="Factor that multiplies the cosines, in all objectives except cosine.",
     )
     hard_negatives: float = Field(
         default=0.2,
         allow_inf_nan=False,
-        description="Of contrastive: the highest score of a text that counts as a hard negative. Texts "
-        "between this and the highest score are not used.",
+        description="With --objective contrastive: the highest score of a text that counts as a hard "
+        "negative. Texts between this and the highest score are not used.",
     )
     layers: int | None = Field(
         default=None,
         ge=1,
-        description="Keep the base's first so many layers only. Of a language model the middle ones say most "
-        "about a text, and an encoder of a third of the layers takes a third of the time.",
+        description="Keep only the base's first N layers. The middle layers of a language model represent a "
+        "text best, and an encoder with a third of the layers takes a third of the time.",
     )
     attention: Literal["base", "bidirectional"] = Field(
         default="base",
-        description="bidirectional: the tokens of a causal language model see those behind them too.",
+        description="base: as in the base model. bidirectional: the tokens of a causal language model also "
+        "attend to the tokens after them.",
     )
     attention_dropout: float | None = Field(
         default=None,
         ge=0,
         lt=1,
-        description="Share of the attention weights that is dropped in training; unset: the base's own. "
-        "simcse learns from nothing else where the base has no dropout.",
+        description="Share of the attention weights that is dropped in training. Unset: the base's own. "
+        "simcse relies on dropout, so set it if the base has none.",
     )
-    batch_size: int = Field(default=32, ge=1, description="Pairs a step.")
+    batch_size: int = Field(default=32, ge=1, description="Number of pairs per training step.")
     learning_rate: float = Field(
-        default=2e-5, gt=0, allow_inf_nan=False, description="Highest learning rate, after the warm-up."
+        default=2e-5,
+        gt=0,
+        allow_inf_nan=False,
+        description="Highest learning rate, reached after the warm-up.",
     )
     epochs: float = Field(
-        default=1.0, gt=0, allow_inf_nan=False, description="Times through the training pairs."
+        default=1.0, gt=0, allow_inf_nan=False, description="Number of passes over the training pairs."
     )
     max_steps: int | None = Field(
-        default=None, ge=1, description="Stop after so many steps, if that is sooner."
+        default=None, ge=1, description="Stop after this many steps, if that is sooner."
     )
     warmup: float = Field(
-        default=0.1, ge=0, lt=1, description="Share of the steps in which the learning rate rises from 0."
+        default=0.1, ge=0, lt=1, description="Share of the steps during which the learning rate rises from 0."
     )
     weight_decay: float = Field(
-        default=0.01, ge=0, allow_inf_nan=False, description="Weight decay, not on biases and layer norms."
+        default=0.01,
+        ge=0,
+        allow_inf_nan=False,
+        description="Weight decay; biases and layer norms are left out.",
     )
     eval_steps: int = Field(
         default=100,
         ge=1,
-        description="Steps between two looks at the validation pairs; the best step is kept.",
+        description="Steps between two evaluations on the validation pairs; the best step is kept.",
     )
     checkpoint_steps: int = Field(
-        default=200, ge=1, description="Steps between two checkpoints, from which a stopped training goes on."
+        default=200,
+        ge=1,
+        description="Steps between two checkpoints, from which a stopped training continues.",
     )
     tensorboard: bool = Field(
         default=False,
-        description="Write TensorBoard logs into logs/ of the output folder, which changes nothing else; "
-        "needs the extra tensorboard.",
+        description="Write TensorBoard logs to logs/ in the output folder; needs the extra tensorboard.",
     )
-    eval_batch_size: int = Field(default=64, ge=1, description="Sentences encoded at once in validation.")
+    eval_batch_size: int = Field(
+        default=64, ge=1, description="Number of sentences encoded at once in evaluations."
+    )
     pooling: PoolingName = Field(
         default="default",
-        description="default: as the base was saved, the mean of its token vectors where nothing was saved; "
-        "mean or cls: the bare transformer's last layer.",
+        description="How token vectors become a sentence vector. default: as the base was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
     )
     max_length: int | None = Field(
         default=None,
         ge=3,
-        description="Longest sentence in tokens; the rest is cut off. Unset: the base's own.",
+        description="Longest sentence in tokens; the rest is cut off. Unset: the base's own limit.",
     )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of pairs and of dropout.")
     device: TrainingDevice = Field(
-        default="auto", description="auto, cpu, cuda, mps. One device; CUDA_VISIBLE_DEVICES says which."
+        default="auto",
+        description="auto, cpu, cuda, mps. Training uses one device; CUDA_VISIBLE_DEVICES selects the GPU.",
     )
     dtype: TrainingDtype = "auto"
 
@@ -111,46 +123,53 @@ class FitSettings(Settings):
     base: str = Field(description="Model to start from: a folder or Hub id, or embedded:all-minilm-l6-v2.")
     validation: str | None = Field(
         default=None,
-        description="Examples in the form of those to train on, by which the step and the learning rate are "
-        "chosen; without them the last step is kept.",
+        description="Validation examples in the format of the training examples; they choose the best step "
+        "and learning rate. Unset: the last step is kept.",
     )
-    batch_size: int = Field(default=32, ge=1, description="Examples a step.")
+    batch_size: int = Field(default=32, ge=1, description="Number of examples per training step.")
     learning_rate: Annotated[list[float], Several] = Field(
         default=[3e-5],
         min_length=1,
-        description="Highest learning rate, after the warm-up; of several the one that does best on the "
-        "validation examples is kept.",
+        description="Highest learning rate, reached after the warm-up. If several are given, the one that "
+        "does best on the validation examples is kept.",
     )
     warmup: float = Field(
-        default=0.1, ge=0, lt=1, description="Share of the steps in which the learning rate rises from 0."
+        default=0.1, ge=0, lt=1, description="Share of the steps during which the learning rate rises from 0."
     )
     weight_decay: float = Field(
-        default=0.01, ge=0, allow_inf_nan=False, description="Weight decay, not on biases and layer norms."
+        default=0.01,
+        ge=0,
+        allow_inf_nan=False,
+        description="Weight decay; biases and layer norms are left out.",
     )
     attention_dropout: float | None = Field(
         default=None,
         ge=0,
         lt=1,
-        description="Share of the attention weights that is dropped in training; unset: the base's own. With "
-        "0 a training on a processor takes about a third less time.",
+        description="Share of the attention weights that is dropped in training; with 0, training on a CPU "
+        "takes about a third less time. Unset: the base's own.",
     )
     eval_steps: int = Field(
-        default=20, ge=1, description="Steps between two looks at the validation examples."
+        default=20, ge=1, description="Steps between two evaluations on the validation examples."
     )
     checkpoint_steps: int = Field(
-        default=100, ge=1, description="Steps between two checkpoints, from which a stopped training goes on."
+        default=100,
+        ge=1,
+        description="Steps between two checkpoints, from which a stopped training continues.",
     )
     tensorboard: bool = Field(
         default=False,
-        description="Write TensorBoard logs into logs/ of the output folder, which changes nothing else; "
-        "needs the extra tensorboard.",
+        description="Write TensorBoard logs to logs/ in the output folder; needs the extra tensorboard.",
     )
     max_length: int | None = Field(
-        default=None, ge=8, description="Longest input in tokens; the rest is cut off. Unset: the base's own."
+        default=None,
+        ge=8,
+        description="Longest input in tokens; the rest is cut off. Unset: the base's own limit.",
     )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of examples and of dropout.")
     device: TrainingDevice = Field(
-        default="auto", description="auto, cpu, cuda, mps. One device; CUDA_VISIBLE_DEVICES says which."
+        default="auto",
+        description="auto, cpu, cuda, mps. Training uses one device; CUDA_VISIBLE_DEVICES selects the GPU.",
     )
     dtype: TrainingDtype = "float32"
 
@@ -175,7 +194,7 @@ class FitSettings(Settings):
 class FewShotSettings(FitSettings):
     """A training for a fixed number of steps, as on a hundred examples."""
 
-    steps: int = Field(default=200, ge=1, description="Steps of the training.")
+    steps: int = Field(default=200, ge=1, description="Number of training steps.")
 
     def steps_of(self, examples: int) -> int:  # noqa: ARG002 - the signature of FitSettings
         """The number of steps with this number of examples."""
@@ -191,48 +210,57 @@ class TrainBiencoderSettings(FewShotSettings):
 
     seeds: str = Field(
         description="The labelled pairs. pairs: a file or dataset folder with the columns input and output; "
-        "reading: question, context, answers, or a SQuAD file; summaries: document, summary."
+        "reading: a SQuAD file, or the columns question, context and answers; summaries: the columns "
+        "document and summary."
     )
     kind: Literal["pairs", "reading", "summaries"] = Field(
-        default="pairs", description="What belongs together; as for mine."
+        default="pairs", description="What a pair consists of; see --kind of mine."
     )
     inputs: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Corpus of questions, from which the style classifier learns what those of the seeds are "
-        "not.",
+        description="For kind reading: corpus of questions, which the style classifier learns to tell from "
+        "those of the seeds.",
     )
     outputs: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Corpus of outputs, from which wrong outputs are drawn; of kind summaries the style "
+        description="Corpus of outputs, from which negatives are drawn; for kind summaries, the style "
         "classifier learns from it too.",
     )
     input_column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
     output_column: str | None = Field(default=None, description="Column of --outputs that holds the texts.")
     sample: int = Field(
-        default=2_000, ge=1, description="Texts drawn from each corpus to choose wrong ones from."
+        default=2_000,
+        ge=1,
+        description="Number of texts sampled from each corpus, for negatives and for the style classifier.",
     )
     negatives: int = Field(
         default=1,
         ge=0,
-        description="Wrong outputs of each sort for each pair beside those of the batch: a wrong answer of "
-        "the right passage and the right answer in a wrong passage (reading), a sentence of the corpus "
-        "(summaries).",
+        description="Number of negatives of each sort for each pair, besides the in-batch negatives: wrong "
+        "answers of the right passage and the right answer in wrong passages (reading), or texts of "
+        "--outputs (pairs, summaries).",
     )
     scale: float = Field(
-        default=20.0, gt=0, allow_inf_nan=False, description="Factor of the cosines in the loss."
+        default=20.0, gt=0, allow_inf_nan=False, description="Factor that multiplies the cosines in the loss."
     )
     style_weight: float = Field(
-        default=1.0, ge=0, allow_inf_nan=False, description="Weight of the style classifier's loss."
+        default=1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Weight of the style classifier's loss; 0 trains no style classifier.",
     )
     towers: Literal["one", "two"] = Field(
-        default="one", description="One encoder of inputs and outputs, or one for each."
+        default="one", description="one: the same encoder for inputs and outputs; two: an encoder for each."
     )
-    answers: str = Field(default="rule", description="What finds wrong answers in passages; as for mine.")
-    window: int = Field(default=150, ge=1, description="Words of a passage at most; as for mine.")
+    answers: str = Field(
+        default="rule",
+        description="How candidates for wrong answers are found in passages; see --answers of mine.",
+    )
+    window: int = Field(default=150, ge=1, description="Longest passage in words; see --window of mine.")
     pooling: PoolingName = Field(
         default="default",
-        description="default: as the base was saved, the mean of its token vectors where nothing was saved; "
-        "mean or cls: the bare transformer's last layer.",
+        description="How token vectors become a sentence vector. default: as the base was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
     )
 
     @model_validator(mode="after")
@@ -257,33 +285,38 @@ class TrainCrossencoderSettings(FewShotSettings):
     With kind ``scored`` it learns the scores that people gave to pairs.
     """
 
-    seeds: str = Field(description="The labelled pairs; as for train-biencoder.")
+    seeds: str = Field(description="The labelled pairs, in the formats that train-biencoder reads.")
     kind: Literal["pairs", "reading", "summaries", "scored"] = Field(
         default="pairs",
-        description="What belongs together; as for mine. scored: pairs with the columns sentence1, sentence2 "
-        "and score, from 0 to 1; the scores are learned.",
+        description="What a pair consists of; see --kind of mine. scored: pairs with the columns sentence1, "
+        "sentence2 and score, from 0 to 1, whose scores are learned.",
     )
     mined: str | None = Field(
         default=None,
-        description="Folder written by mine: of its outputs those nearest to each seed's input are the "
-        "wrong ones to tell from the right one.",
+        description="Folder that mine wrote; those of its outputs that are nearest to a seed's input become "
+        "hard negatives.",
     )
-    encoder: str | None = Field(
-        default=None, description="The encoder that was mined with; where --mined is given."
-    )
+    encoder: str | None = Field(default=None, description="Encoder that mine used; required with --mined.")
     retrieved: int = Field(
-        default=20, ge=1, description="Nearest outputs of each seed's input to draw wrong ones from."
+        default=20,
+        ge=1,
+        description="Number of nearest outputs of each seed's input from which hard negatives are drawn.",
     )
-    negatives: int = Field(default=3, ge=1, description="Wrong outputs for each right one in a step.")
+    negatives: int = Field(default=3, ge=1, description="Number of negatives for each positive in a step.")
     loss: Literal["auto", "binary", "listwise"] = Field(
         default="auto",
-        description="binary: each pair is right or wrong; listwise: the right one against the wrong ones of "
-        "its input. auto: listwise for summaries, binary for the others.",
+        description="binary: each pair is classified as right or wrong; listwise: the positive is ranked "
+        "above the negatives of its input. auto: listwise for summaries, binary for the other kinds.",
     )
-    batch_size: int = Field(default=8, ge=1, description="Seeds a step, each with its wrong outputs.")
-    steps: int = Field(default=1_000, ge=1, description="Steps of the training.")
-    answers: str = Field(default="rule", description="What finds wrong answers in passages; as for mine.")
-    window: int = Field(default=150, ge=1, description="Words of a passage at most; as for mine.")
+    batch_size: int = Field(
+        default=8, ge=1, description="Number of seeds per training step, each with its negatives."
+    )
+    steps: int = Field(default=1_000, ge=1, description="Number of training steps.")
+    answers: str = Field(
+        default="rule",
+        description="How candidates for wrong answers are found in passages; see --answers of mine.",
+    )
+    window: int = Field(default=150, ge=1, description="Longest passage in words; see --window of mine.")
 
     @model_validator(mode="after")
     def _together(self) -> Self:
@@ -321,18 +354,18 @@ class TrainReaderSettings(FewShotSettings):
     )
     added: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Questions that are added to the seeds, such as a folder that mine or filter wrote.",
+        description="Questions to add to the seeds, such as a folder that mine or filter wrote.",
     )
     extra: int | None = Field(
         default=None,
         ge=0,
-        description="Add only so many, the first in their order, which after filter is that of their scores.",
+        description="Add only the first N examples; filter writes them from best to worst. Unset: all.",
     )
     max_length: int | None = Field(
         default=384,
         ge=16,
-        description="Longest input in tokens, question and text together; longer texts are cut into windows, "
-        "and those that hold the answer are learned from.",
+        description="Longest input in tokens, question and text together. Longer texts are cut into windows, "
+        "of which those that contain the answer are used.",
     )
 
     @model_validator(mode="after")
@@ -345,44 +378,47 @@ class TrainSummarizerSettings(FewShotSettings):
 
     kind: Literal["summaries", "reading"] = Field(
         default="summaries",
-        description="What is written. summaries: a document's summary; reading: a question that an answer in "
-        "a passage answers.",
+        description="What the model learns to write. summaries: the summary of a document; reading: a "
+        "question for an answer in a passage.",
     )
     seeds: str = Field(
-        description="Documents with summaries: rows with the columns document and summary; of kind reading "
+        description="Training examples: rows with the columns document and summary, or for kind reading "
         "questions with context and answers."
     )
     added: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Examples in the form of the seeds that are added to them, such as a folder that mine or "
-        "filter wrote.",
+        description="Examples to add to the seeds, in the same format, such as a folder that mine or filter "
+        "wrote.",
     )
     extra: int | None = Field(
         default=None,
         ge=0,
-        description="Add only so many, the first in their order, which after filter is that of their scores.",
+        description="Add only the first N examples; filter writes them from best to worst. Unset: all.",
     )
     marker: str = Field(
         default="<mined>",
         description="Special token put before the documents, or answers, of added examples, whose style may "
-        "be another; empty: none.",
+        "differ from that of the seeds. Empty: none.",
     )
     max_length: int | None = Field(
         default=512,
         ge=8,
-        description="Longest document in tokens; the rest is cut off. Never more than the base reads.",
+        description="Longest document in tokens; the rest is cut off. It is never more than the base can "
+        "read.",
     )
     summary_tokens: int = Field(
-        default=62, ge=4, description="Longest summary in tokens, both read and written; the rest is cut off."
+        default=62,
+        ge=4,
+        description="Longest summary in tokens, both for training and for generation; the rest is cut off.",
     )
     label_smoothing: float = Field(
         default=0.0,
         ge=0,
         lt=1,
-        description="Share of each token's probability that is spread over all tokens in the loss.",
+        description="Share of each target token's probability that is spread over all tokens in the loss.",
     )
     beams: int = Field(
-        default=6, ge=1, description="Beams with which summaries of validation documents are written."
+        default=6, ge=1, description="Number of beams when summaries of validation documents are generated."
     )
 
     @model_validator(mode="after")
