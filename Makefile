@@ -28,7 +28,7 @@ docs: $(VENV)/installed-dev  ## write the generated pages of docs/ anew, and bui
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 
 bench:  ## say how to run the benchmarks; they take data of your own and hours
-	@echo "$(BIN)/python benchmarks/pair_quality.py --data DATA --json FILE"
+	@echo "$(BIN)/python benchmarks/pair_quality.py --data DATA --work DIR --json FILE"
 	@echo "$(BIN)/python benchmarks/sts_x2.py --data DATA --work DIR --json FILE"
 	@echo "See benchmarks/README.md."
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pairsmith
+from pairsmith.errors import SettingsError
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 NAMES = [
@@ -49,6 +50,19 @@ def test_a_public_function_is_documented_and_typed(name):
 def test_another_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'pairsmith' has no attribute 'generate_pears'"):
         pairsmith.generate_pears  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": 6, "attention": "bidirectional"}, "give attention, layers to load_encoder"),
+        ({"objektive": "cosine"}, "train_encoder: objektive: "),
+        ({"learning_rate": -1}, "train_encoder: learning_rate: "),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(options, message):
+    with pytest.raises(SettingsError, match=message):
+        pairsmith.train_encoder(None, [], **options)
 
 
 def test_importing_the_package_imports_no_large_library():

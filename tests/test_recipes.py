@@ -3,10 +3,11 @@ import re
 from pathlib import Path
 
 import pytest
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from pairsmith.bundled import recipe_path
 from pairsmith.errors import FolderError, InputError, SettingsError
+from pairsmith.generate.settings import GenerateSettings
 from pairsmith.progress import Progress, Silent
 from pairsmith.recipes import find_recipe, load_recipe, texts_in
 from pairsmith.running import figure_of, results_table, run_recipe
@@ -592,6 +593,20 @@ def test_the_quickstart_recipe_is_sound_and_finds_its_files(tmp_path):
     assert of["before-six-layers"].layers == of["encoder"].layers
     assert of["page"].data == of["encoder"].data == str(tmp_path / "clean")
     assert of["after"].model == str(tmp_path / "encoder")
+
+
+@pytest.mark.parametrize(
+    ("given", "labels"),
+    [([1, 0.5, -0.0], ["1", "0.5", "0"]), (1, ["1"]), ("good", ["good"]), (["1", 0], ["1", "0"])],
+)
+def test_labels_may_be_numbers(given, labels):
+    assert GenerateSettings(labels=given).labels == labels
+
+
+@pytest.mark.parametrize("given", [[True], [10**400], [None]])
+def test_labels_that_are_none_are_told(given):
+    with pytest.raises(ValidationError, match=r"label"):
+        GenerateSettings(labels=given)
 
 
 def test_a_figure_may_have_a_dot_in_a_key(tmp_path):

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
 
 from pairsmith.encoders.encode import encode_texts
+from pairsmith.errors import SettingsError
 from pairsmith.evaluate.sts import SuiteScores, sts_scores
 from pairsmith.places import Place, place
 from pairsmith.progress import Progress, Silent
@@ -18,6 +20,8 @@ from pairsmith.runs import DatasetFolder
 from pairsmith.training.encoder import train_encoder_on
 from pairsmith.training.settings import TrainEncoderSettings
 from pairsmith.training.watch import Training
+
+_OF_ENCODER = {"base", "data", "device", "layers", "attention", "pooling", "max_length"}
 
 
 def train_encoder(
@@ -35,8 +39,9 @@ def train_encoder(
         pairs: with scores from -1 to 1, such as the rows that ``generate_pairs`` gives.
         validation: pairs by which the best step is chosen; without them the last step is kept.
         progress: where it is shown; nowhere if not given.
-        options: the fields of ``TrainEncoderSettings`` by name, such as ``objective="contrastive"`` or
-            ``learning_rate=1e-4``.
+        options: the fields of ``TrainEncoderSettings`` that concern the training, by name, such as
+            ``objective="contrastive"`` or ``learning_rate=1e-4``. What concerns the encoder itself (layers,
+            attention, pooling, device, longest input) is given to ``load_encoder``.
 
     Returns:
         how the training went: steps, losses and the figures on the validation pairs.
@@ -44,8 +49,14 @@ def train_encoder(
     Raises:
         InputError: there are no pairs, or the objective finds none to train on.
         ModelError: the training diverged.
+        SettingsError: an option is unknown, has a value that it cannot have, or belongs to ``load_encoder``.
     """
-    settings = TrainEncoderSettings(base="given", data="given", **options)
+    if of_encoder := sorted(_OF_ENCODER & options.keys()):
+        raise SettingsError(f"train_encoder: give {', '.join(of_encoder)} to load_encoder, or leave it out")
+    try:
+        settings = TrainEncoderSettings(base="given", data="given", **options)
+    except ValidationError as error:
+        raise SettingsError(f"train_encoder: {_first_fault(error)}") from error
     train, held_out = _table(pairs), _table(validation) if validation else None
     return train_encoder_on(encoder, train, held_out, settings, progress=progress)
 
@@ -116,6 +127,11 @@ def run_recipe(
     planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
     folder: Place = place(str(out))
     return run_planned(planned, folder, progress or Silent())
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors()[0]
+    return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
 
 
 def _table(pairs: Sequence[ScoredPair]) -> Any:

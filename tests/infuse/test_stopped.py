@@ -5,11 +5,12 @@ from tests.tiny_bart import make_asker
 
 from pairsmith.encoders.reader import load_reader
 from pairsmith.errors import StorageError
-from pairsmith.infuse import cloze_asker, sequence_asker
 from pairsmith.infuse import relabel as relabelling
 from pairsmith.infuse.ask import ask
 from pairsmith.infuse.relabel import relabel
 from pairsmith.infuse.settings import AskSettings, RelabelSettings
+from pairsmith.methods.quip.cloze_generator import ClozeGenerator
+from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.progress import Silent
 from pairsmith.runs import Run
 from pairsmith.training.teacher import save_teacher
@@ -41,8 +42,8 @@ def failing_at(real, turn, calls):
 
 def test_asking(asked, tmp_path, monkeypatch):
     calls = []
-    real = cloze_asker.ClozeAsker.ask
-    monkeypatch.setattr(cloze_asker.ClozeAsker, "ask", failing_at(real, 2, calls))
+    real = ClozeGenerator.generate
+    monkeypatch.setattr(ClozeGenerator, "generate", failing_at(real, 2, calls))
     with pytest.raises(StorageError):
         ask(asked, Run(tmp_path / "out", Silent()))
     ask(asked, Run(tmp_path / "out", Silent()))
@@ -64,8 +65,8 @@ def test_asking_with_a_network(tmp_path, monkeypatch):
     found = ask(settings, Run(tmp_path / "whole", Silent()))
     assert found.rows > 2
     calls = []
-    real = sequence_asker.SequenceAsker.ask
-    monkeypatch.setattr(sequence_asker.SequenceAsker, "ask", failing_at(real, 2, calls))
+    real = SequenceGenerator.generate
+    monkeypatch.setattr(SequenceGenerator, "generate", failing_at(real, 2, calls))
     with pytest.raises(StorageError):
         ask(settings, Run(tmp_path / "out", Silent()))
     ask(settings, Run(tmp_path / "out", Silent()))

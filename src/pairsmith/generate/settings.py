@@ -8,6 +8,7 @@ from pairsmith.bundled import TINY
 from pairsmith.fields import Device, Dtype, Executor, RayAddress
 from pairsmith.settings import Listed, Settings
 from pairsmith.tasks import Decoding, label_text
+from pairsmith.tasks.spec import parse_label
 
 
 def _of_task(name: str) -> Any:
@@ -111,9 +112,10 @@ class GenerateSettings(Settings):
     @classmethod
     def _labels_as_text(cls, labels: Any) -> Any:
         """Recipes may give labels as YAML reads them, so ``[1, 0]`` for the labels ``1`` and ``0``."""
-        if not isinstance(labels, list | tuple):
+        if isinstance(labels, str):
             return labels
-        return [label_text(float(each)) if type(each) in (int, float) else each for each in labels]
+        given = labels if isinstance(labels, list | tuple) else [labels]
+        return [each if isinstance(each, str) else label_text(parse_label(each)) for each in given]
 
     def decoding(self, of_task: Decoding) -> Decoding:
         """The task's decoding settings, overridden by those that are given here."""

@@ -1,15 +1,9 @@
 """The kinds of question generators, and the settings that each of them uses (Q2, Q6)."""
 
-from typing import Literal
-
-from pairsmith.encoders.heads import writes_as
-from pairsmith.errors import ModelError, SettingsError
+from pairsmith.errors import SettingsError
 from pairsmith.infuse.settings import AskSettings
-from pairsmith.lm.remote import is_remote
-from pairsmith.methods.quip.options import CLOZE
+from pairsmith.methods.quip.generators import Kind, generator_kind
 from pairsmith.settings import option_name
-
-Kind = Literal["encoder-decoder", "causal", "cloze"]
 
 _NAMES = {
     "encoder-decoder": "a model with an encoder and a decoder",
@@ -32,7 +26,7 @@ def asker_kind(settings: AskSettings) -> Kind:
         ModelError: the model does not exist, or generates no text.
         SettingsError: the model is on a server, or a setting is given that has no effect with this kind.
     """
-    kind = _kind(settings.model)
+    kind = generator_kind(settings.model)
     for name in sorted(unused(settings, kind) - _OF_EVERY_STEP):
         if getattr(settings, name) != AskSettings.model_fields[name].default:
             way = f" and --decoding {settings.decoding}" if kind == "encoder-decoder" else ""
@@ -45,17 +39,3 @@ def unused(settings: AskSettings, kind: Kind) -> set[str]:
     if kind != "encoder-decoder":
         return _UNUSED[kind]
     return _UNUSED[kind] | ({"top_p", "seed", "tries"} if settings.decoding == "beams" else {"beams"})
-
-
-def _kind(model: str) -> Kind:
-    if model == CLOZE:
-        return "cloze"
-    if is_remote(model):
-        raise SettingsError(f"model {model}: ask needs a model that it can load; give a folder or a Hub id")
-    writes = writes_as(model)
-    if writes == "nothing":
-        raise ModelError(
-            f"model {model}: an encoder alone writes nothing; make an asker of it with pairsmith train-asker "
-            f"--base {model}"
-        )
-    return "encoder-decoder" if writes == "encoder-decoder" else "causal"

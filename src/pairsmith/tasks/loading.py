@@ -92,7 +92,9 @@ def _faults_between(file: "YamlFile") -> list[Fault]:
                 _key(key),
                 _fit(parse_label, key),
                 instruction if isinstance(instruction, str) else None,
-                tuple(text for text in more if isinstance(text, str)) if isinstance(more, list) else (),
+                tuple(text if isinstance(text, str) else None for text in more)
+                if isinstance(more, list)
+                else (),
                 _fit(parse_counter_labels, given.get("counter_labels", ())),
                 copies if isinstance(copies, str) else None,
             )

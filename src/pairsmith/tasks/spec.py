@@ -309,7 +309,7 @@ class Draft:
     key: str | int | float
     name: str | float | None
     instruction: str | None
-    more_instructions: tuple[str, ...]
+    more_instructions: tuple[str | None, ...]
     counter_labels: tuple[str | float, ...] | str | None
     near_copies: str | None
 
@@ -335,7 +335,7 @@ def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> 
             for text in _instruction_faults(kind, draft.instruction, chat):
                 yield Fault((*where, "instruction"), text)
         for number, instruction in enumerate(draft.more_instructions):
-            for text in _instruction_faults(kind, instruction, chat):
+            for text in _instruction_faults(kind, instruction, chat) if instruction is not None else ():
                 yield Fault((*where, "more_instructions", number), text)
         if draft.counter_labels is not None:
             for text in _counter_faults(draft, names, numeric):

@@ -24,7 +24,7 @@ def test_prompts_and_counter_prompts_of_sts():
     assert by_label["1"].row_id(1) == f"{text_id('A dog runs.')}-1-1"
 
 
-def test_each_input_has_one_of_the_wordings_and_its_counter_labels_the_one_at_the_same_place():
+def test_each_input_has_one_of_the_wordings_of_each_label():
     same = ('Same: "<X1>" "', 'Equal: "<X1>" "', 'Alike: "<X1>" "')
     task = TaskSpec.model_validate(
         {
@@ -43,9 +43,25 @@ def test_each_input_has_one_of_the_wordings_and_its_counter_labels_the_one_at_th
         expected = same[int(text_id(text), 16) % 3].replace("<X1>", text)
         seen.add(expected.replace(text, "<X1>"))
         assert found[text, "1"].prompt == expected
-        assert found[text, "0"].counter_prompts == (expected,)
+        assert found[text, "0"].counter_prompts == (same[0].replace("<X1>", text),)
         assert found[text, "0"].prompt == f'Other: "{text}" "'
     assert seen == set(same)
+
+
+def test_of_lists_of_unequal_length_the_place_in_the_labels_own_list_counts():
+    task = TaskSpec.model_validate(
+        {
+            "name": "reviews",
+            "kind": "text",
+            "labels": {
+                "a": {"instruction": 'A0: "', "more_instructions": ['A1: "'], "counter_labels": ["b"]},
+                "b": {"instruction": 'B0: "', "more_instructions": ['B1: "', 'B2: "']},
+            },
+            "written": ["a"],
+        }
+    )
+    found = [(request.prompt, request.counter_prompts) for request in text_requests(task, range(4))]
+    assert found == [('A0: "', ('B0: "',)), ('A1: "', ('B1: "',))] * 2
 
 
 def test_texts_take_the_wordings_in_turn():

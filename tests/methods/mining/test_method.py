@@ -6,6 +6,7 @@ from tests.conftest import make_bert
 
 from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.sentence import load_sentence_encoder
+from pairsmith.errors import ModelError
 from pairsmith.methods.mining.method import mine_pairs, verbatim
 from pairsmith.methods.mining.negatives import find_hard_negatives
 from pairsmith.mine.route import mine
@@ -80,6 +81,68 @@ def test_hard_negatives_are_those_of_an_exhaustive_comparison(encoder):
         assert list(negatives.similarities) == pytest.approx(
             [cosines[OUTPUTS.index(each)] for each in expected], abs=1e-5
         )
+
+
+class FixedVectors:
+    """Stands in for an encoder: a vector for each text."""
+
+    def __init__(self, vectors):
+        self.vectors = vectors
+
+
+@pytest.fixture
+def fixed(monkeypatch):
+    """Make ``encode_texts`` look vectors up."""
+    from pairsmith.methods.mining import method
+
+    def encode(encoder, texts, *, side=None):
+        return np.array([encoder.vectors[text] for text in texts], np.float32)
+
+    monkeypatch.setattr(method, "encode_texts", encode)
+    return FixedVectors
+
+
+def test_a_text_without_a_direction_is_in_no_pair(fixed):
+    encoder = fixed({"a": [1, 0], "b": [0, 0], "c": [3, 1], "d": [0, 0]})
+    (pair,) = mine_pairs(["a", "b"], ["c", "d"], encoder)
+    assert (pair.input, pair.output) == ("a", "c")
+    assert pair.score == pytest.approx(3 / 10**0.5)
+
+
+def test_numbers_that_are_not_finite_are_told(fixed):
+    with pytest.raises(ModelError, match="not finite for 'b'"):
+        mine_pairs(["a", "b"], ["a"], fixed({"a": [1, 0], "b": [np.nan, 0]}))
+
+
+def test_nothing_to_search_is_told(fixed):
+    encoder = fixed({"a": [1, 0]})
+    with pytest.raises(ValueError, match="inputs: there are no texts"):
+        mine_pairs([], ["a"], encoder)
+    with pytest.raises(ValueError, match="outputs must be a list of texts, not a single text"):
+        mine_pairs(["a"], "a", encoder)
+    with pytest.raises(ValueError, match="pairs: there are no texts"):
+        find_hard_negatives([], ["a"], encoder)
+
+
+def test_a_negative_is_less_near_than_a_positive_that_points_away(fixed):
+    # Cosines with the query: p -0.2, near -0.195, far -0.6; 0.95 of -0.2 would be -0.19.
+    encoder = fixed(
+        {
+            "q": [1, 0],
+            "p": [-0.2, (1 - 0.2**2) ** 0.5],
+            "near": [-0.195, (1 - 0.195**2) ** 0.5],
+            "far": [-0.6, 0.8],
+        }
+    )
+    (found,) = find_hard_negatives([("q", "p")], ["near", "far", "p"], encoder)
+    assert found.negatives == ("far",)
+    assert found.similarities == pytest.approx((-0.6,))
+
+
+def test_the_query_itself_is_no_negative_and_takes_no_place(fixed):
+    encoder = fixed({"q": [1, 0], "p": [0.8, 0.6], "x": [0.6, 0.8]})
+    (found,) = find_hard_negatives([("q", "p")], ["q", "p", "x"], encoder, ranks=(1, 1), share=1.0)
+    assert found.negatives == ("x",)
 
 
 def test_ranks_that_are_no_range_are_refused(encoder):

@@ -5,7 +5,7 @@ from tests.conftest import make_bert
 
 from pairsmith.encoders.reader import load_reader
 from pairsmith.encoders.span_reader import answer_by_vectors
-from pairsmith.errors import ModelError
+from pairsmith.errors import ModelError, SettingsError
 from pairsmith.methods.quip.generators import load_question_generator
 from pairsmith.methods.quip.method import distil, generate_questions, label_questions
 from pairsmith.methods.quip.options import GenerationOptions
@@ -48,12 +48,38 @@ def test_a_teacher_labels_every_question_with_distributions(questions, bert):
         assert after.context[slice(*after.answer)]
 
 
+def test_a_second_teacher_leaves_the_generated_answer_as_it_was(questions, bert):
+    teacher = load_reader(bert, fresh_head=True, device="cpu")
+    twice = label_questions(label_questions(questions, teacher), teacher)
+    assert [question.before for question in twice] == [question.answer for question in questions]
+
+
 def test_a_student_learns_from_a_teachers_labels(questions, bert):
     labelled = label_questions(questions, load_reader(bert, fresh_head=True, device="cpu"))
     trained = distil(labelled, bert, max_steps=2, batch_size=2, max_length=32, device="cpu")
     assert trained.questions == len(questions)
     (answer,) = answer_by_vectors(trained.student, ["who?"], [TEXTS[0]])
     assert answer.text in TEXTS[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"questions": 0}, "questions must be at least 1, not 0"),
+        ({"max_length": 0}, "max_length must be at least 1, or None, not 0"),
+        ({"top_p": 1.5}, "top_p must lie above 0 and not above 1, not 1.5"),
+        ({"decoding": "beam"}, "decoding must be nucleus or beams, not 'beam'"),
+        ({"instruction": "Ask!"}, "the instruction has no {passage}"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(given, message):
+    with pytest.raises(SettingsError, match=message):
+        GenerationOptions(**given)
+
+
+def test_a_servers_model_is_no_question_generator():
+    with pytest.raises(SettingsError, match="needs a model that it can load"):
+        load_question_generator("http://localhost:8000/v1#model")
 
 
 def test_an_encoder_alone_is_no_question_generator(bert):

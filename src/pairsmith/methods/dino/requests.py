@@ -37,22 +37,26 @@ def pair_requests(task: TaskSpec, inputs: Iterable[str], per_input: int) -> Iter
     for text in inputs:
         quoted = quotable(text)
         name = text_id(text)
-        wording = int(name, 16)  # so that a text has the same wording whatever stands beside it
-        prompts = {
-            label: task.instruction(label, wording).replace(PLACEHOLDER, quoted) for label in task.label_names
-        }
+        number = int(name, 16)  # so that a text has the same wording whatever stands beside it
         for label in task.written_names:
-            counters = tuple(prompts[counter] for counter in task.counters(label))
-            yield TextRequest(f"{name}-{label}", text, label, per_input, prompts[label], counters)
+            main, *counters = (each.replace(PLACEHOLDER, quoted) for each in _wordings(task, label, number))
+            yield TextRequest(f"{name}-{label}", text, label, per_input, main, tuple(counters))
 
 
 def text_requests(task: TaskSpec, numbers: Iterable[int]) -> Iterator[TextRequest]:
     """One text of each label for each number (D5, D14)."""
     for number in numbers:
         for label in task.written_names:
-            counters = tuple(task.instruction(counter, number) for counter in task.counters(label))
-            prompt = task.instruction(label, number)
-            yield TextRequest(f"{label}-{number:06d}", None, label, 1, prompt, counters)
+            main, *counters = _wordings(task, label, number)
+            yield TextRequest(f"{label}-{number:06d}", None, label, 1, main, tuple(counters))
+
+
+def _wordings(task: TaskSpec, label: str, number: int) -> Iterator[str]:
+    """An instruction of the label, then for each counter-label the one at the same place in its list."""
+    place = number % len(task.label(label).wordings)
+    yield task.instruction(label, place)
+    for counter in task.counters(label):
+        yield task.instruction(counter, place)
 
 
 def quotable(text: str) -> str:

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.encoders.encode import encode_texts
+from pairsmith.encoders.encode import Side, encode_texts
 from pairsmith.encoders.margin import (
     MarginName,
     Pairs,
@@ -25,6 +24,7 @@ from pairsmith.encoders.margin import (
     choose,
 )
 from pairsmith.encoders.search import two_way_search
+from pairsmith.errors import ModelError
 from pairsmith.records import MinedPair, text_id
 from pairsmith.texts.places import stands_in
 
@@ -57,11 +57,16 @@ def mine_pairs(
         the pairs, those of the largest margins first; ``score`` is the cosine.
 
     Raises:
-        ValueError: there are no inputs or no outputs.
+        ValueError: there are no inputs or no outputs, or k is less than 1.
+        ModelError: a vector is not finite.
+
+    A text whose vector is 0 has no direction and is in no pair. The step ``mine`` leaves out texts of another
+    style than the seeds' (M4), where the encoder has a classifier for it; this function does not.
     """
-    xs, ys = list(dict.fromkeys(inputs)), list(dict.fromkeys(outputs))
-    x = normalized(encode_texts(encoder, xs, side="query"))
-    y = normalized(encode_texts(encoder, ys, side="document"))
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
+    xs, x = directions(encoder, inputs, "query", "inputs")
+    ys, y = directions(encoder, outputs, "document", "outputs")
     forward, backward = candidates(*two_way_search(x, y, k), margin)
 
     def verbatim_of(pairs: Pairs) -> list[str]:
@@ -97,6 +102,31 @@ def mined_pair(input_: str, output: str, margin: float, cosine: float) -> MinedP
     return MinedPair(f"{text_id(input_)}-{text_id(output)}", input_, output, margin, cosine)
 
 
-def normalized(vectors: NDArray[np.float32]) -> torch.Tensor:
-    """Vectors ``(n, d)`` brought to length 1; those of length 0 stay."""
-    return torch.nn.functional.normalize(torch.from_numpy(vectors), dim=1)
+def directions(
+    encoder: SentenceTransformer, texts: Iterable[str], side: Side, name: str
+) -> tuple[list[str], torch.Tensor]:
+    """Distinct texts, n of them, and their vectors of length 1, ``(n, d)`` float32.
+
+    Args:
+        encoder: encodes them.
+        texts: any number; those whose vector is 0 are left out.
+        side: the side of the pair that they are on.
+        name: of the argument that gave the texts, for messages.
+
+    Raises:
+        ValueError: no text is left, or ``texts`` is a single text.
+        ModelError: a vector is not finite.
+    """
+    if isinstance(texts, str):
+        raise ValueError(f"{name} must be a list of texts, not a single text")
+    distinct = list(dict.fromkeys(texts))
+    vectors = encode_texts(encoder, distinct, side=side) if distinct else np.zeros((0, 1), np.float32)
+    lengths = np.linalg.norm(vectors, axis=1)
+    if not np.isfinite(lengths).all():
+        text = distinct[int(np.flatnonzero(~np.isfinite(lengths))[0])]
+        raise ModelError(f"the encoder gives a vector with numbers that are not finite for {text!r}")
+    kept = lengths > 0
+    if not kept.any():
+        raise ValueError(f"{name}: there are no texts, or none whose vector has a direction")
+    texts_kept = [text for text, keep in zip(distinct, kept.tolist(), strict=True) if keep]
+    return texts_kept, torch.from_numpy(vectors[kept] / lengths[kept, None])

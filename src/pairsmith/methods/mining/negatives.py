@@ -6,14 +6,13 @@ this is called TopK-PercPos).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.encoders.encode import encode_texts
 from pairsmith.encoders.search import two_way_search
-from pairsmith.methods.mining.method import normalized
+from pairsmith.methods.mining.method import directions
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,40 +49,45 @@ def find_hard_negatives(
         encoder: encodes queries and texts, each with its own prompt where it has two.
         count: negatives of each pair at most.
         ranks: the first and last place, counted from 1, in the list of the query's nearest texts, from which
-            negatives are taken. Positives of the query take no place.
-        share: the largest cosine of a negative, as a share of the positive's cosine.
+            negatives are taken. The query itself and its positives take no place.
+        share: the largest cosine of a negative, as a share of the positive's cosine c; where c is below 0,
+            the largest is c - (1 - share) |c|.
 
     Returns:
         one for each pair, in their order.
 
     Raises:
-        ValueError: ``ranks`` is no range, or there are no pairs or no texts.
+        ValueError: ``ranks`` is no range, a number is out of bounds, or there are no pairs or no texts.
+        ModelError: a vector is not finite.
+
+    Pairs with a text whose vector is 0 get no negatives.
     """
     first, last = ranks
     if not 1 <= first <= last:
         raise ValueError(f"ranks must be a first and a last place, counted from 1, not {ranks}")
+    if count < 1 or not 0 < share <= 1:
+        raise ValueError(f"count must be at least 1 and share above 0 and at most 1, not {count} and {share}")
     every = list(pairs)
-    texts = list(dict.fromkeys(corpus))
-    positives: dict[str, set[str]] = defaultdict(set)
+    own: dict[str, set[str]] = defaultdict(set)  # the query's texts that are no negatives of it
     for query, positive in every:
-        positives[query].add(positive)
-    queries = list(positives)
-    of_queries = normalized(encode_texts(encoder, queries, side="query"))
-    of_texts = normalized(encode_texts(encoder, texts, side="document"))
-    most = max(map(len, positives.values()))
-    near, _ = two_way_search(of_queries, of_texts, last + most)
-    of_positives = normalized(encode_texts(encoder, [positive for _, positive in every], side="document"))
+        own[query] |= {query, positive}
+    queries, of_queries = directions(encoder, own, "query", "pairs")
+    positives, of_positives = directions(encoder, (positive for _, positive in every), "document", "pairs")
+    texts, of_texts = directions(encoder, corpus, "document", "corpus")
+    near, _ = two_way_search(of_queries, of_texts, last + max(map(len, own.values())))
     rows = {query: row for row, query in enumerate(queries)}
+    places = {positive: place for place, positive in enumerate(positives)}
     found = []
-    for (query, positive), vector in zip(every, of_positives, strict=True):
+    for query, positive in every:
+        if query not in rows or positive not in places:
+            found.append(HardNegatives(query, positive, (), ()))
+            continue
         row = rows[query]
-        limit = share * float(of_queries[row] @ vector)
+        cosine = float(of_queries[row] @ of_positives[places[positive]])
+        limit = cosine - (1 - share) * abs(cosine)
         ranked = zip(near.ids[row].tolist(), near.similarities[row].tolist(), strict=True)
-        others = [(texts[i], cosine) for i, cosine in ranked if texts[i] not in positives[query]]
-        kept = [each for each in others[first - 1 : last] if each[1] <= limit][:count]
-        found.append(HardNegatives(query, positive, *_columns(kept)))
+        others = [(texts[i], nearness) for i, nearness in ranked if texts[i] not in own[query]]
+        kept = [(text, nearness) for text, nearness in others[first - 1 : last] if nearness <= limit][:count]
+        negatives = tuple(text for text, _ in kept)
+        found.append(HardNegatives(query, positive, negatives, tuple(nearness for _, nearness in kept)))
     return found
-
-
-def _columns(kept: Sequence[tuple[str, float]]) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    return tuple(text for text, _ in kept), tuple(cosine for _, cosine in kept)

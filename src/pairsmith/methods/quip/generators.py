@@ -1,13 +1,38 @@
 """Question generators by name."""
 
+from typing import Literal
+
 from pairsmith.encoders.heads import writes_as
 from pairsmith.encoders.summarizer import load_summarizer
-from pairsmith.errors import ModelError
+from pairsmith.errors import ModelError, SettingsError
+from pairsmith.lm.remote import is_remote
 from pairsmith.methods.quip.cloze_generator import ClozeGenerator
 from pairsmith.methods.quip.options import CLOZE, GenerationOptions
 from pairsmith.methods.quip.passages import QuestionGenerator
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.modelnames import DtypeName
+
+Kind = Literal["encoder-decoder", "causal", "cloze"]
+
+
+def generator_kind(model: str) -> Kind:
+    """The kind of question generator that a model makes.
+
+    Raises:
+        ModelError: there is no such model, or it writes no texts.
+        SettingsError: it is a server's.
+    """
+    if model == CLOZE:
+        return "cloze"
+    if is_remote(model):
+        raise SettingsError(f"model {model}: ask needs a model that it can load; give a folder or a Hub id")
+    writes = writes_as(model)
+    if writes == "nothing":
+        raise ModelError(
+            f"model {model}: an encoder alone writes nothing; make a question generator of it with pairsmith "
+            f"train-asker --base {model}"
+        )
+    return "encoder-decoder" if writes == "encoder-decoder" else "causal"
 
 
 def load_question_generator(
@@ -28,18 +53,13 @@ def load_question_generator(
 
     Raises:
         ModelError: the model is not there, writes no texts, or knows no separator.
-        SettingsError: there is no such device.
+        SettingsError: it is a server's, or there is no such device or answer finder.
+        MissingExtra: ``answers`` needs a package that is not installed.
     """
     options = options or GenerationOptions()
     if model == CLOZE:
         return ClozeGenerator(options)
-    kind = writes_as(model)
-    if kind == "nothing":
-        raise ModelError(
-            f"model {model}: an encoder alone writes nothing; make a question generator of it with pairsmith "
-            f"train-asker --base {model}"
-        )
-    if kind == "encoder-decoder":
+    if generator_kind(model) == "encoder-decoder":
         return SequenceGenerator(load_summarizer(model, device=device, dtype=dtype), options, model)
     from pairsmith.lm.loading import load_model  # takes seconds that the other kinds need not wait for
     from pairsmith.methods.quip.causal_generator import CausalGenerator

@@ -106,7 +106,7 @@ def _labelled(question: AskedQuestion, label: Told) -> AskedQuestion:
         question.question,
         question.written,
         (best.start, best.start + len(best.text)) if best.text else None,
-        question.answer,
+        question.before,
         _distribution(label.starts),
         _distribution(label.ends),
     )

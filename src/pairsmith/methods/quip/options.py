@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from pairsmith.errors import SettingsError
 from pairsmith.texts.instructed import INSTRUCTION
 
 CLOZE = "cloze"
@@ -42,3 +43,21 @@ class GenerationOptions:
     instruction: str = INSTRUCTION
     chat: bool = False
     answers: str = "rule"
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            SettingsError: one of them cannot be.
+        """
+        for name in ("questions", "tries", "batch_size", "beams"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.max_length is not None and self.max_length < 1:
+            raise SettingsError(f"max_length must be at least 1, or None, not {self.max_length}")
+        if not 0 < self.top_p <= 1:
+            raise SettingsError(f"top_p must lie above 0 and not above 1, not {self.top_p}")
+        if self.decoding not in ("nucleus", "beams"):
+            raise SettingsError(f"decoding must be nucleus or beams, not {self.decoding!r}")
+        if "{passage}" not in self.instruction:
+            raise SettingsError("the instruction has no {passage}, which stands for the passage")
