@@ -9,10 +9,10 @@
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer
 
 from pairsmith.encoders.encode import Side, encode_texts
 from pairsmith.encoders.margin import (
@@ -28,11 +28,14 @@ from pairsmith.errors import ModelError
 from pairsmith.records import MinedPair, text_id
 from pairsmith.texts.places import stands_in
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 
 def mine_pairs(
     inputs: Iterable[str],
     outputs: Iterable[str],
-    encoder: SentenceTransformer,
+    encoder: "SentenceTransformer",
     *,
     k: int = 4,
     margin: MarginName = "ratio",
@@ -103,7 +106,7 @@ def mined_pair(input_: str, output: str, margin: float, cosine: float) -> MinedP
 
 
 def directions(
-    encoder: SentenceTransformer, texts: Iterable[str], side: Side, name: str
+    encoder: "SentenceTransformer", texts: Iterable[str], side: Side, name: str
 ) -> tuple[list[str], torch.Tensor]:
     """Distinct texts, n of them, and their vectors of length 1, ``(n, d)`` float32.
 

@@ -8,11 +8,13 @@ this is called TopK-PercPos).
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-from sentence_transformers import SentenceTransformer
+from typing import TYPE_CHECKING
 
 from pairsmith.encoders.search import two_way_search
 from pairsmith.methods.mining.method import directions
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class HardNegatives:
 def find_hard_negatives(
     pairs: Iterable[tuple[str, str]],
     corpus: Iterable[str],
-    encoder: SentenceTransformer,
+    encoder: "SentenceTransformer",
     *,
     count: int = 5,
     ranks: tuple[int, int] = (1, 100),
