@@ -16,13 +16,13 @@ import torch
 
 from common import write
 from mining_data import squad_corpora
-from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS
-from pairsmith.encoders.encode import batches_by_length
-from pairsmith.encoders.summarizer import Summarizer, document_features, encode_documents
-from pairsmith.infuse.ask import load_asker
-from pairsmith.infuse.settings import AskSettings
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
+from pairsmith.models.encode import batches_by_length
+from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
+from pairsmith.models.summarizer import Summarizer, document_features, encode_documents
+from pairsmith.steps.infuse.ask import load_asker
+from pairsmith.steps.infuse.settings import AskSettings
 
 
 def main() -> None:

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from common import write
-from pairsmith.encoders.pair_scores import pair_scores
-from pairsmith.encoders.token_vectors import load_token_encoder
-from pairsmith.modelnames import MINILM
-from pairsmith.records.paraphrases import read_paraphrases
+from pairsmith.core.model_names import MINILM
+from pairsmith.data.paraphrases import read_paraphrases
+from pairsmith.metrics.pair_scores import pair_scores
+from pairsmith.models.token_vectors import load_token_encoder
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from pairsmith.modelfiles import multiplies_fast
+from pairsmith.core.model_files import multiplies_fast
 
 
 def machine() -> dict[str, Any]:

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from mining_data import UNRELATED, squad_corpora, write_lines, write_squad
-from pairsmith.records import read_documents
-from pairsmith.texts import split_sentences
+from pairsmith.data import read_documents
+from pairsmith.data.text import split_sentences
 
 SCORED = 100
 ALIKE = 4.0

@@ -23,13 +23,13 @@ import torch
 from common import write
 from decoding_baselines import generate_in_batches, one_label_at_a_time
 from decoding_models import SHAPES, Counts, build, counted, matrix_rate, products
-from pairsmith.lm.combine import self_debias
-from pairsmith.lm.decoder import Continuation, Group, MultiPromptDecoder
-from pairsmith.lm.sampling import Sampling
-from pairsmith.lm.starts import common_starts
-from pairsmith.lm.transformers_backend import TransformersModel
+from pairsmith.data.tasks import load_task
 from pairsmith.methods.dino.requests import TextRequest, pair_requests
-from pairsmith.tasks import load_task
+from pairsmith.models.language.combine import self_debias
+from pairsmith.models.language.decoder import Continuation, Group, MultiPromptDecoder
+from pairsmith.models.language.prefixes import common_starts
+from pairsmith.models.language.sampling import Sampling
+from pairsmith.models.language.transformers_backend import TransformersModel
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "sentences.txt"
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=40)

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from pairsmith.lm.decoder import Group
-from pairsmith.lm.sampling import Sampling
-from pairsmith.lm.transformers_backend import TransformersModel
+from pairsmith.models.language.decoder import Group
+from pairsmith.models.language.sampling import Sampling
+from pairsmith.models.language.transformers_backend import TransformersModel
 
 
 @torch.inference_mode()

@@ -12,10 +12,10 @@ from zlib import crc32
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
-from pairsmith.lm.loading import load_model
-from pairsmith.lm.packing import packed
-from pairsmith.lm.transformers_backend import TransformersModel
-from pairsmith.modelnames import resolve_model
+from pairsmith.core.model_names import resolve_model
+from pairsmith.models.language.loading import load_model
+from pairsmith.models.language.packing import packed
+from pairsmith.models.language.transformers_backend import TransformersModel
 
 STOP_RATE = 1 / 22
 """Share of the tokens that hold the quotation mark. Texts that end within 40 tokens then have 14.6 of them

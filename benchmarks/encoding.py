@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from common import write
-from pairsmith.encoders.encode import encode_texts
-from pairsmith.encoders.sentence import load_sentence_encoder
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "sentences.txt"
 

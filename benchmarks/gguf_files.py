@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from common import write
-from pairsmith.ggufmodels import CACHE_VARIABLE, SMOLLM2, gguf_folder
-from pairsmith.lm.loading import load_causal
+from pairsmith.core.gguf import CACHE_VARIABLE, SMOLLM2, gguf_folder
+from pairsmith.models.language.loading import load_causal
 
 PROMPTS = [
     "The capital of France is",
@@ -43,7 +43,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         os.environ[CACHE_VARIABLE] = cache
         begun = time.monotonic()
-        code = f"from pairsmith.ggufmodels import gguf_folder; print(gguf_folder({SMOLLM2!r}))"
+        code = f"from pairsmith.core.gguf import gguf_folder; print(gguf_folder({SMOLLM2!r}))"
         both = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)]
         folders = {process.communicate()[0] for process in both}
         results: dict[str, Any] = {

@@ -54,10 +54,10 @@ def main() -> None:
 
 def one(inputs: Path) -> dict[str, float]:
     """One run in this process."""
-    from pairsmith.generate.route import generate
-    from pairsmith.generate.settings import GenerateSettings
-    from pairsmith.progress import Silent
+    from pairsmith.core.progress import Silent
     from pairsmith.runs import Run
+    from pairsmith.steps.generate.route import generate
+    from pairsmith.steps.generate.settings import GenerateSettings
 
     out = inputs.with_suffix(".out")
     shutil.rmtree(out, ignore_errors=True)

@@ -22,17 +22,17 @@ from torch import nn
 
 from common import write
 from mining_data import squad_corpora
-from pairsmith.encoders.reader import load_reader
-from pairsmith.encoders.span_encoder import load_span_encoder
-from pairsmith.modelfiles import pick_dtype
-from pairsmith.modelnames import MINILM
-from pairsmith.records import Question
-from pairsmith.records.asked import Distribution
-from pairsmith.training.distillation import Asked, PassageLesson
+from pairsmith.core.model_files import pick_dtype
+from pairsmith.core.model_names import MINILM
+from pairsmith.data import Question
+from pairsmith.data.questions import Distribution
+from pairsmith.methods.mining.reader import SpanMarker, batch_of_windows, training_windows
+from pairsmith.methods.quip.distillation import Asked, PassageLesson
+from pairsmith.methods.quip.student import Student
+from pairsmith.models.reader import load_reader
+from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.training.dropout import set_attention_dropout
 from pairsmith.training.processor import quick_training
-from pairsmith.training.reader import SpanMarker, batch_of_windows, training_windows
-from pairsmith.training.student import Student
 
 QUESTIONS = 10
 """Of a passage, as in the paper."""

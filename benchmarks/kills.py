@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from common import write
-from pairsmith.generate.postprocess import postprocess
-from pairsmith.generate.route import generate
-from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.progress import Silent
-from pairsmith.recipes import load_recipe
-from pairsmith.running import run_recipe
+from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.running import run_recipe
+from pairsmith.core.progress import Silent
 from pairsmith.runs import Run
+from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 make_bert = importlib.import_module("tests.conftest").make_bert
@@ -165,7 +165,7 @@ def write_mining(work: Path) -> None:
 def trial(work_on: Callable[[Path, Path], None], work: Path, name: str, kills: int) -> dict[str, Any]:
     """Kill ``kills`` times; a run that gets to its end is compared, and the next one begun."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pairsmith.generate.route", "pairsmith.training.encoder"])
+    context.set_forkserver_preload(["pairsmith.steps.generate.route", "pairsmith.methods.dino.encoder"])
 
     def start(out: Path) -> multiprocessing.process.BaseProcess:
         process = context.Process(target=work_on, args=(work, out))

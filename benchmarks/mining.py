@@ -21,16 +21,16 @@ import pyarrow as pa
 
 from common import write
 from mining_data import news_corpora, squad_corpora, write_news, write_squad
-from pairsmith.mine.filter import filter_pairs
-from pairsmith.mine.route import mine
-from pairsmith.mine.settings import FilterSettings, MineSettings
-from pairsmith.progress import Progress
-from pairsmith.records import Document, Question
+from pairsmith.core.progress import Progress
+from pairsmith.data import Document, Question
+from pairsmith.methods.mining.biencoder import train_biencoder
+from pairsmith.methods.mining.crossencoder import train_crossencoder
+from pairsmith.metrics.rouge import abstractiveness
+from pairsmith.metrics.squad import normalized
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.texts.rouge import abstractiveness
-from pairsmith.texts.squad_metrics import normalized
-from pairsmith.training.biencoder import train_biencoder
-from pairsmith.training.crossencoder import train_crossencoder
+from pairsmith.steps.mine.filter import filter_pairs
+from pairsmith.steps.mine.route import mine
+from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 from pairsmith.training.settings import TrainBiencoderSettings, TrainCrossencoderSettings
 
 MINILM = "embedded:all-minilm-l6-v2"

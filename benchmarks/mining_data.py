@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.records import Answer, Document, Question, read_documents, read_questions, to_question_table
-from pairsmith.texts import split_sentences
+from pairsmith.data import Answer, Document, Question, read_documents, read_questions, to_question_table
+from pairsmith.data.text import split_sentences
 
 MINED_ARTICLES = 32
 UNRELATED = 4

@@ -24,10 +24,10 @@ import yaml
 
 from common import machine, write
 from mining_data import SquadCorpora, squad_corpora, write_squad
-from pairsmith.bundled import recipe_path
-from pairsmith.progress import Progress
-from pairsmith.recipes import load_recipe
-from pairsmith.running import run_recipe
+from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.running import run_recipe
+from pairsmith.core.bundled import recipe_path
+from pairsmith.core.progress import Progress
 
 RECIPE = "mining-ablation-small"
 TESTED = 1_500

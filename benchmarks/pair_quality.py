@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from common import stsb_both_columns, write
-from pairsmith.encoders.encode import encode_texts
-from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.encoders.similarity import cosine_similarity_rows
-from pairsmith.generate.route import generate
-from pairsmith.generate.settings import GenerateSettings
-from pairsmith.progress import Progress
+from pairsmith.core.progress import Progress
+from pairsmith.metrics.similarity import cosine_similarity_rows
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.settings import GenerateSettings
 
 DECAYS = (100.0, 0.0, 200.0)
 LABELS = (1.0, 0.5, 0.0)

@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 
 from common import write
-from pairsmith.planning import plan_recipe
-from pairsmith.progress import Silent
-from pairsmith.recipes import find_recipe, load_recipe
+from pairsmith.cli.planning import plan_recipe
+from pairsmith.cli.recipes import find_recipe, load_recipe
+from pairsmith.core.progress import Silent
 from pairsmith.runs.estimate import totals
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from common import write
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import REJECT, SCORED_PAIR
-from pairsmith.report.route import report
-from pairsmith.report.settings import ReportSettings
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import REJECT, SCORED_PAIR
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.tools.report.route import report
+from pairsmith.tools.report.settings import ReportSettings
 
 VOCABULARY = 20_000
 

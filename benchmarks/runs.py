@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from common import write
-from pairsmith.generate.route import generate
-from pairsmith.generate.settings import GenerateSettings
-from pairsmith.progress import Silent
-from pairsmith.records import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
+from pairsmith.core.progress import Silent
+from pairsmith.data import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.runs import FolderWriter, Run
 from pairsmith.runs.folder import FileEntry, ShardEntry, read_manifest, run_of
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.status import status_lines
+from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.settings import GenerateSettings
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

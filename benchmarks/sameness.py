@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from common import write
-from pairsmith.generate.route import generate
-from pairsmith.generate.settings import GenerateSettings
-from pairsmith.progress import Silent
+from pairsmith.core.progress import Silent
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.settings import GenerateSettings
 
 SENTENCES = Path(__file__).resolve().parent.parent / "examples" / "sentences.txt"
 

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from common import write
-from pairsmith.encoders.faiss_search import faiss_search
-from pairsmith.encoders.margin import candidates, choose
-from pairsmith.encoders.search import two_way_search
+from pairsmith.search.exact import two_way_search
+from pairsmith.search.faiss_search import faiss_search
+from pairsmith.search.margin import candidates, choose
 
 WIDTH = 384
 CENTRES = 2_000

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from common import stsb_both_columns, write
-from pairsmith.evaluate.settings import EvaluateStsSettings
-from pairsmith.evaluate.sts import evaluate_sts
-from pairsmith.generate.postprocess import postprocess
-from pairsmith.generate.route import generate
-from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.progress import Progress
+from pairsmith.core.progress import Progress
+from pairsmith.methods.dino.encoder import train_encoder
 from pairsmith.runs import Run
-from pairsmith.training.encoder import train_encoder
+from pairsmith.steps.evaluate.settings import EvaluateStsSettings
+from pairsmith.steps.evaluate.sts import evaluate_sts
+from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.training.settings import TrainEncoderSettings
 
 SUITES = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sick")

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pairsmith
-import pairsmith.infuse
 
 sentences = (Path(__file__).parent / "sentences.txt").read_text(encoding="utf-8").splitlines()
 texts = [" ".join(sentences[start : start + 6]) for start in range(0, len(sentences), 6)]
@@ -26,5 +25,5 @@ if len(sys.argv) > 1:
     labels = "teacher"
 trained = pairsmith.distil(questions, "embedded:all-minilm-l6-v2", labels=labels, epochs=1)
 print(f"trained on {trained.questions} questions of {trained.passages} passages")
-(answer,) = pairsmith.infuse.answer(trained.student, [questions[0].question], [questions[0].context])
+(answer,) = pairsmith.answer_with_student(trained.student, [questions[0].question], [questions[0].context])
 print(f"{questions[0].question}  {answer.text}")

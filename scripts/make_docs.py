@@ -11,9 +11,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from pairsmith.options import default_text, option_kind
-from pairsmith.settings import option_name
-from pairsmith.steps import STEPS, Step
+from pairsmith.cli.options import default_text, option_kind
+from pairsmith.cli.steps import STEPS, Step
+from pairsmith.core.settings import option_name
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs" / "commands"

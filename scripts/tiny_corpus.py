@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pairsmith.tasks import load_task
+from pairsmith.data.tasks import load_task
 from tiny_pairs import Pairs
 from tiny_sources import Sources
 

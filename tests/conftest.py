@@ -186,8 +186,8 @@ def quick_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def bundled() -> Any:
     """The bundled language model."""
-    from pairsmith.bundled import TINY
-    from pairsmith.lm.loading import load_model
+    from pairsmith.core.bundled import TINY
+    from pairsmith.models.language.loading import load_model
 
     return load_model(TINY, device="cpu")
 
@@ -197,7 +197,7 @@ def server(bundled: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The bundled model behind a completions server that gives long lists; nobody waits between tries."""
     from tests.server import serving
 
-    monkeypatch.setattr("pairsmith.lm.remote.WAIT", 0.0)
+    monkeypatch.setattr("pairsmith.models.language.remote.WAIT", 0.0)
     with serving(bundled) as server:
         server.most = 100
         yield server

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import typer
 
-from pairsmith.cli import main, make_app
+from pairsmith.cli.app import main, make_app
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"]

@@ -18,10 +18,10 @@ from tests.documented import ROOT, Command, run
 from tests.tiny_bart import bart_tokenizer, make_bart
 from tests.training.few import PLAYS, passage, reading, write
 
-from pairsmith.audit.answers import Answer, Answers
-from pairsmith.audit.rows import Audit
-from pairsmith.bundled import TINY, model_path
+from pairsmith.core.bundled import TINY, model_path
 from pairsmith.runs.executors import Advance, Done, Load, R, W, run_here
+from pairsmith.tools.audit.answers import Answer, Answers
+from pairsmith.tools.audit.rows import Audit
 
 CUT = {
     "generate --task emails.yaml": "--per-input 2",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pairsmith
-from pairsmith.errors import SettingsError
+from pairsmith.core.errors import SettingsError
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 NAMES = [

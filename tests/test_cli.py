@@ -8,15 +8,16 @@ import pytest
 from pydantic import Field
 from typer.testing import CliRunner
 
-from pairsmith import __version__, cli
-from pairsmith.bundled import recipe_path
-from pairsmith.cli import make_app
-from pairsmith.errors import FolderError
-from pairsmith.options import default_text, settings_from
-from pairsmith.progress import Progress, Quiet
-from pairsmith.settings import Settings, option_name
-from pairsmith.steps import STEPS, Step
-from pairsmith.tasks import builtin_path, builtin_tasks
+from pairsmith import __version__
+from pairsmith.cli import app as cli
+from pairsmith.cli.app import make_app
+from pairsmith.cli.options import default_text, settings_from
+from pairsmith.cli.steps import STEPS, Step
+from pairsmith.core.bundled import recipe_path
+from pairsmith.core.errors import FolderError
+from pairsmith.core.progress import Progress, Quiet
+from pairsmith.core.settings import Settings, option_name
+from pairsmith.data.tasks import builtin_path, builtin_tasks
 
 
 class DemoSettings(Settings):
@@ -320,8 +321,8 @@ def test_run_prints_the_figures_and_passes_its_options_on(monkeypatch, tmp_path,
         seen.update(plan=plan, out=out, progress=type(progress), fresh=fresh)
         return {"spearman": 12.346, "seconds": 1.0}
 
-    monkeypatch.setattr("pairsmith.recipes.load_recipe", load)
-    monkeypatch.setattr("pairsmith.running.run_recipe", run)
+    monkeypatch.setattr("pairsmith.cli.recipes.load_recipe", load)
+    monkeypatch.setattr("pairsmith.cli.running.run_recipe", run)
     options = ("--seed", "3", "--set", "a.b=1", "--set", "c.d=2", "--fresh", "--quiet")
     result = pairsmith("run", "x.yaml", "--out", str(tmp_path), *options)
     assert result.output == "spearman  12.35\nseconds    1.00\n"
@@ -367,7 +368,7 @@ def test_main_stopped_before_a_command_began(monkeypatch, capsys):
 def test_help_is_fast_because_nothing_heavy_is_imported():
     code = (
         "import sys\n"
-        "from pairsmith.cli import main\n"
+        "from pairsmith.cli.app import main\n"
         "try:\n    main(['--help'])\n"
         "except SystemExit as end:\n    assert end.code == 0\n"
         "heavy = {'torch', 'transformers', 'datasets', 'sentence_transformers', 'numpy', 'pyarrow'}\n"

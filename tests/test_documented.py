@@ -32,9 +32,9 @@ from tests.reader import (
     shortened,
 )
 
-from pairsmith import planning
+from pairsmith.cli import planning
+from pairsmith.data.tasks import load_task
 from pairsmith.runs import ray_executor
-from pairsmith.tasks import load_task
 
 TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 TODO = {
@@ -63,12 +63,12 @@ def reader(models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """The folder in which a reader follows a page; people label at once, plans are quick, Ray's work is done here."""
     furnish(tmp_path, models)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pairsmith.audit.serve.serve", label_all)
+    monkeypatch.setattr("pairsmith.tools.audit.serve.serve", label_all)
     monkeypatch.setattr(ray_executor, "run_ray", ray_here)
     monkeypatch.setattr(planning, "_apart", lambda work, *given: work(*given))
-    monkeypatch.setattr("pairsmith.generate.plan.CALIBRATION_SECONDS", 0.5)
-    monkeypatch.setattr("pairsmith.training.plan.CALIBRATION_STEPS", 1)
-    monkeypatch.setattr("pairsmith.training.plan._LENGTHS", 2)
+    monkeypatch.setattr("pairsmith.steps.generate.plan.CALIBRATION_SECONDS", 0.5)
+    monkeypatch.setattr("pairsmith.steps.training.plan.CALIBRATION_STEPS", 1)
+    monkeypatch.setattr("pairsmith.steps.training.plan._LENGTHS", 2)
     return tmp_path
 
 
@@ -97,7 +97,7 @@ def mteb(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of mteb's tasks two of similarities, each with a few pairs."""
     from mteb.abstasks.sts import AbsTaskSTS
 
-    from pairsmith.evaluate import mteb_tasks
+    from pairsmith.steps.evaluate import mteb_tasks
 
     real = mteb_tasks.named_tasks
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pairsmith.errors import first_line, nearby, redacted, redacted_values
+from pairsmith.core.errors import first_line, nearby, redacted, redacted_values
 
 
 def test_what_is_called_nearly_so_is_named(tmp_path):

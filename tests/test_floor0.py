@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pairsmith import bundled, errors, progress
+from pairsmith.core import bundled, errors, progress
 
 
 class TestErrors:

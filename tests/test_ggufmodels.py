@@ -15,11 +15,11 @@ import transformers
 from safetensors import SafetensorError
 from tests.tiny_gguf import converted, llama, make_gguf
 
-from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import MissingExtra, ModelError, StorageError
-from pairsmith.ggufmodels import SMOLLM2, cache_folder, check_gguf, gguf_folder, hub_repository, is_gguf
-from pairsmith.lm.loading import load_causal, load_model
-from pairsmith.modelnames import check_name, is_hub_id, model_revision, resolve_model
+from pairsmith.core.errors import MissingExtra, ModelError, StorageError
+from pairsmith.core.gguf import SMOLLM2, cache_folder, check_gguf, gguf_folder, hub_repository, is_gguf
+from pairsmith.core.model_names import check_name, is_hub_id, model_revision, resolve_model
+from pairsmith.models.language.loading import load_causal, load_model
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 
 TEXT = "A man is playing, two dogs run."
 EMBEDDED_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -350,7 +350,7 @@ def test_the_embedded_model_without_its_file_or_package_gives_the_command(monkey
 def test_the_embedded_model_needs_nothing_that_its_package_imports(monkeypatch, tmp_path, tiny):
     embedded(monkeypatch, tmp_path, Path(tiny).read_bytes())
     monkeypatch.setattr(
-        "pairsmith.ggufmodels.SMOLLM2_SHA256", hashlib.sha256(Path(tiny).read_bytes()).hexdigest()
+        "pairsmith.core.gguf.SMOLLM2_SHA256", hashlib.sha256(Path(tiny).read_bytes()).hexdigest()
     )
     check_name(SMOLLM2)
     assert resolve_model(SMOLLM2) == resolve_model(tiny)

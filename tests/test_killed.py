@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from pairsmith.generate.postprocess import postprocess
-from pairsmith.generate.route import generate
-from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.progress import Silent
+from pairsmith.core.progress import Silent
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 
 KILLS = 10
 
@@ -22,7 +22,7 @@ def spawn(monkeypatch):
     """Starts functions in processes that have torch loaded already."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pairsmith.generate.route", "pairsmith.generate.postprocess"])
+    context.set_forkserver_preload(["pairsmith.steps.generate.route", "pairsmith.steps.generate.postprocess"])
 
     def start(function, *arguments):
         process = context.Process(target=function, args=arguments)

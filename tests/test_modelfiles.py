@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers.utils import logging
 
-from pairsmith.errors import ModelError, SettingsError
-from pairsmith.modelfiles import check_model_folder, pick_device, quiet_loading
+from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.model_files import check_model_folder, pick_device, quiet_loading
 
 
 @pytest.fixture

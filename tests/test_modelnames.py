@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pairsmith import modelnames as names
-from pairsmith.errors import MissingExtra, ModelError
-from pairsmith.modelnames import MINILM, file_of, glove_path, is_hub_id, model_revision, resolve_model
+from pairsmith.core import model_names as names
+from pairsmith.core.errors import MissingExtra, ModelError
+from pairsmith.core.model_names import MINILM, file_of, glove_path, is_hub_id, model_revision, resolve_model
 
 
 def fake_package(monkeypatch, folder: Path) -> None:

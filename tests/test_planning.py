@@ -5,15 +5,15 @@ import os
 import pytest
 from tests.trials import refuse, say_where
 
-from pairsmith import planning
-from pairsmith.errors import SettingsError
-from pairsmith.generate import plan as generate_plan
-from pairsmith.planning import plan_recipe, plan_table
-from pairsmith.progress import Silent
-from pairsmith.recipes import load_recipe
-from pairsmith.running import run_recipe
+from pairsmith.cli import planning
+from pairsmith.cli.planning import plan_recipe, plan_table
+from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.running import run_recipe
+from pairsmith.core.errors import SettingsError
+from pairsmith.core.progress import Silent
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.generate import plan as generate_plan
 
 RECIPE = """
 name: small
@@ -54,8 +54,8 @@ def here(work, *arguments):
 def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_apart", here)
     monkeypatch.setattr(generate_plan, "CALIBRATION_SECONDS", 2.0)
-    monkeypatch.setattr("pairsmith.training.plan.CALIBRATION_STEPS", 1)
-    monkeypatch.setattr("pairsmith.training.plan._LENGTHS", 2)
+    monkeypatch.setattr("pairsmith.steps.training.plan.CALIBRATION_STEPS", 1)
+    monkeypatch.setattr("pairsmith.steps.training.plan._LENGTHS", 2)
     found = plan_recipe(recipe, Silent())
     assert not (tmp_path / "run").exists()
     run_recipe(recipe, tmp_path / "run", Silent())

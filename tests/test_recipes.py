@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from pydantic import Field, ValidationError
 
-from pairsmith.bundled import recipe_path
-from pairsmith.errors import FolderError, InputError, SettingsError
-from pairsmith.generate.settings import GenerateSettings
-from pairsmith.progress import Progress, Silent
-from pairsmith.recipes import find_recipe, load_recipe, texts_in
-from pairsmith.running import figure_of, results_table, run_recipe
-from pairsmith.settings import Settings
-from pairsmith.steps import STEPS, Step
+from pairsmith.cli.recipes import find_recipe, load_recipe, texts_in
+from pairsmith.cli.running import figure_of, results_table, run_recipe
+from pairsmith.cli.steps import STEPS, Step
+from pairsmith.core.bundled import recipe_path
+from pairsmith.core.errors import FolderError, InputError, SettingsError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.core.settings import Settings
+from pairsmith.steps.generate.settings import GenerateSettings
 
 
 class MakeSettings(Settings):
@@ -416,7 +416,7 @@ def test_what_is_finished_is_not_done_again(recipe, steps, calls, tmp_path, caps
 def test_the_seconds_are_those_of_the_steps_whenever_they_ran(recipe, steps, calls, tmp_path, monkeypatch):
     plan = load_recipe(recipe(), steps)
     ticks = iter(range(0, 1000, 2))
-    monkeypatch.setattr("pairsmith.running.time.monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr("pairsmith.cli.running.time.monotonic", lambda: float(next(ticks)))
     assert run_recipe(plan, tmp_path / "run", Silent())["seconds"] == 6.0
     assert run_recipe(plan, tmp_path / "run", Silent())["seconds"] == 6.0
 
@@ -817,29 +817,29 @@ def test_the_example_on_the_page_is_sound(tmp_path):
 @pytest.mark.parametrize(
     ("name", "function"),
     [
-        ("generate", "pairsmith.generate.route.generate"),
-        ("postprocess", "pairsmith.generate.postprocess.postprocess"),
-        ("train-encoder", "pairsmith.training.encoder.train_encoder"),
-        ("train-biencoder", "pairsmith.training.biencoder.train_biencoder"),
-        ("mine", "pairsmith.mine.route.mine"),
-        ("train-crossencoder", "pairsmith.training.crossencoder.train_crossencoder"),
-        ("filter", "pairsmith.mine.filter.filter_pairs"),
-        ("train-reader", "pairsmith.training.reader.train_reader"),
-        ("train-summarizer", "pairsmith.training.summarizer.train_summarizer"),
-        ("train-asker", "pairsmith.training.asker.train_asker"),
-        ("ask", "pairsmith.infuse.ask.ask"),
-        ("train-teacher", "pairsmith.training.teacher.train_teacher"),
-        ("relabel", "pairsmith.infuse.relabel.relabel"),
-        ("infuse", "pairsmith.training.student.infuse"),
-        ("evaluate-sts", "pairsmith.evaluate.sts.evaluate_sts"),
-        ("evaluate-labels", "pairsmith.evaluate.labels.evaluate_labels"),
-        ("evaluate-mteb", "pairsmith.evaluate.mteb.evaluate_mteb"),
-        ("evaluate-qa", "pairsmith.evaluate.qa.evaluate_qa"),
-        ("evaluate-summaries", "pairsmith.evaluate.summaries.evaluate_summaries"),
-        ("evaluate-paraphrase", "pairsmith.evaluate.paraphrase.evaluate_paraphrase"),
-        ("evaluate-ner", "pairsmith.evaluate.ner.evaluate_ner"),
-        ("evaluate-sentiment", "pairsmith.evaluate.sentiment.evaluate_sentiment"),
-        ("push", "pairsmith.push.route.push"),
+        ("generate", "pairsmith.steps.generate.route.generate"),
+        ("postprocess", "pairsmith.steps.generate.postprocess.postprocess"),
+        ("train-encoder", "pairsmith.methods.dino.encoder.train_encoder"),
+        ("train-biencoder", "pairsmith.methods.mining.biencoder.train_biencoder"),
+        ("mine", "pairsmith.steps.mine.route.mine"),
+        ("train-crossencoder", "pairsmith.methods.mining.crossencoder.train_crossencoder"),
+        ("filter", "pairsmith.steps.mine.filter.filter_pairs"),
+        ("train-reader", "pairsmith.methods.mining.reader.train_reader"),
+        ("train-summarizer", "pairsmith.methods.mining.summarizer.train_summarizer"),
+        ("train-asker", "pairsmith.methods.quip.generator_training.train_asker"),
+        ("ask", "pairsmith.steps.infuse.ask.ask"),
+        ("train-teacher", "pairsmith.methods.quip.teacher.train_teacher"),
+        ("relabel", "pairsmith.steps.infuse.relabel.relabel"),
+        ("infuse", "pairsmith.methods.quip.student.infuse"),
+        ("evaluate-sts", "pairsmith.steps.evaluate.sts.evaluate_sts"),
+        ("evaluate-labels", "pairsmith.steps.evaluate.labels.evaluate_labels"),
+        ("evaluate-mteb", "pairsmith.steps.evaluate.mteb.evaluate_mteb"),
+        ("evaluate-qa", "pairsmith.steps.evaluate.qa.evaluate_qa"),
+        ("evaluate-summaries", "pairsmith.steps.evaluate.summaries.evaluate_summaries"),
+        ("evaluate-paraphrase", "pairsmith.steps.evaluate.paraphrase.evaluate_paraphrase"),
+        ("evaluate-ner", "pairsmith.steps.evaluate.ner.evaluate_ner"),
+        ("evaluate-sentiment", "pairsmith.steps.evaluate.sentiment.evaluate_sentiment"),
+        ("push", "pairsmith.tools.push.route.push"),
     ],
 )
 def test_each_step_calls_its_function(monkeypatch, name, function):

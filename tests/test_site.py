@@ -13,8 +13,8 @@ from types import ModuleType
 import pytest
 import yaml
 
-from pairsmith.settings import option_name
-from pairsmith.steps import STEPS
+from pairsmith.cli.steps import STEPS
+from pairsmith.core.settings import option_name
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -91,9 +91,9 @@ def test_docstrings_cite_entries_that_there_are(make_docs: ModuleType) -> None:
 
 
 def test_the_code_page_names_what_cites_a_number(make_docs: ModuleType) -> None:
-    assert make_docs.cited()["D7"]["generate/postprocess.py"] == ["processed", "smooth"]
+    assert make_docs.cited()["D7"]["steps/generate/postprocess.py"] == ["processed", "smooth"]
     assert (
-        "| D7 | label smoothing | `generate/postprocess.py` (`processed`, `smooth`) |"
+        "| D7 | label smoothing | `steps/generate/postprocess.py` (`processed`, `smooth`) |"
         in make_docs.code_page()
     )
 

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from pairsmith.steps import STEPS, Step, imported
+from pairsmith.cli.steps import STEPS, Step, imported
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from pairsmith.bundled import model_path
-from pairsmith.encoders.encode import encode_texts
-from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.encoders.similarity import cosine_similarity_rows
-from pairsmith.lm.loading import load_model
+from pairsmith.core.bundled import model_path
+from pairsmith.core.model_names import MINILM
+from pairsmith.data import ScoredPair
+from pairsmith.data.tasks import Decoding, builtin_tasks, load_task
 from pairsmith.methods.dino.method import generate_pairs, generate_texts
-from pairsmith.modelnames import MINILM
-from pairsmith.records import ScoredPair
-from pairsmith.tasks import Decoding, builtin_tasks, load_task
+from pairsmith.metrics.similarity import cosine_similarity_rows
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.language.loading import load_model
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 
 INPUTS = [
     "A woman is slicing carrots in the kitchen.",

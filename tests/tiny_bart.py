@@ -91,8 +91,8 @@ def make_asker(folder):
     """Save a random BART that often writes an answer, a separator, a question and an end; all by chance."""
     import torch
 
-    from pairsmith.encoders.asker import SEPARATOR
-    from pairsmith.encoders.summarizer import add_marker, load_summarizer
+    from pairsmith.models.question_generator import SEPARATOR
+    from pairsmith.models.summarizer import add_marker, load_summarizer
 
     made = load_summarizer(str(make_bart(folder)), device="cpu")
     add_marker(made, SEPARATOR, written=True)

@@ -88,7 +88,7 @@ def converted(model, barrier, folders):
     """Convert a file at the same time as another process, and tell where it is; for ``multiprocessing``."""
     from transformers import AutoTokenizer, LlamaForCausalLM  # noqa: F401 - which takes seconds, before they meet
 
-    from pairsmith.ggufmodels import gguf_folder
+    from pairsmith.core.gguf import gguf_folder
 
     barrier.wait()
     folders.put(str(gguf_folder(model)))

@@ -2,7 +2,7 @@
 
 import os
 
-from pairsmith.errors import SettingsError
+from pairsmith.core.errors import SettingsError
 from pairsmith.runs.estimate import Estimate
 
 

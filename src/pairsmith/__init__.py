@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pairsmith.api import evaluate_sts, open_dataset, run_recipe, train_encoder
-    from pairsmith.encoders.reader import load_reader
-    from pairsmith.encoders.sentence import load_sentence_encoder as load_encoder
-    from pairsmith.lm.loading import load_model as load_language_model
+    from pairsmith.data.tasks.loading import load_task
     from pairsmith.methods.dino.method import generate_pairs, generate_texts
     from pairsmith.methods.mining.method import mine_pairs
     from pairsmith.methods.mining.negatives import find_hard_negatives
     from pairsmith.methods.quip.generators import load_question_generator
     from pairsmith.methods.quip.method import distil, generate_questions, label_questions
-    from pairsmith.tasks.loading import load_task
+    from pairsmith.models.language.loading import load_model as load_language_model
+    from pairsmith.models.reader import load_reader
+    from pairsmith.models.sentence_encoder import load_sentence_encoder as load_encoder
+    from pairsmith.models.span_encoder import load_span_encoder as load_student
+    from pairsmith.models.span_reader import answer_by_vectors as answer_with_student
 
 __version__ = "0.1.0"
 
 __all__ = [
     "__version__",
+    "answer_with_student",
     "distil",
     "evaluate_sts",
     "find_hard_negatives",
@@ -33,6 +36,7 @@ __all__ = [
     "load_language_model",
     "load_question_generator",
     "load_reader",
+    "load_student",
     "load_task",
     "mine_pairs",
     "open_dataset",
@@ -42,6 +46,7 @@ __all__ = [
 
 # Where each is defined: the module, and the name there.
 _HOMES = {
+    "answer_with_student": ("pairsmith.models.span_reader", "answer_by_vectors"),
     "distil": ("pairsmith.methods.quip.method", "distil"),
     "evaluate_sts": ("pairsmith.api", "evaluate_sts"),
     "find_hard_negatives": ("pairsmith.methods.mining.negatives", "find_hard_negatives"),
@@ -49,11 +54,12 @@ _HOMES = {
     "generate_questions": ("pairsmith.methods.quip.method", "generate_questions"),
     "generate_texts": ("pairsmith.methods.dino.method", "generate_texts"),
     "label_questions": ("pairsmith.methods.quip.method", "label_questions"),
-    "load_encoder": ("pairsmith.encoders.sentence", "load_sentence_encoder"),
-    "load_language_model": ("pairsmith.lm.loading", "load_model"),
+    "load_encoder": ("pairsmith.models.sentence_encoder", "load_sentence_encoder"),
+    "load_language_model": ("pairsmith.models.language.loading", "load_model"),
     "load_question_generator": ("pairsmith.methods.quip.generators", "load_question_generator"),
-    "load_reader": ("pairsmith.encoders.reader", "load_reader"),
-    "load_task": ("pairsmith.tasks.loading", "load_task"),
+    "load_reader": ("pairsmith.models.reader", "load_reader"),
+    "load_student": ("pairsmith.models.span_encoder", "load_span_encoder"),
+    "load_task": ("pairsmith.data.tasks.loading", "load_task"),
     "mine_pairs": ("pairsmith.methods.mining.method", "mine_pairs"),
     "open_dataset": ("pairsmith.api", "open_dataset"),
     "run_recipe": ("pairsmith.api", "run_recipe"),

@@ -1,6 +1,6 @@
 """``python -m pairsmith`` runs the ``pairsmith`` command."""
 
-from pairsmith.cli import main
+from pairsmith.cli.app import main
 
 __all__ = ["main"]
 

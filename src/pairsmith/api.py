@@ -7,17 +7,17 @@ from typing import Any
 from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.encoders.encode import encode_texts
-from pairsmith.errors import SettingsError
-from pairsmith.evaluate.sts import SuiteScores, sts_scores
-from pairsmith.places import Place, place
-from pairsmith.progress import Progress, Silent
-from pairsmith.recipes import find_recipe, load_recipe
-from pairsmith.records import SCORED_PAIR, GradedPair, ScoredPair, to_table
-from pairsmith.records.sts import StsSuite, read_sts
-from pairsmith.running import run_recipe as run_planned
+from pairsmith.cli.recipes import find_recipe, load_recipe
+from pairsmith.cli.running import run_recipe as run_planned
+from pairsmith.core.errors import SettingsError
+from pairsmith.core.paths import Place, place
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import SCORED_PAIR, GradedPair, ScoredPair, to_table
+from pairsmith.data.sts import StsSuite, read_sts
+from pairsmith.methods.dino.encoder import train_encoder_on
+from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder
-from pairsmith.training.encoder import train_encoder_on
+from pairsmith.steps.evaluate.sts import SuiteScores, sts_scores
 from pairsmith.training.settings import TrainEncoderSettings
 from pairsmith.training.watch import Training
 

@@ -11,17 +11,9 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.report.test_rows import folder
 
-from pairsmith.audit.agreement import agreement, confusion, wilson
-from pairsmith.audit.answers import Answer, Answers
-from pairsmith.audit.app import Session, make_app
-from pairsmith.audit.export import export
-from pairsmith.audit.plan import plan_audit
-from pairsmith.audit.route import audit, audit_table, most, results_of
-from pairsmith.audit.rows import Audit, AuditRow, draw, order_of
-from pairsmith.audit.settings import AuditSettings
-from pairsmith.errors import FolderError, InputError, MissingExtra, SettingsError, StorageError
-from pairsmith.progress import Silent
-from pairsmith.records import (
+from pairsmith.core.errors import FolderError, InputError, MissingExtra, SettingsError, StorageError
+from pairsmith.core.progress import Silent
+from pairsmith.data import (
     DOCUMENT,
     LABELLED_TEXT,
     MINED_PAIR,
@@ -32,10 +24,18 @@ from pairsmith.records import (
     MinedPair,
     ScoredPair,
 )
+from pairsmith.data.tasks import load_task
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, Sources
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
-from pairsmith.tasks import load_task
+from pairsmith.tools.audit.agreement import agreement, confusion, wilson
+from pairsmith.tools.audit.answers import Answer, Answers
+from pairsmith.tools.audit.app import Session, make_app
+from pairsmith.tools.audit.export import export
+from pairsmith.tools.audit.plan import plan_audit
+from pairsmith.tools.audit.route import audit, audit_table, most, results_of
+from pairsmith.tools.audit.rows import Audit, AuditRow, draw, order_of
+from pairsmith.tools.audit.settings import AuditSettings
 
 ROWS = [ScoredPair(str(i), f"one {i}", f"other {i}", (0.0, 0.5, 1.0)[i % 3]) for i in range(30)]
 TOKEN = "right"
@@ -415,7 +415,7 @@ def test_a_port_that_is_taken_is_named(tmp_path):
 
 def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
     data(tmp_path)
-    monkeypatch.setattr("pairsmith.audit.route.find_spec", lambda name: None)
+    monkeypatch.setattr("pairsmith.tools.audit.route.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'pairsmith\[audit\]'"):
         audit(AuditSettings(data=str(tmp_path / "in")), Run(tmp_path / "out", Silent()))
 
@@ -502,7 +502,7 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing(tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pairsmith.audit.answers.os.fsync", full)
+    monkeypatch.setattr("pairsmith.tools.audit.answers.os.fsync", full)
     refused = browser.post("/answer", json={"row": 1, "place": 0}, **key)
     assert refused.status_code == 507
     assert refused.text.endswith("cannot be written: No space left on device")
@@ -534,12 +534,12 @@ def test_a_stopped_audit_is_not_done_but_its_results_are_there(tmp_path, monkeyp
         answers.give(Answer("me", there_.rows[0].id, "1"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pairsmith.audit.serve.serve", stopped)
+    monkeypatch.setattr("pairsmith.tools.audit.serve.serve", stopped)
     with pytest.raises(KeyboardInterrupt):
         audit(AuditSettings(data=str(tmp_path / "in"), rows=5), run)
     assert json.loads((tmp_path / "out" / "results.json").read_text())["labelled"] == {"me": 1}
     assert status_lines(tmp_path / "out") == [f"{tmp_path / 'out'}: audit, stopped"]
-    monkeypatch.setattr("pairsmith.audit.serve.serve", lambda *_, **__: None)
+    monkeypatch.setattr("pairsmith.tools.audit.serve.serve", lambda *_, **__: None)
     audit(AuditSettings(data=str(tmp_path / "in"), rows=5), run)
     assert status_lines(tmp_path / "out") == [f"{tmp_path / 'out'}: audit, finished"]
 

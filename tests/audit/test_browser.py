@@ -11,20 +11,20 @@ from tests.report.test_parts import HOSTILE
 from tests.report.test_report import hostile_folder
 from tests.report.test_rows import folder
 
-from pairsmith.audit.app import LONGEST
-from pairsmith.audit.route import audit
-from pairsmith.audit.settings import AuditSettings
-from pairsmith.compare.file import Comparison, Measured, Trained
-from pairsmith.compare.outcome import Cost, Score
-from pairsmith.compare.page import page as comparison_page
-from pairsmith.compare.recipe import Trial
-from pairsmith.progress import Silent
-from pairsmith.records import ScoredPair
-from pairsmith.report.parts import shown
-from pairsmith.report.route import report
-from pairsmith.report.rows import LOOKED_AT
-from pairsmith.report.settings import ReportSettings
+from pairsmith.cli.compare.file import Comparison, Measured, Trained
+from pairsmith.cli.compare.outcome import Cost, Score
+from pairsmith.cli.compare.page import page as comparison_page
+from pairsmith.cli.compare.recipe import Trial
+from pairsmith.core.progress import Silent
+from pairsmith.data import ScoredPair
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.tools.audit.app import LONGEST
+from pairsmith.tools.audit.route import audit
+from pairsmith.tools.audit.settings import AuditSettings
+from pairsmith.tools.report.parts import shown
+from pairsmith.tools.report.route import report
+from pairsmith.tools.report.rows import LOOKED_AT
+from pairsmith.tools.report.settings import ReportSettings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = ["--disable-gpu", "--no-sandbox", "--disable-background-networking", "--disable-component-update",

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import pytest
 from tests.report.test_rows import folder
 
-from pairsmith.progress import Progress, Quiet, Silent
-from pairsmith.records import ScoredPair
+from pairsmith.core.progress import Progress, Quiet, Silent
+from pairsmith.data import ScoredPair
 
 SECONDS = 120
 """The longest wait for anything; all of it takes a few on a machine that is not busy."""

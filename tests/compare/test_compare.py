@@ -11,18 +11,18 @@ import pytest
 import yaml
 from transformers import AutoTokenizer
 
-from pairsmith.bundled import model_path
-from pairsmith.cli import main
-from pairsmith.compare.file import Comparison, find_comparison, read_comparison
-from pairsmith.compare.outcome import Cost, Score, margin, table
-from pairsmith.compare.page import curves, points, time_of, tokens_of
-from pairsmith.compare.recipe import Trial, as_recipe, once_recipe, trials
-from pairsmith.compare.route import compare
-from pairsmith.compare.tokens import _texts
-from pairsmith.errors import FolderError, SettingsError
-from pairsmith.progress import Progress, Silent
-from pairsmith.recipes import load_recipe
-from pairsmith.records import REJECT, Reject, to_table
+from pairsmith.cli.app import main
+from pairsmith.cli.compare.file import Comparison, find_comparison, read_comparison
+from pairsmith.cli.compare.outcome import Cost, Score, margin, table
+from pairsmith.cli.compare.page import curves, points, time_of, tokens_of
+from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, trials
+from pairsmith.cli.compare.route import compare
+from pairsmith.cli.compare.tokens import _texts
+from pairsmith.cli.recipes import load_recipe
+from pairsmith.core.bundled import model_path
+from pairsmith.core.errors import FolderError, SettingsError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import REJECT, Reject, to_table
 from pairsmith.runs import DatasetFolder
 
 TEXT = """\

@@ -4,9 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.encoders.bertscore import bertscore
-from pairsmith.encoders.pair_scores import pair_scores
-from pairsmith.encoders.token_vectors import load_token_encoder
+from pairsmith.metrics.bertscore import bertscore
+from pairsmith.metrics.pair_scores import pair_scores
+from pairsmith.models.token_vectors import load_token_encoder
 
 PAIRS = [
     ("A man is playing.", "A woman is slicing an onion."),

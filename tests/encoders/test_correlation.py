@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pairsmith.encoders.correlation import dense_groups, group_ranks, pearson, spearman
+from pairsmith.metrics.correlation import dense_groups, group_ranks, pearson, spearman
 
 
 def test_equal_values_share_the_mean_of_their_ranks():

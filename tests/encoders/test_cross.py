@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.tiny_bart import make_bart
 
-from pairsmith.encoders.cross import load_cross_encoder, score_pairs
+from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 
 INPUTS = [f"who plays the instrument number {number}?" for number in range(200)]
 OUTPUTS = [f"somebody does, {number * 7 % 200} times" for number in range(200)]

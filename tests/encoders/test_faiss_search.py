@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairsmith.encoders import faiss_search as module
-from pairsmith.encoders.faiss_search import faiss_search, needed_vectors
-from pairsmith.errors import MissingExtra, SettingsError
+from pairsmith.core.errors import MissingExtra, SettingsError
+from pairsmith.search import faiss_search as module
+from pairsmith.search.faiss_search import faiss_search, needed_vectors
 
 faiss = pytest.importorskip("faiss")
 

@@ -3,8 +3,8 @@ import gzip
 import numpy as np
 import pytest
 
-from pairsmith.encoders.glove import encode_with_glove, read_vectors, split_words
-from pairsmith.errors import InputError
+from pairsmith.core.errors import InputError
+from pairsmith.models.glove import encode_with_glove, read_vectors, split_words
 
 LINES = """the 1 0 0
 cat 0 2 0

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.encoders.margin import Pairs, candidates, choose, margin
-from pairsmith.encoders.neighbours import Neighbours
+from pairsmith.search.margin import Pairs, candidates, choose, margin
+from pairsmith.search.neighbours import Neighbours
 
 # Three x and three y; k = 2.
 #        y0   y1   y2
@@ -135,7 +135,7 @@ def test_every_rule_against_plain_loops(case, kind):
     }
     for retrieval, pairs in expected.items():
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("pairsmith.encoders.margin.JUDGED", 3)
+            patch.setattr("pairsmith.search.margin.JUDGED", 3)
             found = choose(*candidates(of_x, of_y, kind), retrieval).taken
         assert list(zip(found.x.tolist(), found.y.tolist(), strict=True)) == pairs
         assert found.margin.tolist() == pytest.approx([score(*pair) for pair in pairs], abs=1e-5)

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from pairsmith.bundled import TINY
-from pairsmith.encoders.reader import (
+from pairsmith.core.bundled import TINY
+from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.model_names import MINILM
+from pairsmith.models.reader import (
     Prediction,
     Reader,
     answer,
@@ -19,10 +21,8 @@ from pairsmith.encoders.reader import (
     encode_questions,
     load_reader,
 )
-from pairsmith.encoders.spans import best_span
-from pairsmith.encoders.teaching import teach
-from pairsmith.errors import ModelError, SettingsError
-from pairsmith.modelnames import MINILM
+from pairsmith.models.spans import best_span
+from pairsmith.models.teacher import teach
 
 QUESTION = "Who is slicing an onion?"
 CONTEXTS = [
@@ -218,7 +218,7 @@ def test_a_long_question_is_cut_and_leaves_room_for_the_text(bert_reader):
 
 
 def test_windows_do_not_hang_on_the_other_questions(bert_reader, monkeypatch):
-    monkeypatch.setattr("pairsmith.encoders.reader._AT_ONCE", 2)
+    monkeypatch.setattr("pairsmith.models.reader._AT_ONCE", 2)
     reader = load_reader(str(bert_reader), device="cpu")
     questions = [QUESTION, "dogs run " * 50, "", "Who?", QUESTION]
     contexts = [*CONTEXTS, "", CONTEXTS[1]]

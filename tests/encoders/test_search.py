@@ -5,9 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairsmith.encoders import search, shortlist
-from pairsmith.encoders.neighbours import merged
-from pairsmith.encoders.search import two_way_search
+from pairsmith.search import exact as search
+from pairsmith.search import shortlist
+from pairsmith.search.exact import two_way_search
+from pairsmith.search.neighbours import merged
 
 FORMATS = [torch.int8, torch.bfloat16, torch.float16, torch.float32]
 

@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.encoders.encode import encode_texts
-from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import ModelError, SettingsError
-from pairsmith.modelnames import MINILM
+from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.model_names import MINILM
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 
 TEXTS = ["A man is playing a guitar.", "Two dogs run on the beach today.", 'He said "no"\nand left.', "Rain"]
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pairsmith.encoders.similarity import cosine_similarity_rows, unit_rows
+from pairsmith.metrics.similarity import cosine_similarity_rows, unit_rows
 
 
 def test_cosines_worked_out_by_hand():

@@ -6,11 +6,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.encoders.reader import answer, encode_questions, load_reader
-from pairsmith.encoders.span_encoder import load_span_encoder, span_logits
-from pairsmith.encoders.span_heads import FILE, SpanHeads, heads_kind, load_heads, save_heads
-from pairsmith.encoders.span_reader import answer_by_vectors, text_vectors, text_windows
-from pairsmith.errors import ModelError
+from pairsmith.core.errors import ModelError
+from pairsmith.models.reader import answer, encode_questions, load_reader
+from pairsmith.models.span_encoder import load_span_encoder, span_logits
+from pairsmith.models.span_heads import FILE, SpanHeads, heads_kind, load_heads, save_heads
+from pairsmith.models.span_reader import answer_by_vectors, text_vectors, text_windows
 from pairsmith.training.question_settings import InfuseSettings
 
 TEXT = "A man is playing. A woman is slicing an onion. Two dogs run on the beach."

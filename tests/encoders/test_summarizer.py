@@ -6,8 +6,9 @@ import torch
 from safetensors.torch import save_file
 from tests.tiny_bart import document, make_bart, weights
 
-from pairsmith.bundled import TINY
-from pairsmith.encoders.summarizer import (
+from pairsmith.core.bundled import TINY
+from pairsmith.core.errors import ModelError
+from pairsmith.models.summarizer import (
     BEAMS,
     SUMMARY_TOKENS,
     add_marker,
@@ -18,7 +19,6 @@ from pairsmith.encoders.summarizer import (
     search_settings,
     summarize,
 )
-from pairsmith.errors import ModelError
 
 DOCUMENTS = [document(0), document(1)[:20], document(2) * 4, document(3)[:40]]
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from pairsmith.evaluate.auroc import auroc, auroc_draws
+from pairsmith.metrics.auroc import auroc, auroc_draws
 
 
 def test_four_pairs_by_hand():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pairsmith.evaluate.bootstrap import interval, mean_draws, spearman_draws
+from pairsmith.metrics.bootstrap import interval, mean_draws, spearman_draws
 
 
 def test_every_draw_is_spearman_of_its_resample():

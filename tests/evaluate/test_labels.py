@@ -3,11 +3,11 @@ import json
 import numpy as np
 import pytest
 
-from pairsmith.errors import InputError
-from pairsmith.evaluate.labels import evaluate_labels, labelled_pairs, labels_table, separation
-from pairsmith.evaluate.settings import EvaluateLabelsSettings
-from pairsmith.progress import Silent
+from pairsmith.core.errors import InputError
+from pairsmith.core.progress import Silent
 from pairsmith.runs import Run
+from pairsmith.steps.evaluate.labels import evaluate_labels, labelled_pairs, labels_table, separation
+from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
 
 PAIRS = [("a", "b", "1"), ("a", "c", "0.5"), ("a", "d", "0"), ("e", "f", "1"), ("e", "g", "0")]
 COSINES = np.array([0.9, 0.5, 0.1, 0.7, 0.3])

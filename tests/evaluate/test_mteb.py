@@ -8,19 +8,19 @@ import torch
 from pydantic import ValidationError
 from tests.evaluate.test_sts import PAIRS
 
-from pairsmith.bundled import recipe_path
-from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import FolderError, InputError, MissingExtra, ModelError, SettingsError
-from pairsmith.evaluate import mteb as module
-from pairsmith.evaluate.mteb import evaluate_mteb
-from pairsmith.evaluate.plan import plan_evaluate_mteb
-from pairsmith.evaluate.settings import EvaluateMtebSettings, EvaluateStsSettings
-from pairsmith.evaluate.sts import encoder_of, sts_scores
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import GradedPair
-from pairsmith.records.sts import StsSuite, read_sts
+from pairsmith.core.bundled import recipe_path
+from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError, SettingsError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import GradedPair
+from pairsmith.data.sts import StsSuite, read_sts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.status import status_lines
+from pairsmith.steps.evaluate import mteb as module
+from pairsmith.steps.evaluate.mteb import evaluate_mteb
+from pairsmith.steps.evaluate.plan import plan_evaluate_mteb
+from pairsmith.steps.evaluate.settings import EvaluateMtebSettings, EvaluateStsSettings
+from pairsmith.steps.evaluate.sts import encoder_of, sts_scores
 
 EXAMPLE = recipe_path("quickstart").parent.parent / "examples" / "graded-pairs.tsv"
 
@@ -85,7 +85,7 @@ def test_results_lie_in_the_folder_and_are_not_computed_again(
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_next_task(tiny_bert, tmp_path, monkeypatch):
-    from pairsmith.evaluate import mteb_tasks
+    from pairsmith.steps.evaluate import mteb_tasks
 
     data, real, begun = tmp_path / "data", mteb_tasks.run_task, []
     for year, names in (("2012", ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")),
@@ -161,7 +161,7 @@ def test_a_missing_mteb_is_told_with_the_command_that_installs_it(graded, tmp_pa
 
 
 def test_scores_without_an_order_and_vectors_that_are_not_finite_are_errors(tiny_bert, graded):
-    from pairsmith.evaluate.mteb_tasks import Encoder, local_task, run_task
+    from pairsmith.steps.evaluate.mteb_tasks import Encoder, local_task, run_task
 
     alike = StsSuite("s", {"x": (GradedPair("a", "b", 2.0), GradedPair("a", "c", 2.0))})
     with pytest.raises(InputError, match="s: needs at least two pairs with different scores"):
@@ -178,7 +178,7 @@ def test_scores_without_an_order_and_vectors_that_are_not_finite_are_errors(tiny
 def test_what_mteb_warns_of_is_told_once_in_a_line(capsys):
     import mteb
 
-    from pairsmith.evaluate.mteb_tasks import told_in_lines
+    from pairsmith.steps.evaluate.mteb_tasks import told_in_lines
 
     with told_in_lines(Progress().say):
         for _ in range(2):
@@ -188,7 +188,7 @@ def test_what_mteb_warns_of_is_told_once_in_a_line(capsys):
 
 
 def test_a_plan_counts_the_characters_that_there_are(tiny_bert, graded):
-    from pairsmith.evaluate.mteb_tasks import characters_of, named_tasks
+    from pairsmith.steps.evaluate.mteb_tasks import characters_of, named_tasks
 
     assert [characters_of(task) for task in named_tasks(["STSBenchmark"], None)] == [147_886]
     assert plan_evaluate_mteb(settings("@before", graded), {"@before": None}, str(tiny_bert)).seconds > 0
@@ -201,7 +201,7 @@ def test_settings_ask_for_something_to_do():
 
 def test_the_benchmarks_subsets_win_and_count_as_other_work():
     pytest.importorskip("mteb")
-    from pairsmith.evaluate.mteb_tasks import named_tasks, revisions
+    from pairsmith.steps.evaluate.mteb_tasks import named_tasks, revisions
 
     (alone,) = named_tasks(["STS17"], None)
     both = {task.metadata.name: task for task in named_tasks(["STS17"], "MTEB(eng, v2)")}

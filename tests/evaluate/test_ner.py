@@ -7,19 +7,19 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pairsmith.encoders.span_encoder import load_span_encoder
-from pairsmith.encoders.span_heads import SpanHeads, save_heads
-from pairsmith.encoders.span_reader import question_vectors
-from pairsmith.encoders.token_vectors import load_token_encoder
-from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
-from pairsmith.evaluate import tagging
-from pairsmith.evaluate.ner import QUESTIONS, drawn, entity_f1, evaluate_ner, questions_of
-from pairsmith.evaluate.plan import plan_evaluate_ner
-from pairsmith.evaluate.settings import EvaluateNerSettings
-from pairsmith.evaluate.tagging import Tagger, Words, _question_rows, tag_after_training
-from pairsmith.progress import Progress, Silent
-from pairsmith.records.tagged import TaggedSentence, as_bio, read_tagged
+from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data.tagged import TaggedSentence, as_bio, read_tagged
+from pairsmith.models.span_encoder import load_span_encoder
+from pairsmith.models.span_heads import SpanHeads, save_heads
+from pairsmith.models.span_reader import question_vectors
+from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
+from pairsmith.steps.evaluate import tagging
+from pairsmith.steps.evaluate.ner import QUESTIONS, drawn, entity_f1, evaluate_ner, questions_of
+from pairsmith.steps.evaluate.plan import plan_evaluate_ner
+from pairsmith.steps.evaluate.settings import EvaluateNerSettings
+from pairsmith.steps.evaluate.tagging import Tagger, Words, _question_rows, tag_after_training
 
 SENTENCES = [
     TaggedSentence(("A", "man", "is", "playing", "."), ("B-PER", "I-PER", "O", "O", "O")),

@@ -5,18 +5,18 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pairsmith.encoders.pair_scores import pair_scores
-from pairsmith.encoders.token_vectors import load_token_encoder
-from pairsmith.errors import InputError, SettingsError
-from pairsmith.evaluate import paraphrase
-from pairsmith.evaluate.few_shot_paraphrase import SCALE, Head, drawn, f1, last_layers, tune
-from pairsmith.evaluate.paraphrase import evaluate_paraphrase, usual_layer
-from pairsmith.evaluate.plan import plan_evaluate_paraphrase
-from pairsmith.evaluate.sampled_negatives import with_negatives
-from pairsmith.evaluate.settings import EvaluateParaphraseSettings
-from pairsmith.progress import Silent
-from pairsmith.records.paraphrases import Paraphrase
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.progress import Silent
+from pairsmith.data.paraphrases import Paraphrase
+from pairsmith.metrics.pair_scores import pair_scores
+from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
+from pairsmith.steps.evaluate import paraphrase
+from pairsmith.steps.evaluate.few_shot_paraphrase import SCALE, Head, drawn, f1, last_layers, tune
+from pairsmith.steps.evaluate.paraphrase import evaluate_paraphrase, usual_layer
+from pairsmith.steps.evaluate.plan import plan_evaluate_paraphrase
+from pairsmith.steps.evaluate.sampled_negatives import with_negatives
+from pairsmith.steps.evaluate.settings import EvaluateParaphraseSettings
 
 TEXTS = ["A man is playing.", "A woman is slicing an onion.", "Two dogs run.", "They said so.", "It is cold."]
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pairsmith.encoders.reader import ANSWER_TOKENS, Prediction
-from pairsmith.errors import FolderError, InputError, ModelError, StorageError
-from pairsmith.evaluate import qa as module
-from pairsmith.evaluate import results as files
-from pairsmith.evaluate.qa import Answered, evaluate_qa, qa_figures, qa_table
-from pairsmith.evaluate.settings import EvaluateQaSettings
-from pairsmith.progress import Progress, Silent
+from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.metrics.squad import qa_scores
+from pairsmith.models.reader import ANSWER_TOKENS, Prediction
 from pairsmith.runs import Run
-from pairsmith.texts.squad_metrics import qa_scores
+from pairsmith.steps.evaluate import qa as module
+from pairsmith.steps.evaluate import results as files
+from pairsmith.steps.evaluate.qa import Answered, evaluate_qa, qa_figures, qa_table
+from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 
 CONTEXTS = [
     "A man is playing. A woman is slicing an onion. Two dogs run on the beach.",
@@ -80,7 +80,7 @@ def saying(monkeypatch):
             advance(len(questions))
             return [Prediction(text, 0, 1.0) for text in texts]
 
-        monkeypatch.setattr("pairsmith.encoders.reader.answer", answer)
+        monkeypatch.setattr("pairsmith.models.reader.answer", answer)
 
     return say
 
@@ -202,7 +202,7 @@ def test_the_settings_reach_the_reader(reader, data, tmp_path, monkeypatch):
         seen.update(rest)
         raise ModelError("stop")
 
-    monkeypatch.setattr("pairsmith.encoders.reader.load_reader", load)
+    monkeypatch.setattr("pairsmith.models.reader.load_reader", load)
     with pytest.raises(ModelError, match="stop"):
         evaluate_qa(settings(reader, data, dtype="bfloat16", max_length=40), Run(tmp_path / "out", Silent()))
     assert seen == {"device": "cpu", "dtype": "bfloat16", "max_length": 40}

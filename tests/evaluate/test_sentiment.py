@@ -7,18 +7,18 @@ import torch
 from pydantic import ValidationError
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-import pairsmith.infuse
-from pairsmith.encoders.span_encoder import SpanEncoder
-from pairsmith.encoders.span_heads import SpanHeads, save_heads
-from pairsmith.encoders.span_reader import TextVectors
-from pairsmith.errors import InputError, ModelError
-from pairsmith.evaluate.plan import plan_evaluate_sentiment
-from pairsmith.evaluate.sentiment import NEUTRAL, PROMPTS, Judged, accuracies, evaluate_sentiment, judge
-from pairsmith.evaluate.sentiment_questions import scores_of
-from pairsmith.evaluate.settings import EvaluateSentimentSettings
-from pairsmith.progress import Silent
-from pairsmith.records.sentiment import Opinion, read_opinions
+import pairsmith
+from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.progress import Silent
+from pairsmith.data.sentiment import Opinion, read_opinions
+from pairsmith.models.span_encoder import SpanEncoder
+from pairsmith.models.span_heads import SpanHeads, save_heads
+from pairsmith.models.span_reader import TextVectors
 from pairsmith.runs import Run
+from pairsmith.steps.evaluate.plan import plan_evaluate_sentiment
+from pairsmith.steps.evaluate.sentiment import NEUTRAL, PROMPTS, Judged, accuracies, evaluate_sentiment, judge
+from pairsmith.steps.evaluate.sentiment_questions import scores_of
+from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
 
 TEXTS = ["A man is playing.", "The weather was not good, they said.", "Two dogs run on the beach."]
 
@@ -65,7 +65,7 @@ def test_accuracies_and_their_standard_error_by_hand():
 def test_scores_are_those_of_direct_computation_and_rationales_stand_in_the_texts(student):
     judged = judge(settings(student), TEXTS, Silent())
     assert judged.scores.shape == (6, 3, 2)
-    encoder = pairsmith.infuse.load(student, device="cpu")
+    encoder = pairsmith.load_student(student, device="cpu")
 
     def vectors(text):
         return encoder.token_vectors(encoder.tokens.features([text]))[0]
@@ -87,7 +87,7 @@ def test_scores_are_those_of_direct_computation_and_rationales_stand_in_the_text
 
 
 def test_results_and_a_line_for_each_text(student, data, tmp_path, capsys):
-    from pairsmith.progress import Progress
+    from pairsmith.core.progress import Progress
 
     found = evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Progress()))
     assert found["count"] == 3
@@ -109,10 +109,12 @@ def test_a_rationale_answers_the_first_question_of_the_side_that_it_takes_the_te
     evaluate_sentiment(settings(student, str(path)), Run(tmp_path / "out", Silent()))
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert {line["rationale_side"] for line in lines} == {"positive", "negative"}
-    encoder, by_sides = pairsmith.infuse.load(student, device="cpu"), set()
+    encoder, by_sides = pairsmith.load_student(student, device="cpu"), set()
     for line in lines:
         assert line["rationale_side"] == ("positive" if line["taken_for_positive"][0] else "negative")
-        bad, good = pairsmith.infuse.answer(encoder, PROMPTS[0], [line["text"]] * 2, max_answer_tokens=5)
+        bad, good = pairsmith.answer_with_student(
+            encoder, PROMPTS[0], [line["text"]] * 2, max_answer_tokens=5
+        )
         assert line["rationale"] == (good if line["rationale_side"] == "positive" else bad).text
         by_sides.add(bad.text == good.text)
     assert False in by_sides  # the other side's would be another one

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pairsmith.errors import InputError
-from pairsmith.evaluate.results import at_splits
-from pairsmith.evaluate.settings import (
+from pairsmith.core.errors import InputError
+from pairsmith.steps.evaluate.results import at_splits
+from pairsmith.steps.evaluate.settings import (
     EvaluateParaphraseSettings,
     EvaluateQaSettings,
     EvaluateSentimentSettings,

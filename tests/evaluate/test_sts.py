@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from pairsmith.errors import FolderError, InputError, ModelError, StorageError
-from pairsmith.evaluate import sts as module
-from pairsmith.evaluate.settings import EvaluateStsSettings
-from pairsmith.evaluate.sts import evaluate_sts, sts_scores, sts_table
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import GradedPair
-from pairsmith.records.sts import StsSuite
+from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import GradedPair
+from pairsmith.data.sts import StsSuite
 from pairsmith.runs import Run
+from pairsmith.steps.evaluate import sts as module
+from pairsmith.steps.evaluate.settings import EvaluateStsSettings
+from pairsmith.steps.evaluate.sts import evaluate_sts, sts_scores, sts_table
 
 ANGLES = {"a": 0, "b": 10, "c": 40, "d": 90, "e": 170}
 

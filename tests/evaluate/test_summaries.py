@@ -10,16 +10,21 @@ import pytest
 from pydantic import ValidationError
 from tests.tiny_bart import document, make_bart, summary, write_documents
 
-from pairsmith.encoders.summarizer import load_summarizer, summarize
-from pairsmith.errors import FolderError, InputError, MissingExtra, ModelError, StorageError
-from pairsmith.evaluate import summaries as module
-from pairsmith.evaluate.lead import check_summarizer_name, lead_count, lead_summaries
-from pairsmith.evaluate.plan import plan_evaluate_summaries
-from pairsmith.evaluate.results import mean_intervals
-from pairsmith.evaluate.settings import EvaluateSummariesSettings
-from pairsmith.evaluate.summaries import compare, evaluate_summaries, labelled_documents, summary_figures
-from pairsmith.progress import Progress, Silent
+from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError, StorageError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.models.summarizer import load_summarizer, summarize
 from pairsmith.runs import Run, hash_file
+from pairsmith.steps.evaluate import summaries as module
+from pairsmith.steps.evaluate.lead import check_summarizer_name, lead_count, lead_summaries
+from pairsmith.steps.evaluate.plan import plan_evaluate_summaries
+from pairsmith.steps.evaluate.results import mean_intervals
+from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
+from pairsmith.steps.evaluate.summaries import (
+    compare,
+    evaluate_summaries,
+    labelled_documents,
+    summary_figures,
+)
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +221,7 @@ def test_results_that_are_not_whole_are_computed_again(evaluated, bart, data, da
 
 
 def test_a_run_that_was_stopped_between_the_files_goes_on(bart, data, tmp_path, monkeypatch):
-    from pairsmith.evaluate import results
+    from pairsmith.steps.evaluate import results
 
     class Stopped(Exception):  # noqa: N818 - it is no error
         pass
@@ -303,7 +308,7 @@ def test_results_that_cannot_be_written_are_a_storage_error(data, tmp_path):
 
 def test_what_is_written_by_a_trained_folder_is_evaluated(bart, data, tmp_path):
     # A model with a marker has a row more than its tokenizer had, which must not show.
-    from pairsmith.encoders.summarizer import add_marker
+    from pairsmith.models.summarizer import add_marker
 
     marked = load_summarizer(str(bart), device="cpu")
     add_marker(marked, "<mined>")

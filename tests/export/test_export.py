@@ -10,15 +10,15 @@ import pytest
 from tests.mix.test_mix import lines
 from tests.report.test_rows import SHARDS, folder
 
-from pairsmith.errors import FolderError, InputError, SettingsError
-from pairsmith.export.plan import plan_export
-from pairsmith.export.route import export
-from pairsmith.export.settings import ExportSettings
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import MINED_ANSWER, MinedAnswer, ScoredPair, read_questions
-from pairsmith.records.splits import splits_of
+from pairsmith.core.errors import FolderError, InputError, SettingsError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import MINED_ANSWER, MinedAnswer, ScoredPair, read_questions
+from pairsmith.data.splits import splits_of
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
+from pairsmith.tools.export.plan import plan_export
+from pairsmith.tools.export.route import export
+from pairsmith.tools.export.settings import ExportSettings
 
 TEXTS = ["Paris is the capital of France.", "Rome, the “eternal” city, lies on the Tiber."]
 

@@ -5,13 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.errors import FolderError, InputError, StorageError
-from pairsmith.generate import postprocess as postprocessing
-from pairsmith.generate.plan import plan_postprocess
-from pairsmith.generate.postprocess import clean, postprocess, sampled_negatives, smooth, split
-from pairsmith.generate.settings import PostprocessSettings
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import (
+from pairsmith.core.errors import FolderError, InputError, StorageError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import (
     LABELLED_PAIR,
     LABELLED_TEXT,
     REJECT,
@@ -21,9 +17,13 @@ from pairsmith.records import (
     ScoredPair,
     to_table,
 )
+from pairsmith.data.tasks import load_task
+from pairsmith.data.text.folding import folded
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.tasks import load_task
-from pairsmith.texts.folding import folded
+from pairsmith.steps.generate import postprocess as postprocessing
+from pairsmith.steps.generate.plan import plan_postprocess
+from pairsmith.steps.generate.postprocess import clean, postprocess, sampled_negatives, smooth, split
+from pairsmith.steps.generate.settings import PostprocessSettings
 
 
 def folder(path, rows, schema, task=None, **others):

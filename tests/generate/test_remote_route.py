@@ -2,12 +2,12 @@
 
 import pytest
 
-from pairsmith.bundled import TINY
-from pairsmith.errors import RemoteError, SettingsError
-from pairsmith.generate.route import ANSWERS, generate
-from pairsmith.generate.settings import GenerateSettings
-from pairsmith.progress import Silent
+from pairsmith.core.bundled import TINY
+from pairsmith.core.errors import RemoteError, SettingsError
+from pairsmith.core.progress import Silent
 from pairsmith.runs import Run
+from pairsmith.steps.generate.route import ANSWERS, generate
+from pairsmith.steps.generate.settings import GenerateSettings
 
 
 @pytest.fixture

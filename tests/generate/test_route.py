@@ -9,13 +9,13 @@ import pytest
 from datasets import load_dataset
 from torch import OutOfMemoryError
 
-from pairsmith.errors import FolderError, InputError, ModelError, SettingsError, StorageError, TaskError
-from pairsmith.generate.pieces import pieces_of
-from pairsmith.generate.route import generate
-from pairsmith.generate.settings import GenerateSettings
-from pairsmith.progress import Progress, Silent
+from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError, StorageError, TaskError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data.tasks.loading import read_task
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.tasks.loading import read_task
+from pairsmith.steps.generate.pieces import pieces_of
+from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.settings import GenerateSettings
 
 TASK = """
 name: toy
@@ -75,10 +75,10 @@ def test_two_hash_seeds_give_the_same_bytes(world):
     tmp, settings = world
     given = settings(limit=4).model_dump_json()
     script = (
-        "import sys, pathlib; from pairsmith.generate.route import generate;"
-        "from pairsmith.generate.postprocess import postprocess;"
-        "from pairsmith.generate.settings import GenerateSettings, PostprocessSettings;"
-        "from pairsmith.progress import Silent; from pairsmith.runs import DatasetFolder, Run;"
+        "import sys, pathlib; from pairsmith.steps.generate.route import generate;"
+        "from pairsmith.steps.generate.postprocess import postprocess;"
+        "from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings;"
+        "from pairsmith.core.progress import Silent; from pairsmith.runs import DatasetFolder, Run;"
         "out = pathlib.Path(sys.argv[1]);"
         "generate(GenerateSettings.model_validate_json(sys.argv[2]), Run(out / 'g', Silent()));"
         "postprocess(PostprocessSettings(data=str(out / 'g')), Run(out / 'p', Silent()))"
@@ -93,7 +93,7 @@ def test_two_hash_seeds_give_the_same_bytes(world):
 def test_an_interrupted_run_continues_to_the_same_bytes(world, monkeypatch):
     tmp, settings = world
     generate(settings(), Run(tmp / "whole", Silent()))
-    from pairsmith.generate import shard
+    from pairsmith.steps.generate import shard
 
     real, calls = shard.write, []
 
@@ -245,7 +245,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(world):
 def test_when_memory_runs_out_the_batch_is_halved_and_the_rows_stay_the_same(world, monkeypatch):
     tmp, settings = world
     generate(settings(rows=64), Run(tmp / "roomy", Silent()))
-    from pairsmith.generate import shard
+    from pairsmith.steps.generate import shard
 
     real, budgets = shard.write, []
 
@@ -263,7 +263,7 @@ def test_when_memory_runs_out_the_batch_is_halved_and_the_rows_stay_the_same(wor
 
 def test_memory_for_not_even_one_group_says_what_to_do(world, monkeypatch):
     tmp, settings = world
-    from pairsmith.generate import shard
+    from pairsmith.steps.generate import shard
 
     def exhausted(*arguments):
         raise RuntimeError(
@@ -277,7 +277,7 @@ def test_memory_for_not_even_one_group_says_what_to_do(world, monkeypatch):
 
 def test_another_runtime_error_is_not_taken_for_memory(world, monkeypatch):
     tmp, settings = world
-    from pairsmith.generate import shard
+    from pairsmith.steps.generate import shard
 
     def broken(*arguments):
         raise RuntimeError("shapes differ")
@@ -310,7 +310,7 @@ def test_more_of_the_same_keeps_finished_rows_and_gives_the_bytes_of_doing_all_a
 def test_only_what_is_missing_is_asked_of_the_model(world, monkeypatch):
     tmp, settings = world
     generate(settings(limit=7), Run(tmp / "out", Silent()))
-    from pairsmith.generate import shard
+    from pairsmith.steps.generate import shard
 
     real, asked = shard.write, []
 

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from pairsmith.encoders.asker import SEPARATOR, parse, separator_of
-from pairsmith.encoders.summarizer import add_marker, document_features, encode_documents, load_summarizer
-from pairsmith.errors import InputError, ModelError
-from pairsmith.infuse.ask import ask, load_asker
-from pairsmith.infuse.settings import AskSettings
-from pairsmith.lm.nucleus import draw_sequences, nucleus
-from pairsmith.lm.sampling import truncate
+from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import Document, read_questions
+from pairsmith.data.questions import read_asked
+from pairsmith.data.text.passages import passage_limit, passages
+from pairsmith.methods.quip.generator_training import as_summarizer, asker_examples, train_asker
 from pairsmith.methods.quip.passages import cut
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import Document, read_questions
-from pairsmith.records.asked import read_asked
+from pairsmith.models.language.nucleus import draw_sequences, nucleus
+from pairsmith.models.language.sampling import truncate
+from pairsmith.models.question_generator import SEPARATOR, parse, separator_of
+from pairsmith.models.summarizer import add_marker, document_features, encode_documents, load_summarizer
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import stream_key
-from pairsmith.texts.passages import passage_limit, passages
-from pairsmith.training.asker import as_summarizer, asker_examples, train_asker
+from pairsmith.steps.infuse.ask import ask, load_asker
+from pairsmith.steps.infuse.settings import AskSettings
 from pairsmith.training.question_settings import TrainAskerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from pairsmith.encoders.asker import SEPARATOR
-from pairsmith.encoders.summarizer import document_features, encode_documents, load_summarizer
-from pairsmith.errors import ModelError, OtherWorkError, SettingsError
-from pairsmith.infuse.ask import ask
-from pairsmith.infuse.settings import AskSettings
-from pairsmith.lm.beams import search_sequences
-from pairsmith.lm.scripted import ScriptedModel
+from pairsmith.core.errors import ModelError, OtherWorkError, SettingsError
+from pairsmith.core.progress import Silent
+from pairsmith.data.text.instructed import ANSWER, INSTRUCTION, QUESTION
 from pairsmith.methods.quip.causal_generator import CausalGenerator
+from pairsmith.methods.quip.generator_training import train_asker
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator, diverse
-from pairsmith.progress import Silent
+from pairsmith.models.language.beams import search_sequences
+from pairsmith.models.language.scripted import ScriptedModel
+from pairsmith.models.question_generator import SEPARATOR
+from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
 from pairsmith.runs import Run
-from pairsmith.texts.instructed import ANSWER, INSTRUCTION, QUESTION
-from pairsmith.training.asker import train_asker
+from pairsmith.steps.infuse.ask import ask
+from pairsmith.steps.infuse.settings import AskSettings
 from pairsmith.training.question_settings import TrainAskerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.errors import SettingsError
-from pairsmith.infuse.ask import ask
-from pairsmith.infuse.settings import AskSettings
+from pairsmith.core.errors import SettingsError
+from pairsmith.core.progress import Silent
+from pairsmith.data.questions import read_asked
+from pairsmith.data.text import Entity
 from pairsmith.methods.quip.cloze_generator import MOVED, QUESTION_WORDS, ClozeGenerator, noisy_cloze
 from pairsmith.methods.quip.passages import Passage
-from pairsmith.progress import Silent
-from pairsmith.records.asked import read_asked
 from pairsmith.runs import Run
-from pairsmith.texts import Entity
+from pairsmith.steps.infuse.ask import ask
+from pairsmith.steps.infuse.settings import AskSettings
 
 PASSAGE = (
     "The bridge over the river was built in 1894 by Anna Berg. It was closed for two years. "

@@ -5,13 +5,13 @@ import shutil
 
 import pytest
 
-from pairsmith import planning
-from pairsmith.encoders.span_heads import SpanHeads, save_heads
-from pairsmith.infuse.plan import _were_all_asked
-from pairsmith.planning import plan_recipe
-from pairsmith.progress import Silent
-from pairsmith.recipes import load_recipe
-from pairsmith.records import Reject
+from pairsmith.cli import planning
+from pairsmith.cli.planning import plan_recipe
+from pairsmith.cli.recipes import load_recipe
+from pairsmith.core.progress import Silent
+from pairsmith.data import Reject
+from pairsmith.models.span_heads import SpanHeads, save_heads
+from pairsmith.steps.infuse.plan import _were_all_asked
 
 RECIPE = """
 name: small

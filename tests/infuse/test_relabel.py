@@ -6,19 +6,19 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pairsmith.encoders.middles import keep_middles
-from pairsmith.encoders.reader import load_reader
-from pairsmith.encoders.span_heads import SpanHeads, save_heads
-from pairsmith.encoders.teaching import teach
-from pairsmith.errors import FolderError, InputError, ModelError, StorageError
-from pairsmith.infuse import relabel as relabelling
-from pairsmith.infuse.plan import plan_relabel
-from pairsmith.infuse.relabel import relabel
-from pairsmith.infuse.settings import RelabelSettings
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import REJECT
-from pairsmith.records.asked import RELABELLED, read_asked
+from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import REJECT
+from pairsmith.data.questions import RELABELLED, read_asked
+from pairsmith.models.max_context import keep_middles
+from pairsmith.models.reader import load_reader
+from pairsmith.models.span_heads import SpanHeads, save_heads
+from pairsmith.models.teacher import teach
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.steps.infuse import relabel as relabelling
+from pairsmith.steps.infuse.plan import plan_relabel
+from pairsmith.steps.infuse.relabel import relabel
+from pairsmith.steps.infuse.settings import RelabelSettings
 
 TEXT = "A man is playing. A woman is slicing an onion. Two dogs run on the beach."
 QUESTIONS = ["Who is slicing an onion?", "Where do the dogs run?", "Who is playing?"]

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairsmith.lm.certified import certified
-from pairsmith.lm.combine import self_debias
-from pairsmith.lm.sampling import Sampling, truncate
+from pairsmith.models.language.certified import certified
+from pairsmith.models.language.combine import self_debias
+from pairsmith.models.language.sampling import Sampling, truncate
 
 D4 = Sampling(top_k=2, top_p=1.0)
 

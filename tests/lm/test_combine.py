@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.lm.combine import counter_maximum, self_debias
+from pairsmith.models.language.combine import counter_maximum, self_debias
 
 
 def rows(*values):

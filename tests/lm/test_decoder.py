@@ -5,10 +5,10 @@ import pytest
 import torch
 from scipy import stats
 
-from pairsmith.lm.combine import self_debias
-from pairsmith.lm.decoder import Group, MultiPromptDecoder
-from pairsmith.lm.sampling import Sampling
-from pairsmith.lm.scripted import END, ScriptedModel
+from pairsmith.models.language.combine import self_debias
+from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.sampling import Sampling
+from pairsmith.models.language.scripted import END, ScriptedModel
 from pairsmith.runs.seeds import stream_key
 
 ALPHABET = 'abcd"'
@@ -159,7 +159,7 @@ def test_a_prompt_is_computed_once_for_all_groups_that_share_it(model):
 
 
 def test_prompts_that_no_group_wants_any_more_are_forgotten(model, monkeypatch):
-    monkeypatch.setattr("pairsmith.lm.decoder.AHEAD_TOKENS", 1)
+    monkeypatch.setattr("pairsmith.models.language.decoder.AHEAD_TOKENS", 1)
     groups = [group(model, i, "x" * i + "m") for i in range(20)]
     decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts_of(groups), 2)
     for each in groups:
@@ -170,7 +170,7 @@ def test_prompts_that_no_group_wants_any_more_are_forgotten(model, monkeypatch):
 
 
 def test_a_next_try_goes_first_and_its_prompts_are_not_computed_again(model, monkeypatch):
-    monkeypatch.setattr("pairsmith.lm.decoder.AHEAD_TOKENS", 1)
+    monkeypatch.setattr("pairsmith.models.language.decoder.AHEAD_TOKENS", 1)
     groups = [group(model, i, "x" * i + "m") for i in range(6)]
     decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts_of(groups), 1)
     for each in groups:

@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from pairsmith.lm.combine import self_debias
-from pairsmith.lm.decoder import Group, MultiPromptDecoder
-from pairsmith.lm.packing import packed
-from pairsmith.lm.sampling import Sampling, draw, truncate
-from pairsmith.lm.transformers_backend import FOLDED, TransformersModel
+from pairsmith.models.language.combine import self_debias
+from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.packing import packed
+from pairsmith.models.language.sampling import Sampling, draw, truncate
+from pairsmith.models.language.transformers_backend import FOLDED, TransformersModel
 from pairsmith.runs.seeds import stream_key, uniforms
 
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=36, stop="n")
@@ -201,7 +201,9 @@ def test_tokens_equal_those_of_the_plain_decoder(model, expected, rows):
 
 def test_nothing_changes_without_sharing(model, expected, monkeypatch):
     """No common starts, and each group decoded by itself: nobody else's prompts, rows or gaps."""
-    monkeypatch.setattr("pairsmith.lm.transformers_backend.common_starts", lambda p: dict.fromkeys(p, ()))
+    monkeypatch.setattr(
+        "pairsmith.models.language.transformers_backend.common_starts", lambda p: dict.fromkeys(p, ())
+    )
     groups, tokens = expected
     for group in groups[::10]:
         assert tokens[group.stream].agrees(decoded(model, [group], 4)[group.stream])

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from pairsmith.lm import kv_store, memory, packing
-from pairsmith.lm.kv_store import Store
-from pairsmith.lm.loading import load_model
-from pairsmith.lm.transformers_backend import MOST_ROWS
+from pairsmith.models.language import kv_store, memory, packing
+from pairsmith.models.language.kv_store import Store
+from pairsmith.models.language.loading import load_model
+from pairsmith.models.language.transformers_backend import MOST_ROWS
 
 
 def test_what_is_free_is_less_than_there_is():
@@ -32,7 +32,7 @@ def test_rows_that_fit(tiny_gpt2, monkeypatch, free, tokens, rows):
     model = load_model(str(tiny_gpt2), device="cpu")
     config = model._model.config
     assert (config.n_layer, config.n_embd, model.vocab_size) == (2, 16, 300)
-    monkeypatch.setattr("pairsmith.lm.transformers_backend.free_memory", lambda _: free)
+    monkeypatch.setattr("pairsmith.models.language.transformers_backend.free_memory", lambda _: free)
     assert model.rows_that_fit(tokens) == rows
 
 

@@ -4,15 +4,15 @@ from functools import partial
 
 import pytest
 
-from pairsmith.errors import ModelError, RemoteError
-from pairsmith.lm.combine import self_debias
-from pairsmith.lm.decoder import Group, MultiPromptDecoder
-from pairsmith.lm.remote import RemoteModel
-from pairsmith.lm.remote_decoder import RemoteDecoder
-from pairsmith.lm.sampling import Sampling
+from pairsmith.core.errors import ModelError, RemoteError
+from pairsmith.data.tasks import load_task
 from pairsmith.methods.dino.requests import pair_requests
+from pairsmith.models.language.combine import self_debias
+from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.remote import RemoteModel
+from pairsmith.models.language.remote_decoder import RemoteDecoder
+from pairsmith.models.language.sampling import Sampling
 from pairsmith.runs.seeds import stream_key
-from pairsmith.tasks import load_task
 
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=12)
 SENTENCES = ["A man is playing a guitar.", "Two dogs run on the beach."]
@@ -93,7 +93,7 @@ def test_a_server_that_gives_fewer_than_asked_is_asked_for_no_more(server, conne
 @pytest.mark.parametrize("way", ["plain", "certified", "reranked"])
 def test_faults_change_nothing(server, connect, monkeypatch, fault, way):
     if fault == "timeout":
-        monkeypatch.setattr("pairsmith.lm.remote.SECONDS", 1.0)
+        monkeypatch.setattr("pairsmith.models.language.remote.SECONDS", 1.0)
     _, expected = remotely(connect(way=way), sentences=SENTENCES[:1])
     server.faults.extend([fault, "", fault, fault])
     _, done = remotely(connect(way=way), sentences=SENTENCES[:1])

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from pairsmith.lm.combine import contrast, favours_main, guidance, named_rule, self_debias
+from pairsmith.models.language.combine import contrast, favours_main, guidance, named_rule, self_debias
 
 MAIN = torch.tensor([[0.5, 0.3, 0.15, 0.05]])
 COUNTER = torch.tensor([[0.25, 0.5, 0.15, 0.1]])
@@ -59,10 +59,10 @@ def test_values_out_of_range(call, text):
 
 
 def test_rules_by_name():
-    assert named_rule("pairsmith.lm.combine.guidance") is guidance
+    assert named_rule("pairsmith.models.language.combine.guidance") is guidance
     assert named_rule(None) is None
     assert named_rule(contrast) is contrast
-    for name in ("pairsmith.lm.combine.nothing", "no.such.module", "plain", ""):
+    for name in ("pairsmith.models.language.combine.nothing", "no.such.module", "plain", ""):
         with pytest.raises(ValueError, match=r"give package\.module\.function"):
             named_rule(name)
 

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.lm.sampling import Sampling, draw, truncate
+from pairsmith.models.language.sampling import Sampling, draw, truncate
 
 
 def test_top_k_then_top_p_by_hand():

@@ -7,9 +7,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pairsmith.lm.combine import contrast, guidance, self_debias
-from pairsmith.lm.sampling import Sampling, truncate
-from pairsmith.lm.steering import choose, combined, normalisers
+from pairsmith.models.language.combine import contrast, guidance, self_debias
+from pairsmith.models.language.sampling import Sampling, truncate
+from pairsmith.models.language.steering import choose, combined, normalisers
 
 VOCAB = 700
 RULES = [
@@ -56,7 +56,7 @@ def test_candidates_leave_what_the_whole_vocabulary_leaves(seed, sharpness, ties
 
 def test_the_usual_case_needs_no_second_look(monkeypatch):
     logits, rows = some_rows(1, 3.0, ties=False)
-    monkeypatch.setattr("pairsmith.lm.steering._over_vocabulary", None)
+    monkeypatch.setattr("pairsmith.models.language.steering._over_vocabulary", None)
     choices = choose(logits, rows, RULES[0], Sampling(5, 0.9))
     assert choices.kept.sum(dim=1).tolist() == pytest.approx([1.0] * 4)
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, MambaConfig, MambaForCausalLM
 
-from pairsmith.errors import ModelError
-from pairsmith.lm.combine import self_debias
-from pairsmith.lm.decoder import Group, MultiPromptDecoder
-from pairsmith.lm.loading import load_model
-from pairsmith.lm.sampling import Sampling
-from pairsmith.lm.transformers_backend import TransformersModel
+from pairsmith.core.errors import ModelError
+from pairsmith.models.language.combine import self_debias
+from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.loading import load_model
+from pairsmith.models.language.sampling import Sampling
+from pairsmith.models.language.transformers_backend import TransformersModel
 from pairsmith.runs.seeds import stream_key
 
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=12)

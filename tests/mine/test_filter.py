@@ -7,14 +7,9 @@ import pyarrow as pa
 import pytest
 from tests.training.few import PEOPLE, PLAYS
 
-from pairsmith.encoders.cross import load_cross_encoder, score_pairs
-from pairsmith.errors import FolderError, InputError, ModelError, StorageError
-from pairsmith.mine import filter as filtering
-from pairsmith.mine.filter import best_of_each, filter_pairs
-from pairsmith.mine.plan import plan_filter
-from pairsmith.mine.settings import FilterSettings
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import (
+from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import (
     LABELLED_TEXT,
     MINED_PAIR,
     REJECT,
@@ -24,8 +19,13 @@ from pairsmith.records import (
     ScoredPair,
     to_table,
 )
+from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.mapped import RowShards
+from pairsmith.steps.mine import filter as filtering
+from pairsmith.steps.mine.filter import best_of_each, filter_pairs
+from pairsmith.steps.mine.plan import plan_filter
+from pairsmith.steps.mine.settings import FilterSettings
 
 ROWS = [
     MinedPair(f"r{n}", f"who plays the {PLAYS[n]}?", f"{PEOPLE[n]} does", 2.0 - n / 10, 0.5)

@@ -10,17 +10,17 @@ import torch
 from tests.conftest import make_bert
 from tests.training.few import PEOPLE, PLAYS, document, passage, write
 
-from pairsmith.encoders.style import Style
-from pairsmith.errors import FolderError, InputError, SettingsError, StorageError
-from pairsmith.mine import corpus as corpora
-from pairsmith.mine import neighbours, route
-from pairsmith.mine.encoded import ENCODED, Encoded
-from pairsmith.mine.neighbours import Cell, Piece, find_neighbours, near_pairs, parts, parts_by_index
-from pairsmith.mine.route import mine
-from pairsmith.mine.settings import MineSettings
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import REJECT, to_table
+from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import REJECT, to_table
+from pairsmith.methods.mining.style import Style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.steps.mine import corpus as corpora
+from pairsmith.steps.mine import neighbours, route
+from pairsmith.steps.mine.encoded import ENCODED, Encoded
+from pairsmith.steps.mine.neighbours import Cell, Piece, find_neighbours, near_pairs, parts, parts_by_index
+from pairsmith.steps.mine.route import mine
+from pairsmith.steps.mine.settings import MineSettings
 
 
 @pytest.fixture

@@ -7,19 +7,19 @@ import pytest
 import torch
 from datasets import load_dataset
 
-from pairsmith.encoders.encode import encode_texts
-from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import FolderError, InputError, ModelError, SettingsError, StorageError
-from pairsmith.mine import corpus as corpora
-from pairsmith.mine import neighbours, route
-from pairsmith.mine.corpus import encoded
-from pairsmith.mine.neighbours import check_index
-from pairsmith.mine.route import mine, verbatim
-from pairsmith.mine.settings import MineSettings
-from pairsmith.mine.units import Unit
-from pairsmith.progress import Silent
+from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError, StorageError
+from pairsmith.core.progress import Silent
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.streamed import RecordShards
+from pairsmith.steps.mine import corpus as corpora
+from pairsmith.steps.mine import neighbours, route
+from pairsmith.steps.mine.corpus import encoded
+from pairsmith.steps.mine.neighbours import check_index
+from pairsmith.steps.mine.route import mine, verbatim
+from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.mine.units import Unit
 
 INPUTS = [f"who plays the {thing}?" for thing in ("guitar", "drum", "flute", "harp", "horn", "lute", "bell")]
 OUTPUTS = [f"a man plays the {thing} today" for thing in ("drum", "harp", "bell", "viol", "pipe", "gong")]

@@ -6,15 +6,15 @@ from collections import Counter
 import pytest
 from tests.training.few import PLAYS, passage, reading, write
 
-from pairsmith import planning
-from pairsmith.mine.plan import _products, _Sample
-from pairsmith.mine.units import Unit
-from pairsmith.planning import plan_recipe, plan_table
-from pairsmith.progress import Progress, Silent
-from pairsmith.recipes import load_recipe
-from pairsmith.running import run_recipe
+from pairsmith.cli import planning
+from pairsmith.cli.planning import plan_recipe, plan_table
+from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.running import run_recipe
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import DatasetFolder
-from pairsmith.training import plan_few_shot
+from pairsmith.steps.mine.plan import _products, _Sample
+from pairsmith.steps.mine.units import Unit
+from pairsmith.steps.training import plan_few_shot
 
 RECIPE = """
 name: small

@@ -8,23 +8,23 @@ from tests.tiny_bart import document, make_bart
 from tests.training.few import PEOPLE, PLAYS, passage, reading
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from pairsmith import planning
-from pairsmith.compare.tokens import written_tokens
-from pairsmith.encoders.summarizer import load_summarizer, summarize
-from pairsmith.errors import FolderError, InputError, StorageError
-from pairsmith.mine import rewrite as rewriting
-from pairsmith.mine.plan import plan_rewrite
-from pairsmith.mine.rewrite import read_texts, rewrite, rewritten
-from pairsmith.mine.settings import RewriteSettings
-from pairsmith.planning import plan_recipe
-from pairsmith.progress import Progress, Silent
-from pairsmith.recipes import load_recipe
-from pairsmith.records import MINED_ANSWER, MINED_PAIR, MinedAnswer, MinedPair, read_questions, text_id
-from pairsmith.running import run_recipe
+from pairsmith.cli import planning
+from pairsmith.cli.compare.tokens import written_tokens
+from pairsmith.cli.planning import plan_recipe
+from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.running import run_recipe
+from pairsmith.core.errors import FolderError, InputError, StorageError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import MINED_ANSWER, MINED_PAIR, MinedAnswer, MinedPair, read_questions, text_id
+from pairsmith.methods.mining.summarizer import train_summarizer
+from pairsmith.models.summarizer import load_summarizer, summarize
 from pairsmith.runs import Run
-from pairsmith.training import plan_few_shot
+from pairsmith.steps.mine import rewrite as rewriting
+from pairsmith.steps.mine.plan import plan_rewrite
+from pairsmith.steps.mine.rewrite import read_texts, rewrite, rewritten
+from pairsmith.steps.mine.settings import RewriteSettings
+from pairsmith.steps.training import plan_few_shot
 from pairsmith.training.settings import TrainSummarizerSettings
-from pairsmith.training.summarizer import train_summarizer
 
 SUMMARIES = [MinedPair(f"s{n}", document(n), f"mined {n}", 1.2, 0.5) for n in range(5)]
 ANSWERS = [

@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.report.test_rows import folder
 
-from pairsmith.errors import FolderError, InputError, SettingsError, StorageError
-from pairsmith.generate.postprocess import postprocess
-from pairsmith.generate.settings import PostprocessSettings
-from pairsmith.mix import route
-from pairsmith.mix.plan import plan_mix
-from pairsmith.mix.route import mix, shares
-from pairsmith.mix.settings import MixSettings
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import (
+from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import (
     MINED_ANSWER,
     MINED_PAIR,
     SCORED_PAIR,
@@ -30,6 +24,12 @@ from pairsmith.records import (
 )
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.settings import PostprocessSettings
+from pairsmith.steps.mix import route
+from pairsmith.steps.mix.plan import plan_mix
+from pairsmith.steps.mix.route import mix, shares
+from pairsmith.steps.mix.settings import MixSettings
 
 
 def lines(path, rows):

@@ -18,17 +18,17 @@ from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
 from upath import UPath
 
-from pairsmith.cli import make_app
-from pairsmith.errors import FolderError, RemoteError, SettingsError
-from pairsmith.progress import Silent
-from pairsmith.push.names import Names
-from pairsmith.push.plan import plan_push
-from pairsmith.push.route import push
-from pairsmith.push.settings import PushSettings
-from pairsmith.records import SCORED_PAIR, Reject
+from pairsmith.cli.app import make_app
+from pairsmith.core.errors import FolderError, RemoteError, SettingsError
+from pairsmith.core.progress import Silent
+from pairsmith.data import SCORED_PAIR, Reject
 from pairsmith.runs import Card, DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
+from pairsmith.tools.push.names import Names
+from pairsmith.tools.push.plan import plan_push
+from pairsmith.tools.push.route import push
+from pairsmith.tools.push.settings import PushSettings
 
 
 @pytest.fixture

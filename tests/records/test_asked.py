@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from pairsmith.errors import InputError
-from pairsmith.records import Answer, read_questions
-from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
+from pairsmith.core.errors import InputError
+from pairsmith.data import Answer, read_questions
+from pairsmith.data.questions import AskedQuestion, Distribution, read_asked
 
 ROW = {
     "id": "a",

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.errors import InputError
-from pairsmith.records.documents import DOCUMENT, DOCUMENT_COLUMNS, Document, read_documents
-from pairsmith.records.readers import text_id
+from pairsmith.core.errors import InputError
+from pairsmith.data.documents import DOCUMENT, DOCUMENT_COLUMNS, Document, read_documents
+from pairsmith.data.readers import text_id
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@ import json
 
 import pytest
 
-from pairsmith.errors import InputError
-from pairsmith.records import Answer, Question, read_questions
-from pairsmith.records.asked import read_asked
+from pairsmith.core.errors import InputError
+from pairsmith.data import Answer, Question, read_questions
+from pairsmith.data.questions import read_asked
 
 HEADER = {"header": {"dataset": "SQuAD", "split": "train"}}
 ROW = {

@@ -2,8 +2,8 @@ import gzip
 
 import pytest
 
-from pairsmith.errors import InputError
-from pairsmith.records.paraphrases import Paraphrase, read_paraphrases
+from pairsmith.core.errors import InputError
+from pairsmith.data.paraphrases import Paraphrase, read_paraphrases
 
 
 def read(path):

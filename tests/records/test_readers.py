@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairsmith.errors import InputError
-from pairsmith.records import GradedPair, TextRecord, read_pairs, read_texts
-from pairsmith.records.sources import is_hub_data, open_source
+from pairsmith.core.errors import InputError
+from pairsmith.data import GradedPair, TextRecord, read_pairs, read_texts
+from pairsmith.data.sources import is_hub_data, open_source
 from pairsmith.runs import called, sources_of
 
 

@@ -4,12 +4,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pairsmith.errors import FolderError, InputError
-from pairsmith.places import place
-from pairsmith.progress import Silent
-from pairsmith.records import read_texts
-from pairsmith.records.sources import open_source
-from pairsmith.records.splits import split_of, splits_of, to_measure_on, to_train_on
+from pairsmith.core.errors import FolderError, InputError
+from pairsmith.core.paths import place
+from pairsmith.core.progress import Silent
+from pairsmith.data import read_texts
+from pairsmith.data.sources import open_source
+from pairsmith.data.splits import split_of, splits_of, to_measure_on, to_train_on
 from pairsmith.runs import Run, hash_source, refuse_source, sources_of
 
 

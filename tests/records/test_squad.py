@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.errors import InputError
-from pairsmith.records.readers import text_id
-from pairsmith.records.squad import QUESTION, Answer, Question, read_questions, to_question_table
+from pairsmith.core.errors import InputError
+from pairsmith.data.readers import text_id
+from pairsmith.data.squad import QUESTION, Answer, Question, read_questions, to_question_table
 
 PASSAGE = " The Rhine rises in the Alps and ends in the North Sea. "
 WHERE = Question("q1", "Rhine", PASSAGE, "Where does it rise?", (Answer("the Alps", 20), Answer("Alps", 24)))

@@ -2,9 +2,9 @@ import gzip
 
 import pytest
 
-from pairsmith.errors import InputError
-from pairsmith.records import STS_SUITES, GradedPair, StsSuite, read_sts
-from pairsmith.records.sts import SUBSETS
+from pairsmith.core.errors import InputError
+from pairsmith.data import STS_SUITES, GradedPair, StsSuite, read_sts
+from pairsmith.data.sts import SUBSETS
 
 STSB = (
     'main-news\theadlines\t2015\t0001\t2.500\t"Open, he said\tHe said "open\n'

@@ -6,11 +6,12 @@ import pytest
 from tests.report.test_parts import ALLOWED, HOSTILE, read
 from tests.report.test_rows import SHARDS, folder
 
-from pairsmith.cli import main
-from pairsmith.errors import FolderError
-from pairsmith.progress import Progress, Silent
-from pairsmith.recipes import load_recipe
-from pairsmith.records import (
+from pairsmith.cli.app import main
+from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.running import run_recipe
+from pairsmith.core.errors import FolderError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import (
     LABELLED_TEXT,
     MINED_PAIR,
     REJECT,
@@ -20,14 +21,13 @@ from pairsmith.records import (
     ScoredPair,
     to_table,
 )
-from pairsmith.report.parts import shown
-from pairsmith.report.plan import plan_report
-from pairsmith.report.route import report
-from pairsmith.report.settings import ReportSettings
-from pairsmith.running import run_recipe
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
+from pairsmith.tools.report.parts import shown
+from pairsmith.tools.report.plan import plan_report
+from pairsmith.tools.report.route import report
+from pairsmith.tools.report.settings import ReportSettings
 
 
 def page_of(data, out, **settings):
@@ -393,7 +393,7 @@ def test_a_kill_before_the_record_is_whole_does_not_block_the_folder(tmp_path, m
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pairsmith.report.route.render", killed)
+    monkeypatch.setattr("pairsmith.tools.report.route.render", killed)
     with pytest.raises(KeyboardInterrupt):
         page_of(tmp_path / "in", tmp_path / "out")
     monkeypatch.undo()

@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from pairsmith.errors import InputError
-from pairsmith.progress import Silent
-from pairsmith.records import LABELLED_TEXT, REJECT, SCORED_PAIR, LabelledText, ScoredPair, to_table
-from pairsmith.report.likeness import confused, cosines, shared_words, told_apart
-from pairsmith.report.overlap import known_texts
-from pairsmith.report.rows import OTHERS, Shared, digest, label_name, tally, with_sample, words
+from pairsmith.core.errors import InputError
+from pairsmith.core.progress import Silent
+from pairsmith.data import LABELLED_TEXT, REJECT, SCORED_PAIR, LabelledText, ScoredPair, to_table
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.tools.report.likeness import confused, cosines, shared_words, told_apart
+from pairsmith.tools.report.overlap import known_texts
+from pairsmith.tools.report.rows import OTHERS, Shared, digest, label_name, tally, with_sample, words
 
 
 def folder(path, shards, schema=SCORED_PAIR):
@@ -89,7 +89,7 @@ def test_of_many_labels_the_commonest_are_told(tmp_path):
 
 
 def test_a_text_in_the_place_of_a_label_is_not_counted_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("pairsmith.report.rows._MOST_COUNTED", 30)
+    monkeypatch.setattr("pairsmith.tools.report.rows._MOST_COUNTED", 30)
     rows = [LabelledText(str(i), "t", f"a text {i}") for i in range(100)]
     found = tally(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), {}, sample=5, seed=0)
     assert len(found.labels["train"]) == 20
@@ -145,7 +145,7 @@ def test_a_classifier_finds_labels_that_differ_and_none_that_do_not():
 
 
 def test_cosines_of_blank_texts_are_unknown(tiny_bert):
-    from pairsmith.encoders.sentence import load_sentence_encoder
+    from pairsmith.models.sentence_encoder import load_sentence_encoder
 
     encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
     found = cosines([("a dog", "a dog"), ("a dog", " "), ("dogs run", "a cat")], encoder).values

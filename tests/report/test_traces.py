@@ -4,14 +4,14 @@ import pytest
 from tests.report.test_report import page_of, text_of
 from tests.report.test_rows import SHARDS, folder
 
-from pairsmith.errors import ModelError, SettingsError
-from pairsmith.generate.route import generate
-from pairsmith.generate.settings import GenerateSettings
-from pairsmith.lm.loading import load_model
+from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.progress import Silent
+from pairsmith.data.tasks import load_task
 from pairsmith.methods.dino.traces import traces
-from pairsmith.progress import Silent
+from pairsmith.models.language.loading import load_model
 from pairsmith.runs import Run
-from pairsmith.tasks import load_task
+from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.settings import GenerateSettings
 
 TEXTS = ["A man plays the flute.", "Two dogs run."]
 

@@ -7,7 +7,7 @@ import pytest
 import s3fs
 from moto.server import ThreadedMotoServer
 
-from pairsmith.places import place
+from pairsmith.core.paths import place
 from pairsmith.runs import lease, lock
 
 

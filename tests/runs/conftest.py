@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pairsmith.progress import Silent
-from pairsmith.records import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
+from pairsmith.core.progress import Silent
+from pairsmith.data import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.runs import Card, FolderWriter, Run
 
 CARD = Card("Pairs", "Two sentences and a score.")

@@ -2,7 +2,7 @@
 
 import threading
 
-from pairsmith.errors import WorkerError
+from pairsmith.core.errors import WorkerError
 from pairsmith.runs.executors import Where, execute
 
 

@@ -5,8 +5,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairsmith.progress import Silent
-from pairsmith.records import (
+from pairsmith.core.progress import Silent
+from pairsmith.data import (
     LABELLED_PAIR,
     LABELLED_TEXT,
     REJECT,

@@ -7,15 +7,15 @@ from huggingface_hub import DatasetCard, constants
 from tests.mix.test_mix import lines
 from tests.runs.test_croissant import made, scored
 
-from pairsmith.generate.postprocess import postprocess
-from pairsmith.generate.settings import PostprocessSettings
-from pairsmith.mix.route import mix, names_of
-from pairsmith.mix.settings import MixSettings
-from pairsmith.progress import Silent
-from pairsmith.records import LABELLED_TEXT, QUESTION, SCORED_PAIR
+from pairsmith.core.progress import Silent
+from pairsmith.data import LABELLED_TEXT, QUESTION, SCORED_PAIR
 from pairsmith.runs import Card, Run, called, sources_of
 from pairsmith.runs.about import Credit, hub_licence, joint_languages, joint_licences
 from pairsmith.runs.credits import Sources
+from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.settings import PostprocessSettings
+from pairsmith.steps.mix.route import mix, names_of
+from pairsmith.steps.mix.settings import MixSettings
 
 BIBTEX = "@article{x,\n  title = {A {T}itle},\n  year = 2020\n}"
 

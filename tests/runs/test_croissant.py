@@ -6,16 +6,16 @@ import mlcroissant
 import pyarrow as pa
 import pytest
 
-from pairsmith.errors import FolderError
-from pairsmith.export.route import export
-from pairsmith.export.settings import ExportSettings
-from pairsmith.progress import Silent
-from pairsmith.records import LABELLED_TEXT, QUESTION, REJECT, SCORED_PAIR, Reject, to_table
-from pairsmith.records.asked import RELABELLED
+from pairsmith.core.errors import FolderError
+from pairsmith.core.progress import Silent
+from pairsmith.data import LABELLED_TEXT, QUESTION, REJECT, SCORED_PAIR, Reject, to_table
+from pairsmith.data.questions import RELABELLED
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.about import Credit
 from pairsmith.runs.credits import Sources
 from pairsmith.runs.croissant import as_json, describe, schemas_of
+from pairsmith.tools.export.route import export
+from pairsmith.tools.export.settings import ExportSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:(rdflib|mlcroissant)")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pairsmith.errors import InputError, MissingExtra, SettingsError, WorkerError
+from pairsmith.core.errors import InputError, MissingExtra, SettingsError, WorkerError
 from pairsmith.runs.executors import Done, Lost, Where, execute
 from pairsmith.runs.ray_executor import Actor
 

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from pairsmith.errors import FolderError
-from pairsmith.progress import Silent
-from pairsmith.records import REJECT, SCORED_PAIR, ScoredPair, to_table
+from pairsmith.core.errors import FolderError
+from pairsmith.core.progress import Silent
+from pairsmith.data import REJECT, SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, summary
 from pairsmith.runs.folder import Counts
 

@@ -6,14 +6,14 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pairsmith import modelfiles
-from pairsmith.evaluate.settings import EvaluateStsSettings
-from pairsmith.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.mine.settings import MineSettings
-from pairsmith.modelfiles import multiplies_fast, pick_dtype
-from pairsmith.progress import Progress, Silent
+from pairsmith.cli.steps import STEPS
+from pairsmith.core import model_files as modelfiles
+from pairsmith.core.model_files import multiplies_fast, pick_dtype
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import FolderWriter, Run, precision, settled
-from pairsmith.steps import STEPS
+from pairsmith.steps.evaluate.settings import EvaluateStsSettings
+from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.steps.mine.settings import MineSettings
 
 MINE = MineSettings(inputs=["a.txt"], outputs=["b.txt"], encoder="some", device="cpu")
 

@@ -12,20 +12,20 @@ from tests.runs.on_nodes import OnNode, until_its_head_is_lost
 from tests.tiny_bart import make_asker
 from tests.training.few import PLAYS, passage, write
 
-from pairsmith.encoders.cross import load_cross_encoder
-from pairsmith.encoders.reader import load_reader
-from pairsmith.generate.route import generate
-from pairsmith.generate.settings import GenerateSettings
-from pairsmith.infuse.ask import ask
-from pairsmith.infuse.relabel import relabel
-from pairsmith.infuse.settings import AskSettings, RelabelSettings
-from pairsmith.mine.filter import filter_pairs
-from pairsmith.mine.route import mine
-from pairsmith.mine.settings import FilterSettings, MineSettings
-from pairsmith.progress import Silent
+from pairsmith.core.progress import Silent
+from pairsmith.methods.quip.teacher import save_teacher
+from pairsmith.models.cross_encoder import load_cross_encoder
+from pairsmith.models.reader import load_reader
 from pairsmith.runs import Run
 from pairsmith.runs.executors import Done, Where, execute
-from pairsmith.training.teacher import save_teacher
+from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.settings import GenerateSettings
+from pairsmith.steps.infuse.ask import ask
+from pairsmith.steps.infuse.relabel import relabel
+from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
+from pairsmith.steps.mine.filter import filter_pairs
+from pairsmith.steps.mine.route import mine
+from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 
 pytest.importorskip("ray")
 

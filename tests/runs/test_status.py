@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pairsmith.errors import FolderError, redacted
+from pairsmith.core.errors import FolderError, redacted
 from pairsmith.runs import Card, Growth, Share
 from pairsmith.runs import log as logs
 from pairsmith.runs.log import log, recent

@@ -9,12 +9,12 @@ import threading
 
 import pytest
 
-from pairsmith.errors import FolderError, MissingExtra, SettingsError, StorageError
-from pairsmith.places import fetched, place
-from pairsmith.progress import Progress, Silent
-from pairsmith.recipes import load_recipe
-from pairsmith.records import read_texts
-from pairsmith.running import run_recipe
+from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.running import run_recipe
+from pairsmith.core.errors import FolderError, MissingExtra, SettingsError, StorageError
+from pairsmith.core.paths import fetched, place
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import read_texts
 from pairsmith.runs import DatasetFolder, Run, hash_source, lease, lock
 from pairsmith.runs.lease import LEASE, Lease
 from pairsmith.runs.log import recent

@@ -3,9 +3,9 @@ import json
 import pyarrow as pa
 import pytest
 
-from pairsmith.errors import FolderError
-from pairsmith.progress import Progress
-from pairsmith.records import SCORED_PAIR
+from pairsmith.core.errors import FolderError
+from pairsmith.core.progress import Progress
+from pairsmith.data import SCORED_PAIR
 from pairsmith.runs import DatasetFolder, FolderWriter, hash_file, lock
 
 

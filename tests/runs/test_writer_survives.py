@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pairsmith.errors import FolderError, StorageError
+from pairsmith.core.errors import FolderError, StorageError
 from pairsmith.runs import lock, storage
 
 

@@ -6,9 +6,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairsmith.errors import TaskError
-from pairsmith.tasks import Decoding, TaskSpec, builtin_path, builtin_tasks, load_task
-from pairsmith.tasks.loading import read_task
+from pairsmith.core.errors import TaskError
+from pairsmith.data.tasks import Decoding, TaskSpec, builtin_path, builtin_tasks, load_task
+from pairsmith.data.tasks.loading import read_task
 
 GOOD = """\
 name: mine

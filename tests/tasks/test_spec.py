@@ -1,8 +1,8 @@
 import pytest
 from pydantic import ValidationError
 
-from pairsmith.errors import TaskError
-from pairsmith.tasks import Decoding, TaskSpec, label_text
+from pairsmith.core.errors import TaskError
+from pairsmith.data.tasks import Decoding, TaskSpec, label_text
 
 PAIR = 'Sentence 1: "<X1>"\nSentence 2: "'
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.errors import MissingExtra, ModelError, SettingsError
-from pairsmith.texts.entities import LONGEST, Entity, entity_finder, find_entities
+from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
+from pairsmith.data.text.entities import LONGEST, Entity, entity_finder, find_entities
 
 PIECES = [
     "The ",

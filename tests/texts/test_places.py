@@ -1,6 +1,6 @@
 import pytest
 
-from pairsmith.texts.places import find_answer, stands_in
+from pairsmith.data.text.spans import find_answer, stands_in
 
 TEXT = "On 4 July, Barack Obama's U.S. trip cost $1,000 while he was playing in Paris."
 

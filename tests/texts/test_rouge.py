@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.errors import InputError, MissingExtra
-from pairsmith.texts.rouge import abstractiveness, check_rouge, rouge_scores
+from pairsmith.core.errors import InputError, MissingExtra
+from pairsmith.metrics.rouge import abstractiveness, check_rouge, rouge_scores
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ _ALONE = """
 import logging, socket
 def refused(*_): raise AssertionError("network")
 socket.socket.connect = socket.getaddrinfo = refused
-from pairsmith.texts.rouge import rouge_scores
+from pairsmith.metrics.rouge import rouge_scores
 rouge_scores(["x"], ["x"])
 assert not logging.getLogger().handlers
 """

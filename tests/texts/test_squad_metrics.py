@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.errors import InputError
-from pairsmith.texts.squad_metrics import QaScores, exact_match, f1, normalized, qa_scores
+from pairsmith.core.errors import InputError
+from pairsmith.metrics.squad import QaScores, exact_match, f1, normalized, qa_scores
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from huggingface_hub import ModelCard
 from tests.runs.test_credits import card
 
-from pairsmith.citations import MINING, QUIP
+from pairsmith.core.citations import MINING, QUIP
 from pairsmith.runs import sources_of
 from pairsmith.runs.identity import Identity
 from pairsmith.training.card import few_shot_card

@@ -7,23 +7,23 @@ import torch
 from safetensors.torch import load_file
 from tests.training.stopping import Stopped, stopped_at
 
-from pairsmith.encoders.heads import load_tokenizer
-from pairsmith.errors import InputError, ModelError
-from pairsmith.infuse.ask import ask, load_asker
-from pairsmith.infuse.plan import plan_ask
-from pairsmith.infuse.settings import AskSettings
-from pairsmith.modelnames import resolve_model
-from pairsmith.progress import Silent
-from pairsmith.records import Example, read_questions, to_question_table
+from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.model_names import resolve_model
+from pairsmith.core.progress import Silent
+from pairsmith.data import Example, read_questions, to_question_table
+from pairsmith.data.text.instructed import ANSWER, QUESTION, told
+from pairsmith.methods.quip.causal_training import CausalWriter, causal_limit, rows_of, said
+from pairsmith.methods.quip.generator_training import asker_examples, train_asker
+from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.texts.instructed import ANSWER, QUESTION, told
-from pairsmith.training import plan_questions
-from pairsmith.training.asker import asker_examples, train_asker
-from pairsmith.training.causal_asker import CausalWriter, causal_limit, rows_of, said
-from pairsmith.training.plan_questions import plan_train_asker
+from pairsmith.steps.infuse.ask import ask, load_asker
+from pairsmith.steps.infuse.plan import plan_ask
+from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.steps.training import plan_questions
+from pairsmith.steps.training.plan_questions import plan_train_asker
 from pairsmith.training.question_settings import TrainAskerSettings
-from pairsmith.training.writing import IGNORED, token_accuracy
+from pairsmith.training.target_tokens import IGNORED, token_accuracy
 
 TINY = "pairsmith:tiny"
 ASKED = [
@@ -182,7 +182,7 @@ def test_a_quotation_mark_would_end_an_answer(data, tmp_path):
 
 
 def asker_examples_of(path):
-    from pairsmith.records import read_questions
+    from pairsmith.data import read_questions
 
     return asker_examples(read_questions(path), settings(path))
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from pairsmith.encoders.style import Style, load_style
-from pairsmith.errors import ModelError
-from pairsmith.training.contrast import contrastive_loss
-from pairsmith.training.crossencoder import binary_loss, listwise_loss
+from pairsmith.core.errors import ModelError
+from pairsmith.methods.mining.contrast import contrastive_loss
+from pairsmith.methods.mining.crossencoder import binary_loss, listwise_loss
+from pairsmith.methods.mining.style import Style, load_style
 
 X = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
 Y = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, -1.0]])  # two outputs and an added wrong one

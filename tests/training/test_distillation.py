@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.encoders.token_vectors import TextTokens
-from pairsmith.records.asked import Distribution
-from pairsmith.training.distillation import Asked, PassageLesson, is_read, sparse_cross_entropy, targets
+from pairsmith.data.questions import Distribution
+from pairsmith.methods.quip.distillation import Asked, PassageLesson, is_read, sparse_cross_entropy, targets
+from pairsmith.models.token_vectors import TextTokens
 
 ALL = torch.ones(1, 3, dtype=torch.bool)
 

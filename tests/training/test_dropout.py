@@ -4,8 +4,8 @@ from tests.tiny_bart import make_bart
 from torch import nn
 from transformers import AutoModel, MPNetConfig, MPNetModel
 
-from pairsmith.encoders.summarizer import load_summarizer
-from pairsmith.errors import SettingsError
+from pairsmith.core.errors import SettingsError
+from pairsmith.models.summarizer import load_summarizer
 from pairsmith.training.dropout import set_attention_dropout
 
 

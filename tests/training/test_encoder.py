@@ -10,14 +10,14 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
-from pairsmith.places import place
-from pairsmith.progress import Progress, Silent
-from pairsmith.records.schemas import LABELLED_PAIR, REJECT, SCORED_PAIR
+from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
+from pairsmith.core.paths import place
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data.schemas import LABELLED_PAIR, REJECT, SCORED_PAIR
+from pairsmith.methods.dino import encoder as module
+from pairsmith.methods.dino.encoder import total_steps, train_encoder, train_encoder_on, validation_spearman
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.training import encoder as module
-from pairsmith.training.encoder import total_steps, train_encoder, train_encoder_on, validation_spearman
 from pairsmith.training.settings import TrainEncoderSettings
 from pairsmith.training.watch import Training, Watch
 

@@ -16,33 +16,33 @@ from tests.training.few import MAKERS, PEOPLE, PLAYS, document, passage, write
 from tests.training.stopping import Stopped, stopped_at
 from transformers import AutoModelForSequenceClassification
 
-from pairsmith.encoders.cross import load_cross_encoder, score_pairs
-from pairsmith.encoders.encode import encode_texts
-from pairsmith.encoders.style import load_style
-from pairsmith.errors import FolderError, InputError, ModelError
-from pairsmith.mine.encoded import ENCODED
-from pairsmith.mine.route import mine
-from pairsmith.mine.settings import MineSettings
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import REJECT, Example, to_table
+from pairsmith.core.errors import FolderError, InputError, ModelError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import REJECT, Example, to_table
+from pairsmith.data.text import entity_finder
+from pairsmith.methods.mining.biencoder import Batch, Rows, train_biencoder
+from pairsmith.methods.mining.contrast import BiEncoder
+from pairsmith.methods.mining.crossencoder import train_crossencoder, wrong_for
+from pairsmith.methods.mining.few_shot import read_asked_seeds
+from pairsmith.methods.mining.reader import train_reader
+from pairsmith.methods.mining.retrieved import retrieved
+from pairsmith.methods.mining.sampled_negatives import right_outputs, wrong_answers
+from pairsmith.methods.mining.style import load_style
+from pairsmith.methods.mining.summarizer import train_summarizer
+from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
+from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
-from pairsmith.texts import entity_finder
-from pairsmith.training.biencoder import Batch, Rows, train_biencoder
-from pairsmith.training.contrast import BiEncoder
-from pairsmith.training.crossencoder import train_crossencoder, wrong_for
-from pairsmith.training.few_shot import read_asked_seeds
+from pairsmith.steps.mine.encoded import ENCODED
+from pairsmith.steps.mine.route import mine
+from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.training.question_settings import TrainTeacherSettings
-from pairsmith.training.reader import train_reader
-from pairsmith.training.retrieved import retrieved
 from pairsmith.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
     TrainReaderSettings,
     TrainSummarizerSettings,
 )
-from pairsmith.training.summarizer import train_summarizer
 from pairsmith.training.watch import Watch
-from pairsmith.training.wrong import right_outputs, wrong_answers
 
 FAST = {
     "steps": 12,

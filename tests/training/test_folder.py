@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from pairsmith.errors import FolderError, StorageError
-from pairsmith.progress import Progress, Silent
+from pairsmith.core.errors import FolderError, StorageError
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run
 from pairsmith.training.folder import RECORD, ModelFolder
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.errors import StorageError
-from pairsmith.records.asked import Distribution
-from pairsmith.training import lessons
-from pairsmith.training.distillation import Asked, PassageLesson
-from pairsmith.training.lessons import Lessons
+from pairsmith.core.errors import StorageError
+from pairsmith.data.questions import Distribution
+from pairsmith.methods.quip import passage_store as lessons
+from pairsmith.methods.quip.distillation import Asked, PassageLesson
+from pairsmith.methods.quip.passage_store import Lessons
 
 distributions = st.none() | st.lists(st.tuples(st.integers(0, 99), st.floats(0.25, 1, width=32))).map(
     lambda pairs: Distribution(tuple(p for p, _ in pairs), tuple(v for _, v in pairs))

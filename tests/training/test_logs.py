@@ -7,14 +7,14 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tests.training.few import reading
 
-from pairsmith.errors import MissingExtra
-from pairsmith.places import place
-from pairsmith.progress import Silent
-from pairsmith.records.schemas import REJECT, SCORED_PAIR
+from pairsmith.core.errors import MissingExtra
+from pairsmith.core.paths import place
+from pairsmith.core.progress import Silent
+from pairsmith.data.schemas import REJECT, SCORED_PAIR
+from pairsmith.methods.dino.encoder import train_encoder
+from pairsmith.methods.mining.reader import train_reader
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.training.encoder import train_encoder
 from pairsmith.training.logs import steps_between
-from pairsmith.training.reader import train_reader
 from pairsmith.training.settings import TrainEncoderSettings, TrainReaderSettings
 from pairsmith.training.watch import Watch
 

@@ -3,10 +3,10 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses
 
-from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import InputError
-from pairsmith.training.encoder import base_encoder, train_encoder_on, validation_spearman
-from pairsmith.training.objectives import contrastive_rows, encode_by_length, loss_of, training_rows
+from pairsmith.core.errors import InputError
+from pairsmith.methods.dino.encoder import base_encoder, train_encoder_on, validation_spearman
+from pairsmith.methods.dino.objectives import contrastive_rows, encode_by_length, loss_of, training_rows
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.training.settings import TrainEncoderSettings
 
 

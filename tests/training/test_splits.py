@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from tests.training.few import pairs, reading, summaries
 
-from pairsmith.progress import Progress, Silent
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.methods.mining.few_shot import at_splits
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.training.few_shot import at_splits
-from pairsmith.training.plan_few_shot import samples_of
+from pairsmith.steps.training.plan_few_shot import samples_of
 from pairsmith.training.question_settings import InfuseSettings, TrainAskerSettings, TrainTeacherSettings
 from pairsmith.training.settings import (
     TrainBiencoderSettings,
@@ -74,7 +74,7 @@ def test_a_training_on_a_folder_takes_its_training_rows(tmp_path, tiny_bert):
     given = TrainReaderSettings(
         base=str(tiny_bert), seeds=source, validation=source, steps=2, batch_size=2, device="cpu"
     )
-    import_module("pairsmith.training.reader").train_reader(given, Run(tmp_path / "out", Silent()))
+    import_module("pairsmith.methods.mining.reader").train_reader(given, Run(tmp_path / "out", Silent()))
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| seeds | 4 |" in card
     assert "| validation | 2 |" in card

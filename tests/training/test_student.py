@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 from tests.training.stopping import Stopped, stopped_at
 from transformers import AutoModel
 
-import pairsmith.infuse
-from pairsmith.encoders.reader import answer, load_reader
-from pairsmith.encoders.span_heads import SpanHeads, save_heads
-from pairsmith.errors import InputError, ModelError
-from pairsmith.evaluate.qa import evaluate_qa
-from pairsmith.evaluate.settings import EvaluateQaSettings
-from pairsmith.progress import Progress, Silent
-from pairsmith.records.asked import AskedQuestion, Distribution, read_asked
+import pairsmith
+from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data.questions import AskedQuestion, Distribution, read_asked
+from pairsmith.methods.mining.reader import train_reader
+from pairsmith.methods.quip.distillation import Asked, PassageLesson
+from pairsmith.methods.quip.student import Student, _drawn, _labelled, infuse, infuse_on, passages, read_by
+from pairsmith.methods.quip.teacher import train_teacher
+from pairsmith.models.reader import answer, load_reader
+from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import generator
-from pairsmith.training.distillation import Asked, PassageLesson
+from pairsmith.steps.evaluate.qa import evaluate_qa
+from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.training.question_settings import InfuseSettings, TrainTeacherSettings
-from pairsmith.training.reader import train_reader
 from pairsmith.training.settings import TrainReaderSettings
-from pairsmith.training.student import Student, _drawn, _labelled, infuse, infuse_on, passages, read_by
-from pairsmith.training.teacher import train_teacher
 from pairsmith.training.watch import Watch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -72,7 +72,7 @@ def trained(some, data):
 
 
 def answered(student):
-    found = pairsmith.infuse.answer(
+    found = pairsmith.answer_with_student(
         student, [question for _, question, _ in ASKED], [CONTEXTS[number] for number, *_ in ASKED]
     )
     return [each.text for each in found]
@@ -93,7 +93,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
 
     some = settings(quick_bert, data)
     lessons = passages(read_asked(data), some)
-    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
+    encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     student = Student(encoder, concatenated=False).eval()
     whole = student(**student.batch(lessons))["loss"]
     monkeypatch.setattr(chunks, "_CALLS", 10**9)
@@ -112,7 +112,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_questions_in_whatever_chunks(q
 def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
 
     lessons = passages(read_asked(data), settings(quick_bert, data))
-    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
+    encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     read = encoder.tokens.token_counts([each.text for each in lessons])
     many = [replace(each, questions=[*each.questions] * 20) for each in lessons]
     asked = [encoder.tokens.token_counts([q.question for q in each.questions]) for each in many]
@@ -129,10 +129,10 @@ def test_questions_count_where_a_step_is_cut_into_calls(quick_bert, data):
 
 @pytest.mark.parametrize("negatives", ["passage", "batch"])
 def test_calls_of_few_tokens_have_the_same_loss_and_gradients(quick_bert, data, negatives, monkeypatch):
-    from pairsmith.encoders.span_encoder import SpanEncoder
+    from pairsmith.models.span_encoder import SpanEncoder
 
     lessons = passages(read_asked(data), settings(quick_bert, data))
-    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
+    encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     calls, whole = [], SpanEncoder.token_vectors
     monkeypatch.setattr(
         SpanEncoder,
@@ -169,7 +169,7 @@ def test_gradients_are_those_of_finite_differences(quick_bert, data, negatives, 
         row["ends"] = {"position": [5, 12], "probability": [0.375, 0.5]}
     Path(data).write_text("".join(json.dumps(row) + "\n" for row in rows))
     lessons = passages(read_asked(data), settings(quick_bert, data))
-    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
+    encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     student = Student(encoder, concatenated=negatives == "batch").eval().double()
     batch = student.batch(lessons)
     student(**batch)["loss"].backward()
@@ -219,7 +219,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(tiny_bert, data, tmp_pat
 def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
 
     lessons = passages(read_asked(data), settings(quick_bert, data))
-    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True)
+    encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
     alone, among = (
         float(student(**student.batch(lessons))["loss"].detach())
         for student in (Student(encoder, concatenated=share).eval() for share in (False, True))
@@ -256,11 +256,11 @@ def test_whose_turn_it_is_is_by_chance():
 def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(quick_bert, data, tmp_path):
     run = Run(tmp_path / "student", Silent())
     infuse(settings(quick_bert, data, validation=data, eval_steps=40), run)
-    student = pairsmith.infuse.load(str(run.out), device="cpu")
+    student = pairsmith.load_student(str(run.out), device="cpu")
     assert answered(student) == [text for *_, text in ASKED]
     alone = AutoModel.from_pretrained(run.out).state_dict()
     assert all(torch.equal(alone[name], value) for name, value in student.tokens.model.state_dict().items())
-    assert "pairsmith.infuse.load" in (run.out / "README.md").read_text()
+    assert "pairsmith.load_student" in (run.out / "README.md").read_text()
     found = evaluate_qa(
         EvaluateQaSettings(model=str(run.out), data=data, device="cpu", bootstrap=0),
         Run(tmp_path / "results", Silent()),
@@ -307,7 +307,7 @@ def test_answers_behind_what_is_read_are_left_out_and_counted(quick_bert, data, 
 def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
 
     some = settings(quick_bert, "", labels="answers")
-    encoder = pairsmith.infuse.load(str(quick_bert), device="cpu", fresh_heads=True, max_length=16)
+    encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True, max_length=16)
     student = Student(encoder, concatenated=False).eval()
     losses = []
     for places in ((2,), (2, 30)):

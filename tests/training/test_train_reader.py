@@ -10,15 +10,11 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
-from pairsmith.encoders.reader import Reader, answer, encode_questions, load_reader
-from pairsmith.errors import FolderError, InputError, ModelError, SettingsError
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import Answer, Question, to_question_table
-from pairsmith.runs import Run
-from pairsmith.runs.estimate import Estimate
-from pairsmith.training import reader as module
-from pairsmith.training.plan_few_shot import plan_train_reader
-from pairsmith.training.reader import (
+from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import Answer, Question, to_question_table
+from pairsmith.methods.mining import reader as module
+from pairsmith.methods.mining.reader import (
     SpanMarker,
     added_questions,
     answer_tokens,
@@ -27,6 +23,10 @@ from pairsmith.training.reader import (
     train_reader_on,
     training_windows,
 )
+from pairsmith.models.reader import Reader, answer, encode_questions, load_reader
+from pairsmith.runs import Run
+from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.training.plan_few_shot import plan_train_reader
 from pairsmith.training.settings import TrainReaderSettings
 from pairsmith.training.watch import Watch
 

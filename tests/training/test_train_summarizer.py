@@ -9,15 +9,10 @@ from pydantic import ValidationError
 from tests.tiny_bart import bart_tokenizer, document, make_bart, summary, weights, write_documents
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from pairsmith.encoders.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
-from pairsmith.errors import FolderError, InputError, MissingExtra, ModelError
-from pairsmith.evaluate.settings import EvaluateSummariesSettings
-from pairsmith.progress import Progress, Silent
-from pairsmith.records import Example, read_examples
-from pairsmith.runs import Run
-from pairsmith.training import chunks
-from pairsmith.training.settings import TrainSummarizerSettings
-from pairsmith.training.summarizer import (
+from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import Example, read_examples
+from pairsmith.methods.mining.summarizer import (
     WithLoss,
     _batch,
     added_examples,
@@ -26,8 +21,13 @@ from pairsmith.training.summarizer import (
     train_summarizer,
     train_summarizer_on,
 )
+from pairsmith.models.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
+from pairsmith.runs import Run
+from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
+from pairsmith.training import chunks
+from pairsmith.training.settings import TrainSummarizerSettings
+from pairsmith.training.target_tokens import sequence_losses
 from pairsmith.training.watch import Watch
-from pairsmith.training.writing import sequence_losses
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.records import Example, answer_in_passage
-from pairsmith.texts import entity_finder
-from pairsmith.training.examples import in_window
-from pairsmith.training.wrong import random_outputs, sampled, wrong_answers
+from pairsmith.data import Example, answer_in_passage
+from pairsmith.data.text import entity_finder
+from pairsmith.methods.mining.examples import in_window
+from pairsmith.methods.mining.sampled_negatives import random_outputs, sampled, wrong_answers
 
 ONE = "Ann met Bob in Rome in 1990."
 OTHER = "The harp of Cid is old."

@@ -1,6 +1,6 @@
 """Dataset folders: shards, fingerprints, atomic commits and data set cards."""
 
-from pairsmith.modelfiles import hash_file
+from pairsmith.core.model_files import hash_file
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
 from pairsmith.runs.credits import Sources, called, sources_of

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from pairsmith.errors import redacted_values
+from pairsmith.core.errors import redacted_values
 from pairsmith.runs.about import About, Credit, hub_licence, joint_languages
 from pairsmith.runs.credits import Sources
 from pairsmith.runs.folder import REJECTS, DatasetFolder

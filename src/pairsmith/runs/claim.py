@@ -7,10 +7,10 @@ Every step leaves a record of its identity in its folder (``manifest.json``, ``t
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pairsmith.errors import FolderError, OtherWorkError
-from pairsmith.places import Place, inside, place, same_place, size_of
-from pairsmith.progress import Progress
-from pairsmith.records.splits import split_of
+from pairsmith.core.errors import FolderError, OtherWorkError
+from pairsmith.core.paths import Place, inside, place, same_place, size_of
+from pairsmith.core.progress import Progress
+from pairsmith.data.splits import split_of
 from pairsmith.runs import lock
 from pairsmith.runs.folder import MANIFEST, MENDS, M, Manifest
 from pairsmith.runs.identity import Identity, differences

@@ -14,13 +14,13 @@ from typing import Any, Literal
 import yaml
 from pydantic import ValidationError
 
-from pairsmith.bundled import is_bundled
-from pairsmith.errors import PairsmithError
-from pairsmith.ggufmodels import SMOLLM2, hub_repository
-from pairsmith.modelnames import EMBEDDED, is_hub_id
-from pairsmith.places import Place, is_folder, place, size_of
-from pairsmith.records.sources import hub_name, is_hub_data
-from pairsmith.records.splits import split_of
+from pairsmith.core.bundled import is_bundled
+from pairsmith.core.errors import PairsmithError
+from pairsmith.core.gguf import SMOLLM2, hub_repository
+from pairsmith.core.model_names import EMBEDDED, is_hub_id
+from pairsmith.core.paths import Place, is_folder, place, size_of
+from pairsmith.data.sources import hub_name, is_hub_data
+from pairsmith.data.splits import split_of
 from pairsmith.runs.about import OTHER, SEVERAL, UNKNOWN, About, Credit, joint_licences
 
 Role = Literal["model", "data"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.records.schemas import REJECT
+from pairsmith.data.schemas import REJECT
 from pairsmith.runs.about import joint_languages, joint_licences
 from pairsmith.runs.card import MEANING
 from pairsmith.runs.folder import REJECTS, DatasetFolder, FileEntry, Manifest

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, Literal, TypeVar
 
-from pairsmith.errors import PairsmithError, SettingsError, WorkerError
+from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
 
 W = TypeVar("W")
 R = TypeVar("R")

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Self, TypeVar, overload
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pairsmith.errors import DamagedError, FolderError, choices, first_line
-from pairsmith.modelfiles import hash_file
-from pairsmith.places import Place, is_folder, place, reaching, several, size_of
-from pairsmith.records.sources import missing, open_parquet
+from pairsmith.core.errors import DamagedError, FolderError, choices, first_line
+from pairsmith.core.model_files import hash_file
+from pairsmith.core.paths import Place, is_folder, place, reaching, several, size_of
+from pairsmith.data.sources import missing, open_parquet
 from pairsmith.runs.about import About
 
 FORMAT = 1

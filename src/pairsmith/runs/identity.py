@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from pairsmith import __version__
-from pairsmith.errors import redacted_values
+from pairsmith.core.errors import redacted_values
 from pairsmith.runs.folder import FORMAT, Manifest
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 

@@ -18,8 +18,8 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from pairsmith.errors import StorageError
-from pairsmith.places import Place, inside, reaching, remove_files, several, size_of
+from pairsmith.core.errors import StorageError
+from pairsmith.core.paths import Place, inside, reaching, remove_files, several, size_of
 from pairsmith.runs.folder import JOURNAL, MENDS, Manifest, ShardEntry
 from pairsmith.runs.storage import storage_errors, write_atomic, write_json
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from upath import UPath
 
-from pairsmith.errors import FolderError, StorageError
-from pairsmith.places import reaching
+from pairsmith.core.errors import FolderError, StorageError
+from pairsmith.core.paths import reaching
 
 LEASE = "lease.json"
 RENEW_SECONDS = 10.0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from upath import UPath
 
-from pairsmith.errors import FolderError
-from pairsmith.places import Place
+from pairsmith.core.errors import FolderError
+from pairsmith.core.paths import Place
 from pairsmith.runs.lease import Lease, Say, live
 from pairsmith.runs.log import flush
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from upath import UPath
 
-from pairsmith.errors import redacted_values
-from pairsmith.places import Place
+from pairsmith.core.errors import redacted_values
+from pairsmith.core.paths import Place
 
 LOG = "log.jsonl"
 PARTS = "log"

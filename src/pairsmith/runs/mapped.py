@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar, overload
 import numpy as np
 import pyarrow as pa
 
-from pairsmith.errors import OtherWorkError, WorkerError
+from pairsmith.core.errors import OtherWorkError, WorkerError
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run
 from pairsmith.runs.executors import Load, Lost, Where, execute

@@ -3,13 +3,13 @@
 from contextlib import suppress
 from typing import TypeVar
 
-from pairsmith.errors import FolderError, PairsmithError
-from pairsmith.modelfiles import multiplies_fast, pick_device, pick_dtype
-from pairsmith.places import Place, reaching
+from pairsmith.core.errors import FolderError, PairsmithError
+from pairsmith.core.model_files import multiplies_fast, pick_device, pick_dtype
+from pairsmith.core.paths import Place, reaching
+from pairsmith.core.settings import Settings
 from pairsmith.runs.claim import Run
 from pairsmith.runs.journal import read_run
 from pairsmith.runs.status import record_of
-from pairsmith.settings import Settings
 
 S = TypeVar("S", bound=Settings)
 

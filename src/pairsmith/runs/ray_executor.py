@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from pairsmith.errors import MissingExtra, PairsmithError, SettingsError, WorkerError, first_line
+from pairsmith.core.errors import MissingExtra, PairsmithError, SettingsError, WorkerError, first_line
 from pairsmith.runs.executors import DEATHS, Advance, Done, Load, Lost, R, Say, W, Work
 
 _WAIT_SECONDS = 5.0

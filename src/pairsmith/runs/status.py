@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from pairsmith.errors import FolderError
-from pairsmith.places import Place, is_folder, reaching, size_of
-from pairsmith.progress import clock
+from pairsmith.core.errors import FolderError
+from pairsmith.core.paths import Place, is_folder, reaching, size_of
+from pairsmith.core.progress import clock
 from pairsmith.runs import lock
 from pairsmith.runs.folder import MANIFEST, REJECTS, run_of
 from pairsmith.runs.journal import parts

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
-from pairsmith.errors import InputError, PairsmithError, StorageError
-from pairsmith.modelfiles import hash_file
-from pairsmith.places import (
+from pairsmith.core.errors import InputError, PairsmithError, StorageError
+from pairsmith.core.model_files import hash_file
+from pairsmith.core.paths import (
     OBJECT_STORES,
     Place,
     files_below,
@@ -33,8 +33,8 @@ from pairsmith.places import (
     several,
     size_of,
 )
-from pairsmith.records.sources import is_hub_data, missing, open_source
-from pairsmith.records.splits import folder_files, split_files, split_of
+from pairsmith.data.sources import is_hub_data, missing, open_source
+from pairsmith.data.splits import folder_files, split_files, split_of
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pairsmith.records.splits import Say, split_of, to_train_on
+from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.runs.folder import DatasetFolder
 
 

@@ -16,10 +16,10 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.errors import DamagedError, FolderError, SettingsError, StorageError, first_line, redacted
-from pairsmith.modelfiles import hash_file
-from pairsmith.places import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
-from pairsmith.records.schemas import REJECT
+from pairsmith.core.errors import DamagedError, FolderError, SettingsError, StorageError, first_line, redacted
+from pairsmith.core.model_files import hash_file
+from pairsmith.core.paths import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
+from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
 from pairsmith.runs.claim import Run, claim

@@ -6,11 +6,11 @@ from typing import Any
 
 import yaml
 
-from pairsmith.bundled import is_bundled
-from pairsmith.citations import OF_TRAININGS
-from pairsmith.ggufmodels import SMOLLM2, hub_repository, is_gguf
-from pairsmith.modelnames import EMBEDDED, MINILM, is_hub_id
-from pairsmith.places import place
+from pairsmith.core.bundled import is_bundled
+from pairsmith.core.citations import OF_TRAININGS
+from pairsmith.core.gguf import SMOLLM2, hub_repository, is_gguf
+from pairsmith.core.model_names import EMBEDDED, MINILM, is_hub_id
+from pairsmith.core.paths import place
 from pairsmith.runs import DatasetFolder, Sources, called, sources_of
 from pairsmith.runs.about import hub_licence, joint_languages
 from pairsmith.runs.card import cite, licences

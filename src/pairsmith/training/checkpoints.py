@@ -21,9 +21,9 @@ import torch
 from safetensors.torch import load_file, save
 from upath import UPath
 
-from pairsmith.errors import StorageError
-from pairsmith.modelfiles import hash_file
-from pairsmith.places import Place, download, files_below, inside, reaching, remove_files, size_of
+from pairsmith.core.errors import StorageError
+from pairsmith.core.model_files import hash_file
+from pairsmith.core.paths import Place, download, files_below, inside, reaching, remove_files, size_of
 from pairsmith.runs import lock, write_json
 from pairsmith.runs.storage import JSON, storage_errors, upload
 

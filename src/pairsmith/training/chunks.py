@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from pairsmith.encoders.encode import batches_by_length, tokens_at_once
+from pairsmith.models.encode import batches_by_length, tokens_at_once
 
 Features = Mapping[str, Any]
 

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from pairsmith.errors import SettingsError
+from pairsmith.core.errors import SettingsError
 
 _NAMES = ("dropout", "attention_dropout", "attn_dropout")
 """Names of this dropout in attention modules of transformers: a number, or a module with one as ``p``."""

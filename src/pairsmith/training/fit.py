@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils.data import Dataset, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
-from pairsmith.modelfiles import pick_dtype
-from pairsmith.progress import Progress, Silent
+from pairsmith.core.model_files import pick_dtype
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.dropout import set_attention_dropout

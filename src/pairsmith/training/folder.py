@@ -12,10 +12,10 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator
 
-from pairsmith.citations import OF_TRAININGS
-from pairsmith.errors import StorageError, first_line, redacted_values
-from pairsmith.modelfiles import quiet_loading
-from pairsmith.places import Place, files_below, reaching, remove_files, size_of
+from pairsmith.core.citations import OF_TRAININGS
+from pairsmith.core.errors import StorageError, first_line, redacted_values
+from pairsmith.core.model_files import quiet_loading
+from pairsmith.core.paths import Place, files_below, reaching, remove_files, size_of
 from pairsmith.runs import Manifest, Run, Sources, hash_file, lock, write_json
 from pairsmith.runs.about import About
 from pairsmith.runs.claim import claim

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pairsmith.errors import MissingExtra, StorageError, first_line
-from pairsmith.places import Place, inside, reaching, remove_files
+from pairsmith.core.errors import MissingExtra, StorageError, first_line
+from pairsmith.core.paths import Place, inside, reaching, remove_files
 from pairsmith.runs.storage import storage_errors, upload
 
 FOLDER = "logs"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from pairsmith.settings import Listed
+from pairsmith.core.settings import Listed
 from pairsmith.training.settings import FitSettings, Several
 
 

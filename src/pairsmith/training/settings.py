@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from pairsmith.fields import TrainingDtype
-from pairsmith.modelnames import PoolingName
-from pairsmith.settings import Listed, Settings, refuse
+from pairsmith.core.fields import TrainingDtype
+from pairsmith.core.model_names import PoolingName
+from pairsmith.core.settings import Listed, Settings, refuse
 
 Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
 """A single number may be given in place of a list."""

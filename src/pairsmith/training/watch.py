@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import TrainerCallback
 
-from pairsmith.errors import ModelError, StorageError, first_line
-from pairsmith.memory import trim
-from pairsmith.modelfiles import quiet_loading, unsaid
-from pairsmith.places import Place
-from pairsmith.progress import Progress, Task
+from pairsmith.core.errors import ModelError, StorageError, first_line
+from pairsmith.core.memory import trim
+from pairsmith.core.model_files import quiet_loading, unsaid
+from pairsmith.core.paths import Place
+from pairsmith.core.progress import Progress, Task
 from pairsmith.training.checkpoints import Checkpoints, Found
 from pairsmith.training.logs import Logs
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairsmith.generate.pieces import Piece
-from pairsmith.generate.shard import Todo, _earlier
-from pairsmith.lm.combine import self_debias
-from pairsmith.lm.decoder import Continuation, Group
-from pairsmith.lm.scripted import END, ScriptedModel
+from pairsmith.data import REJECT, SCORED_PAIR, Reject, text_id, to_table
+from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.acceptance import accepted_text
 from pairsmith.methods.dino.method import generate_pairs, generate_texts, make_decoder, rows_needed, write
 from pairsmith.methods.dino.requests import pair_requests
-from pairsmith.records import REJECT, SCORED_PAIR, Reject, text_id, to_table
+from pairsmith.models.language.combine import self_debias
+from pairsmith.models.language.decoder import Continuation, Group
+from pairsmith.models.language.scripted import END, ScriptedModel
 from pairsmith.runs.seeds import stream_key
-from pairsmith.tasks import Decoding, TaskSpec
+from pairsmith.steps.generate.pieces import Piece
+from pairsmith.steps.generate.shard import Todo, _earlier
 
 CHARACTERS = "".join(chr(c) for c in range(32, 127)) + "\n" + "\x07\ufffd\u2003"
 

@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.errors import TaskError
+from pairsmith.core.errors import TaskError
+from pairsmith.data import text_id
+from pairsmith.data.tasks import TaskSpec, load_task
 from pairsmith.methods.dino.requests import pair_requests, quotable, text_requests
-from pairsmith.records import text_id
-from pairsmith.tasks import TaskSpec, load_task
 
 
 def test_prompts_and_counter_prompts_of_sts():

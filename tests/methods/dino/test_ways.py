@@ -5,13 +5,13 @@ import json
 import pytest
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from pairsmith.errors import ModelError, TaskError
-from pairsmith.lm.scripted import ScriptedModel
-from pairsmith.lm.transformers_backend import TransformersModel
+from pairsmith.core.errors import ModelError, TaskError
+from pairsmith.data.tasks import load_task
+from pairsmith.data.tasks.loading import read_task
 from pairsmith.methods.dino.method import encoded, generate_pairs, write
 from pairsmith.methods.dino.requests import text_requests
-from pairsmith.tasks import load_task
-from pairsmith.tasks.loading import read_task
+from pairsmith.models.language.scripted import ScriptedModel
+from pairsmith.models.language.transformers_backend import TransformersModel
 
 CHAT = """\
 name: chat
@@ -121,8 +121,8 @@ def test_a_rule_of_ones_own(monkeypatch):
         result[:, scripted().encode('"')] = p_main[:, scripted().encode('"')]
         return result / result.sum(dim=1, keepdim=True)
 
-    monkeypatch.setattr("pairsmith.lm.combine.only_b", only_b, raising=False)
-    for rule in (only_b, "pairsmith.lm.combine.only_b"):
+    monkeypatch.setattr("pairsmith.models.language.combine.only_b", only_b, raising=False)
+    for rule in (only_b, "pairsmith.models.language.combine.only_b"):
         written = generate_pairs(load_task("sts"), scripted(), ["a b"], rule=rule)
         steered = [row for row in written.rows if row.score < 1]
         assert [(row.score, row.sentence2) for row in steered] == [(0.5, "b" * 16), (0.0, "b" * 16)]

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from tests.conftest import make_bert
 
-from pairsmith.encoders.encode import encode_texts
-from pairsmith.encoders.sentence import load_sentence_encoder
-from pairsmith.errors import ModelError
+from pairsmith.core.errors import ModelError
+from pairsmith.core.progress import Silent
 from pairsmith.methods.mining.method import mine_pairs, verbatim
 from pairsmith.methods.mining.negatives import find_hard_negatives
-from pairsmith.mine.route import mine
-from pairsmith.mine.settings import MineSettings
-from pairsmith.progress import Silent
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
+from pairsmith.steps.mine.route import mine
+from pairsmith.steps.mine.settings import MineSettings
 
 INPUTS = ["a cat sat down", "rain fell all day", "she sold her car", "the bus was late", "a cat sat down"]
 OUTPUTS = ["the car was sold", "the cat is sitting", "it rained", "a late bus", "soup is hot", "he runs"]

@@ -3,12 +3,12 @@
 import pytest
 from tests.conftest import make_bert
 
-from pairsmith.encoders.reader import load_reader
-from pairsmith.encoders.span_reader import answer_by_vectors
-from pairsmith.errors import ModelError, SettingsError
+from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.methods.quip.generators import load_question_generator
 from pairsmith.methods.quip.method import distil, generate_questions, label_questions
 from pairsmith.methods.quip.options import GenerationOptions
+from pairsmith.models.reader import load_reader
+from pairsmith.models.span_reader import answer_by_vectors
 
 TEXTS = [
     "Ann met Bob in Rome in 1999. They went to Paris.",

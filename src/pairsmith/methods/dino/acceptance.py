@@ -1,9 +1,9 @@
 """Which of the texts that a model wrote are accepted, and the rows made of them (D1, D6)."""
 
-from pairsmith.lm.decoder import Continuation
+from pairsmith.data import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
+from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.requests import TextRequest, quotable
-from pairsmith.records import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
-from pairsmith.tasks import TaskSpec
+from pairsmith.models.language.decoder import Continuation
 
 Row = ScoredPair | LabelledPair | LabelledText
 """What the method makes: a row of the kind that the task's labels ask for."""

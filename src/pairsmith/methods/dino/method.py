@@ -11,18 +11,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from pairsmith.lm.combine import Combine, contrast, guidance, named_rule, self_debias
-from pairsmith.lm.decoder import Draw, MultiPromptDecoder
-from pairsmith.lm.protocols import Prompt, SteerableModel
-from pairsmith.lm.remote import RemoteModel
-from pairsmith.lm.remote_decoder import RemoteDecoder
-from pairsmith.lm.sampling import Sampling
+from pairsmith.data import Reject
+from pairsmith.data.tasks import Decoding, TaskSpec
+from pairsmith.data.tasks.spec import QUOTE
 from pairsmith.methods.dino.acceptance import Row, make_row
 from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
 from pairsmith.methods.dino.tries import OpenRequest, Outcome, Tries
-from pairsmith.records import Reject
-from pairsmith.tasks import Decoding, TaskSpec
-from pairsmith.tasks.spec import QUOTE
+from pairsmith.models.language.combine import Combine, contrast, guidance, named_rule, self_debias
+from pairsmith.models.language.decoder import Draw, MultiPromptDecoder
+from pairsmith.models.language.protocols import Prompt, SteerableModel
+from pairsmith.models.language.remote import RemoteModel
+from pairsmith.models.language.remote_decoder import RemoteDecoder
+from pairsmith.models.language.sampling import Sampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pairsmith.records import text_id
-from pairsmith.tasks import PLACEHOLDER, TaskSpec
+from pairsmith.data import text_id
+from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pairsmith.lm.decoder import Draw, Group
-from pairsmith.lm.protocols import SteerableModel
+from pairsmith.data import Reject
+from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.acceptance import accepted_text
 from pairsmith.methods.dino.method import encoded, make_decoder
 from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
-from pairsmith.records import Reject
+from pairsmith.models.language.decoder import Draw, Group
+from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.runs.seeds import stream_key
-from pairsmith.tasks import Decoding, TaskSpec
 
 NOTABLE = 0.05
 """A fall of a probability that is worth showing."""

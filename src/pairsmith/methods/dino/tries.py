@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pairsmith.lm.decoder import Group, MultiPromptDecoder
-from pairsmith.lm.protocols import Prompt
-from pairsmith.lm.remote_decoder import RemoteDecoder
+from pairsmith.data import Reject
+from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.acceptance import accepted_text, rejected
 from pairsmith.methods.dino.requests import TextRequest
-from pairsmith.records import Reject
+from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.protocols import Prompt
+from pairsmith.models.language.remote_decoder import RemoteDecoder
 from pairsmith.runs.seeds import stream_key
-from pairsmith.tasks import TaskSpec
 
 
 @dataclass(slots=True)

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from pairsmith.encoders.encode import Side, encode_texts
-from pairsmith.encoders.margin import (
+from pairsmith.core.errors import ModelError
+from pairsmith.data import MinedPair, text_id
+from pairsmith.data.text.spans import stands_in
+from pairsmith.models.encode import Side, encode_texts
+from pairsmith.search.exact import two_way_search
+from pairsmith.search.margin import (
     MarginName,
     Pairs,
     RetrievalName,
@@ -23,10 +27,6 @@ from pairsmith.encoders.margin import (
     candidates,
     choose,
 )
-from pairsmith.encoders.search import two_way_search
-from pairsmith.errors import ModelError
-from pairsmith.records import MinedPair, text_id
-from pairsmith.texts.places import stands_in
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pairsmith.encoders.search import two_way_search
 from pairsmith.methods.mining.method import directions
+from pairsmith.search.exact import two_way_search
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

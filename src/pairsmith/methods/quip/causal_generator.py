@@ -5,18 +5,18 @@ passage and instruction -> sampled answers -> a sampled question for each
 
 from collections.abc import Sequence
 
-from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, Fault, Written
-from pairsmith.errors import ModelError
-from pairsmith.lm.combine import self_debias
-from pairsmith.lm.decoder import Continuation, Group, MultiPromptDecoder
-from pairsmith.lm.protocols import Prompt, SteerableModel
-from pairsmith.lm.sampling import Sampling
+from pairsmith.core.errors import ModelError
+from pairsmith.data import Reject
+from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all, unheard
-from pairsmith.records import Reject
+from pairsmith.models.language.combine import self_debias
+from pairsmith.models.language.decoder import Continuation, Group, MultiPromptDecoder
+from pairsmith.models.language.protocols import Prompt, SteerableModel
+from pairsmith.models.language.sampling import Sampling
+from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, Fault, Written
 from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
-from pairsmith.texts.instructed import ANSWER, END, QUESTION, room_for_passage, told
 
 
 class CausalGenerator:

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pairsmith.encoders.asker import QUESTION_TOKENS, Fault, Written
+from pairsmith.data import Reject
+from pairsmith.data.text import Entity, entity_finder, split_sentences
+from pairsmith.data.text.passages import PASSAGE_TOKENS
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all, unheard
-from pairsmith.records import Reject
+from pairsmith.models.question_generator import QUESTION_TOKENS, Fault, Written
 from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import generator
-from pairsmith.texts import Entity, entity_finder, split_sentences
-from pairsmith.texts.passages import PASSAGE_TOKENS
 
 QUESTION_WORDS = ("Who", "What", "When", "Where", "Which", "How")
 

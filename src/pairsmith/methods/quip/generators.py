@@ -2,15 +2,15 @@
 
 from typing import Literal
 
-from pairsmith.encoders.heads import writes_as
-from pairsmith.encoders.summarizer import load_summarizer
-from pairsmith.errors import ModelError, SettingsError
-from pairsmith.lm.remote import is_remote
+from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.model_names import DtypeName
 from pairsmith.methods.quip.cloze_generator import ClozeGenerator
 from pairsmith.methods.quip.options import CLOZE, GenerationOptions
 from pairsmith.methods.quip.passages import QuestionGenerator
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
-from pairsmith.modelnames import DtypeName
+from pairsmith.models.heads import writes_as
+from pairsmith.models.language.remote import is_remote
+from pairsmith.models.summarizer import load_summarizer
 
 Kind = Literal["encoder-decoder", "causal", "cloze"]
 
@@ -61,7 +61,9 @@ def load_question_generator(
         return ClozeGenerator(options)
     if generator_kind(model) == "encoder-decoder":
         return SequenceGenerator(load_summarizer(model, device=device, dtype=dtype), options, model)
-    from pairsmith.lm.loading import load_model  # takes seconds that the other kinds need not wait for
     from pairsmith.methods.quip.causal_generator import CausalGenerator
+    from pairsmith.models.language.loading import (
+        load_model,  # takes seconds that the other kinds need not wait for
+    )
 
     return CausalGenerator(load_model(model, device=device, dtype=dtype), options)

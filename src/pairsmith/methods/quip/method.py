@@ -12,15 +12,15 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pairsmith.encoders.reader import Reader
-from pairsmith.encoders.teaching import TOP, Places, Told, teach
+from pairsmith.core.model_files import pick_device
+from pairsmith.core.progress import Progress
+from pairsmith.data import Document, Question, text_id
+from pairsmith.data.questions import AskedQuestion, Distribution, asked_in
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
-from pairsmith.modelfiles import pick_device
-from pairsmith.progress import Progress
-from pairsmith.records import Document, Question, text_id
-from pairsmith.records.asked import AskedQuestion, Distribution, asked_in
+from pairsmith.methods.quip.student import TrainedStudent, infuse_on, passages
+from pairsmith.models.reader import Reader
+from pairsmith.models.teacher import TOP, Places, Told, teach
 from pairsmith.training.question_settings import InfuseSettings
-from pairsmith.training.student import TrainedStudent, infuse_on, passages
 
 
 def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> list[AskedQuestion]:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pairsmith.errors import SettingsError
-from pairsmith.texts.instructed import INSTRUCTION
+from pairsmith.core.errors import SettingsError
+from pairsmith.data.text.instructed import INSTRUCTION
 
 CLOZE = "cloze"
 """The name of the generator without a model."""

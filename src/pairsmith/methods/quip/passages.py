@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pairsmith.encoders.asker import Written
-from pairsmith.records import Document, Reject, text_id
+from pairsmith.data import Document, Reject, text_id
+from pairsmith.data.text.spans import find_answer
+from pairsmith.data.text.windows import windows
+from pairsmith.models.question_generator import Written
 from pairsmith.runs.executors import Advance
-from pairsmith.texts.places import find_answer
-from pairsmith.texts.windows import windows
 
 
 @dataclass(slots=True)

@@ -12,19 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pairsmith.encoders.asker import ANSWER_TOKENS, QUESTION_TOKENS, Written, parse, separator_of
-from pairsmith.encoders.encode import batches_by_length, one_thread_each
-from pairsmith.encoders.summarizer import Summarizer, document_features, encode_documents
-from pairsmith.errors import ModelError
-from pairsmith.lm.beams import search_sequences
-from pairsmith.lm.nucleus import draw_sequences
+from pairsmith.core.errors import ModelError
+from pairsmith.data import Reject
+from pairsmith.data.text.passages import passage_limit, token_count
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all, unheard
-from pairsmith.records import Reject
+from pairsmith.metrics.squad import f1
+from pairsmith.models.encode import batches_by_length, one_thread_each
+from pairsmith.models.language.beams import search_sequences
+from pairsmith.models.language.nucleus import draw_sequences
+from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, Written, parse, separator_of
+from pairsmith.models.summarizer import Summarizer, document_features, encode_documents
 from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
-from pairsmith.texts.passages import passage_limit, token_count
-from pairsmith.texts.squad_metrics import f1
 
 QUESTION_BEAMS = 5
 """Beams in the search for the question of an answer; the paper does not give their number."""

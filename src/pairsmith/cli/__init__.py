@@ -1,0 +1,1 @@
+"""The command line: commands, recipes, plans and comparisons. It holds no method."""

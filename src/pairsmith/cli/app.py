@@ -1,0 +1,274 @@
+"""The command line: a command for every step, derived from its settings model, and a few more."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from pairsmith import __version__
+from pairsmith.cli.options import keyword, parameters, settings_from, with_parameters
+from pairsmith.cli.steps import STEPS, Step, Steps
+from pairsmith.core.errors import PairsmithError, SettingsError, redacted
+from pairsmith.core.paths import place
+from pairsmith.core.progress import Progress, Quiet
+
+_HELP = "Labelled training data where there are few labels, and small models trained on it."
+_STOPPED = "stopped; finished work is kept; run the same command again, without --fresh, to go on"
+_OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
+_START = "Start with: pairsmith run quickstart --out runs/quickstart"
+
+Out = Annotated[str, typer.Option("--out", help=f"{_OUT}.", metavar="<folder>", show_default=False)]
+LocalOut = Annotated[
+    str,
+    typer.Option("--out", help="Folder of this machine to write to.", metavar="<folder>", show_default=False),
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what an earlier run left in the folder.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Replaces a setting of the recipe. [may be given several times]",
+        metavar="<step.setting=value>",
+        show_default=False,
+    ),
+]
+QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show results only, no progress.")]
+
+
+def make_app(steps: Steps = STEPS) -> typer.Typer:
+    """The command line for ``steps``."""
+    app = _group(_HELP, epilog=_START)
+    app.callback()(_version_option)
+    groups: dict[str, typer.Typer] = {}
+    for name, step in steps.items():
+        *above, last = (step.command or name).split()
+        parent = app
+        if above:
+            (group,) = above
+            if group not in groups:
+                groups[group] = _group("Measure a model on graded data.")
+                app.add_typer(groups[group], name=group)
+            parent = groups[group]
+        parent.command(last, help=step.help)(step_command(step))
+    app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
+    app.command("compare", help="Compare ways of making rows by a model trained on each.")(_compare)
+    app.command("plan", help="Say what a recipe will make and cost before it runs.")(_plan)
+    app.command("status", help="Say how far a run is, and what is left of it.")(_status)
+    tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
+    tasks.callback(invoke_without_command=True)(_list_tasks)
+    tasks.command("show", help="Print a built-in task's YAML, to copy and change.")(_show_task)
+    app.add_typer(tasks, name="tasks")
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The ``pairsmith`` command.
+
+    The exit code is 0, 2 for faulty input, 1 if a worker or a server failed, 130 when interrupted (143 by
+    SIGTERM), or 141 if standard output was closed.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _stop)
+    with _spoken_errors():
+        try:
+            make_app()(args=arguments, prog_name="pairsmith")
+        finally:
+            sys.stdout.flush()  # here, as a closed pipe would print a traceback when Python ends
+
+
+def step_command(step: Step[Any]) -> Callable[..., None]:
+    """The command of a step, with an option for every setting and the options of all steps."""
+
+    def body(out: str | None, fresh: bool, quiet: bool, **values: Any) -> None:
+        with _spoken_errors():
+            settings = settings_from(step.settings, values)
+            if out is None and step.needs_folder(settings):
+                raise SettingsError("--out is missing; give the folder to write to")
+            from pairsmith.runs import Run
+
+            step.run(settings, Run(place(out or "."), _progress(quiet), fresh, kept=out is not None))
+
+    common = [
+        keyword("out", _optional_out(step)),
+        keyword("fresh", Fresh, False),
+        keyword("quiet", QuietFlag, False),
+    ]
+    return with_parameters(body, step.help, [*parameters(step.settings), *common])
+
+
+def _optional_out(step: Step[Any]) -> Any:
+    """The option ``--out`` of a step, with a help text that says when it is required."""
+    flag = next((f"--{name.replace('_', '-')}" for name in (step.dry, step.wet) if name), "")
+    required = "required" if not flag else f"required {'without' if step.dry else 'with'} {flag}"
+    option = typer.Option("--out", help=f"{_OUT}. [{required}]", metavar="<folder>", show_default=False)
+    return Annotated[str | None, option]
+
+
+def _group(help_text: str, *, no_args_is_help: bool = True, epilog: str | None = None) -> typer.Typer:
+    return typer.Typer(
+        help=help_text,
+        epilog=epilog,
+        no_args_is_help=no_args_is_help,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+
+
+def _progress(quiet: bool) -> Progress:
+    return Quiet() if quiet else Progress()
+
+
+@contextmanager
+def _spoken_errors() -> Iterator[None]:
+    """Turn expected errors into a line on stderr and an exit code; a bug keeps its traceback."""
+    try:
+        yield
+    except PairsmithError as error:
+        typer.echo(f"pairsmith: error: {redacted(str(error))}", err=True)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt as stop:
+        typer.echo(_STOPPED, err=True)
+        raise SystemExit(143 if stop.args else 130) from None
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        raise SystemExit(141) from None
+
+
+def _stop(number: int, _: object) -> None:
+    """End a run on SIGTERM as on Ctrl-C: end workers, and remove locks and half-written files."""
+    raise KeyboardInterrupt(number)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pairsmith {__version__}")
+        raise typer.Exit
+
+
+def _version_option(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def _run(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="A YAML file, or the name of one that ships: quickstart, dino-x2, dino-x2-small, dino-x1x2, "
+            "dino-x1x2-small, dino-tables, dino-tables-small, mining-squad, mining-squad-small, "
+            "mining-ablation-small, mining-xsum, mining-news-small, quip, quip-small.",
+            show_default=False,
+        ),
+    ],
+    *,
+    out: Out,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            help="Replaces the recipe's seed.",
+            metavar="<whole number>",
+            show_default=False,
+        ),
+    ] = None,
+    changes: Changes = None,
+    fresh: Fresh = False,
+    quiet: QuietFlag = False,
+) -> None:
+    from pairsmith.cli.recipes import find_recipe, load_recipe
+    from pairsmith.cli.running import results_table, run_recipe
+
+    with _spoken_errors():
+        plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
+        progress = _progress(quiet)
+        progress.result(results_table(run_recipe(plan, place(out), progress, fresh=fresh)))
+
+
+def _compare(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="A YAML file, or the name of a comparison that ships: compare-sts, compare-reading.",
+            show_default=False,
+        ),
+    ],
+    *,
+    out: LocalOut,
+    only_write: Annotated[
+        bool, typer.Option("--only-write", help="Write the recipe of each seed, and end.")
+    ] = False,
+    fresh: Fresh = False,
+    quiet: QuietFlag = False,
+) -> None:
+    from pairsmith.cli.compare.file import find_comparison, read_comparison
+    from pairsmith.cli.compare.outcome import table
+    from pairsmith.cli.compare.route import compare
+
+    with _spoken_errors():
+        comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
+        scores, costs = compare(comparison, place(out), progress, fresh=fresh, only_write=only_write)
+        if scores:
+            progress.result(table(scores, costs))
+
+
+def _plan(
+    recipe: Annotated[
+        str, typer.Argument(help="A YAML file, or the name of a recipe that ships.", show_default=False)
+    ],
+    *,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers", help="Also estimate the time with this many workers.", metavar="<whole number>"
+        ),
+    ] = 1,
+    changes: Changes = None,
+    quiet: QuietFlag = False,
+) -> None:
+    from pairsmith.cli.planning import plan_recipe, plan_table
+    from pairsmith.cli.recipes import find_recipe, load_recipe
+
+    with _spoken_errors():
+        plan = load_recipe(find_recipe(recipe), overrides=changes or ())
+        progress = _progress(quiet)
+        progress.result(plan_table(plan_recipe(plan, progress), workers))
+
+
+def _status(
+    folder: Annotated[str, typer.Argument(help="A step's folder, or a recipe's.", show_default=False)],
+) -> None:
+    from pairsmith.runs.status import status_lines
+
+    with _spoken_errors():
+        print(redacted("\n".join(status_lines(place(folder)))))
+
+
+def _list_tasks(context: typer.Context) -> None:
+    from pairsmith.data.tasks import builtin_tasks, load_task
+
+    if context.invoked_subcommand is not None:
+        return
+    with _spoken_errors():
+        names = builtin_tasks()
+        wide = max(map(len, names))
+        for name in names:
+            task = load_task(name)
+            print(f"{name:<{wide}}  {task.kind}  {task.description}")
+
+
+def _show_task(name: Annotated[str, typer.Argument(help="Which task.")]) -> None:
+    from pairsmith.data.tasks import builtin_path
+
+    with _spoken_errors():
+        sys.stdout.write(builtin_path(name).read_text(encoding="utf-8"))

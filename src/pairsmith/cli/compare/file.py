@@ -1,0 +1,175 @@
+"""Comparison files: how rows are made, which model is trained on them, and how it is evaluated.
+
+A comparison is written as recipes, one for each seed. Each way makes its rows once; for each number in
+``rows`` that many of them are taken, and a model is trained on them and evaluated.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from pairsmith.cli.recipes import Entry
+from pairsmith.core.bundled import comparison_path, is_path
+from pairsmith.core.errors import SettingsError, choices
+from pairsmith.core.settings import NothingIsEmpty, Settings
+from pairsmith.core.validation import Fault, faults_of, shown
+from pairsmith.core.yamlfile import YamlFile, read_yaml
+
+MOST_SEEDS = 10
+LABELLED = "labelled"
+"""Name of the human-labelled rows, beside the names of the ways."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]{0,31}")
+
+
+class Way(Settings):
+    """A way to make rows: a list of steps, the last of which gives the rows."""
+
+    steps: tuple[Entry, ...] = Field(min_length=1, description="The steps, in order.")
+    pick: Literal["first", "random"] = Field(
+        default="first",
+        description="Which of its rows are taken: the first, as of ranked ones, or some by chance.",
+    )
+
+
+class Trained(Settings):
+    """The training step that is run on the rows."""
+
+    step: str = Field(description="The training: train-encoder, train-reader, …")
+    data: str = Field(default="data", description="Its setting that the rows go into.")
+    settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(default={}, description="Its other settings.")
+
+
+class Measured(Settings):
+    """The evaluation step for the trained models."""
+
+    step: str = Field(description="The evaluation: evaluate-sts, evaluate-qa, …")
+    figure: str = Field(description="The figure that is compared, as in the results of a recipe: key.key.")
+    settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(
+        default={}, description="Its settings, but for the model."
+    )
+
+
+class Comparison(Settings):
+    """The content of a comparison file."""
+
+    name: str = Field(description="The comparison's name.")
+    description: str = Field(default="", description="What is compared, for people.")
+    names: Annotated[dict[str, Any], NothingIsEmpty] = Field(
+        default={},
+        description="Instructions, seeds, corpora, models and data for the evaluation, by names of your own; "
+        "a setting $NAME stands for one of them.",
+    )
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
+        default=(1, 2, 3),
+        min_length=1,
+        max_length=MOST_SEEDS,
+        description="Everything is done with each of these.",
+    )
+    rows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        min_length=1, description="How many rows of a way are trained on; several make a curve."
+    )
+    labelled: str | None = Field(
+        default=None,
+        description="Rows that people labelled: trained on alone, and with the rows of every way.",
+    )
+    once: tuple[Entry, ...] = Field(
+        default=(),
+        description="Steps that are run a single time, with the first seed; all others may read them.",
+    )
+    shared: tuple[Entry, ...] = Field(
+        default=(), description="Steps of each seed whose folders all ways may read."
+    )
+    ways: dict[str, Way] = Field(min_length=1, description="The ways to make rows, by their names.")
+    mixtures: tuple[tuple[str, ...], ...] = Field(
+        default=(), description="Ways whose rows are mixed in equal parts: [[generate, mine], …]."
+    )
+    train: Trained
+    measure: Measured
+
+
+def find_comparison(name_or_path: str) -> Path:
+    """The file of a comparison given by its path, or by the name of one that ships with pairsmith.
+
+    Raises:
+        SettingsError: there is no such file or name.
+    """
+    return Path(name_or_path) if is_path(name_or_path) else comparison_path(name_or_path)
+
+
+def read_comparison(path: Path) -> Comparison:
+    """Read the comparison in the YAML file at ``path``, with its names and paths resolved.
+
+    Raises:
+        SettingsError: the file has faults; all are listed, one a line.
+    """
+    file = read_yaml(path, SettingsError)
+    faults = []
+    try:
+        found = Comparison.model_validate(_placed(file))
+        faults = list(_faults_between(found))
+    except ValidationError as error:
+        faults = faults_of(error, Comparison)
+    if faults or file.duplicates:
+        raise SettingsError(file.report(faults))
+    return found
+
+
+def _placed(file: YamlFile) -> dict[Any, Any]:
+    """The file's data with each ``$name`` replaced by its value, and relative paths made absolute."""
+    names = file.data.get("names")
+    known = names if isinstance(names, Mapping) else {}
+    folder = file.path.resolve().parent
+    unknown: list[Fault] = []
+
+    def placed(value: Any, keys: tuple[str | int, ...], within: tuple[str, ...] = ()) -> Any:
+        if isinstance(value, Mapping):
+            return {key: placed(each, (*keys, key), within) for key, each in value.items()}
+        if isinstance(value, list):
+            return [placed(each, (*keys, place), within) for place, each in enumerate(value)]
+        if isinstance(value, str) and re.fullmatch(r"\$\w+", value):
+            if value[1:] not in known:
+                unknown.append(
+                    Fault(keys, f"{value} stands under no name; {choices(value[1:], map(str, known))}")
+                )
+                return value
+            if value in within:
+                unknown.append(Fault(keys, f"{value} stands for itself: {' → '.join((*within, value))}"))
+                return value
+            return placed(known[value[1:]], keys, (*within, value)) if keys[0] != "names" else value
+        if isinstance(value, str) and value.startswith(("./", "../")):
+            return str((folder / value).resolve())
+        return value
+
+    found = {key: placed(value, (str(key),)) for key, value in file.data.items()}
+    if unknown:
+        raise SettingsError(file.report(unknown))
+    return found
+
+
+def _faults_between(comparison: Comparison) -> list[Fault]:
+    """Faults between values that are each valid on their own."""
+    found = []
+    for name in ("seeds", "rows"):
+        values = getattr(comparison, name)
+        if len(set(values)) != len(values):
+            found.append(Fault((name,), f"one stands there twice: {', '.join(map(str, values))}"))
+    found += [
+        Fault(("ways", name), f"is 1 to 32 letters, digits or underscores, not {shown(name)}")
+        for name in comparison.ways
+        if not _NAME.fullmatch(name)
+    ]
+    for place, mixture in enumerate(comparison.mixtures):
+        if len(mixture) < 2 or len(set(mixture)) != len(mixture):
+            found.append(Fault(("mixtures", place), "a mixture is of two ways or more, each named once"))
+        found += [
+            Fault(("mixtures", place), f"no way is called {name!r}; {choices(name, comparison.ways)}")
+            for name in mixture
+            if name not in comparison.ways
+        ]
+    if LABELLED in comparison.ways:
+        text = "is what rows of people are called, which stand under labelled; give the way another name"
+        found.append(Fault(("ways", LABELLED), text))
+    return found

@@ -1,0 +1,102 @@
+"""A comparison as one self-contained HTML page."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+
+from pairsmith.cli.compare.file import Comparison
+from pairsmith.cli.compare.outcome import HEAD, Cost, Score, rows_of_table
+from pairsmith.tools.report.charts import Point, lines
+from pairsmith.tools.report.page import render
+from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Page, Section, Table, shown
+
+_SPREAD = (
+    "Upright lines are 95 % intervals of the mean over {seeds} seeds, by Student's t. Ways whose intervals "
+    "overlap are not told apart."
+)
+
+
+def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Cost]) -> str:
+    """The page as HTML."""
+    figure = f"{comparison.measure.step} {comparison.measure.figure}"
+    spread = _SPREAD.format(seeds=len(comparison.seeds)) if len(comparison.seeds) > 1 else "One seed only."
+    facts = Facts(
+        [
+            ("figure", shown(figure)),
+            ("trained", shown(f"{comparison.train.step} {comparison.train.settings.get('base', '')}")),
+            ("people's rows", shown(Path(comparison.labelled).name if comparison.labelled else "none")),
+            ("seeds", ", ".join(map(str, comparison.seeds))),
+        ]
+    )
+    described = shown(comparison.description.strip())
+    blocks: list[Block] = [
+        *([Note(described)] if described else []),
+        facts,
+        Table(
+            HEAD,
+            [tuple(shown(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
+            note="To make: all rows of the ways, once, with what was trained for them; means over seeds. "
+            "Tokens: of all texts that models wrote for it, those that were not kept included.",
+        ),
+    ]
+    by_rows, spans = curves(scores)
+    blocks.append(Chart(lines(by_rows, "rows", spans), f"{figure} by rows. {spread}"))
+    most = f"of the most rows of each way. {spread}"
+    by_time, time_spans = points(scores, partial(time_of, costs=costs))
+    blocks.append(
+        Chart(
+            lines(by_time, "seconds to make the rows and to train", time_spans),
+            f"{figure} by the time that it took, {most}",
+        )
+    )
+    by_tokens, token_spans = points(scores, partial(tokens_of, costs=costs))
+    if any(tokens for line in by_tokens.values() for tokens, _ in line):
+        blocks.append(
+            Chart(
+                lines(by_tokens, "tokens that models wrote", token_spans),
+                f"{figure} by the tokens that models wrote for it, {most}",
+            )
+        )
+    return render(Page(shown(comparison.name), [Section("Comparison", blocks, level=2)]))
+
+
+Lines = dict[str, list[Point]]
+
+
+def curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
+    """The mean figure by number of rows, with a line for each way, and the interval at each point.
+
+    Every line begins at the score of the human-labelled rows alone, if there are any.
+    """
+    begin = [score for score in scores if not score.trial.ways]
+    found: Lines = {}
+    spans: Lines = {}
+    for way in dict.fromkeys(score.trial.way for score in scores if score.trial.ways):
+        own = [*begin, *(score for score in scores if score.trial.way == way)]
+        found[way] = [(fmean(score.rows), score.mean) for score in own]
+        spans[way] = [_interval(score) for score in own]
+    return found, spans
+
+
+def points(scores: Sequence[Score], cost: Callable[[Score], float]) -> tuple[Lines, Lines]:
+    """For each way with its most rows, the mean figure by cost, and the interval."""
+    most = {score.trial.way: score for score in scores if score.trial.ways}  # a way's last trial has the most
+    most |= {score.trial.way: score for score in scores if not score.trial.ways}  # last, as it has no curve
+    found = {way: [(cost(score), score.mean)] for way, score in most.items()}
+    return found, {way: [_interval(score)] for way, score in most.items()}
+
+
+def time_of(score: Score, costs: Mapping[str, Cost]) -> float:
+    """Seconds to make the rows of a score's ways and to train, as means over seeds."""
+    return fmean(score.seconds) + sum(fmean(costs[way].seconds) for way in score.trial.ways)
+
+
+def tokens_of(score: Score, costs: Mapping[str, Cost]) -> float:
+    """Tokens that models generated for a score's ways, as the mean over seeds."""
+    return sum(fmean(costs[way].tokens) for way in score.trial.ways)
+
+
+def _interval(score: Score) -> Point:
+    margin = score.margin or 0.0
+    return score.mean - margin, score.mean + margin

@@ -1,0 +1,117 @@
+"""Turns a comparison into recipes, which can be read, planned and run on their own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pairsmith.cli.compare.file import LABELLED, Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A model trained on the rows of one way or mixture.
+
+    Attributes:
+        way: name of the way or mixture (``generate+mine``), or ``labelled`` for human-labelled rows alone.
+        rows: number of rows requested from the ways; 0 for human-labelled rows alone.
+        ways: the ways whose rows are used.
+        taken: the step whose folder holds these rows; None for human-labelled rows alone.
+        trained: the step that trains the model.
+        measured: the step that evaluates it.
+    """
+
+    way: str
+    rows: int
+    ways: tuple[str, ...]
+    taken: str | None
+    trained: str
+    measured: str
+
+
+def trials(comparison: Comparison) -> list[Trial]:
+    """All trials of a comparison with one seed, in order."""
+    found = []
+    if comparison.labelled is not None:
+        found.append(Trial(LABELLED, 0, (), None, f"{LABELLED}-model", f"{LABELLED}-score"))
+    for ways in (*((way,) for way in comparison.ways), *comparison.mixtures):
+        for rows in sorted(comparison.rows):
+            stem = f"{'-and-'.join(ways)}-{rows}"
+            found.append(Trial("+".join(ways), rows, ways, stem, f"{stem}-model", f"{stem}-score"))
+    return found
+
+
+def steps_of_way(comparison: Comparison, way: str) -> list[str]:
+    """The names of a way's steps in the recipe."""
+    return [f"{way}-{entry.name}" for entry in comparison.ways[way].steps]
+
+
+def once_recipe(comparison: Comparison) -> dict[str, Any]:
+    """The recipe of the steps that are run only once."""
+    steps = [entry.model_dump() for entry in comparison.once]
+    return {"name": f"{comparison.name}, once", "seed": comparison.seeds[0], "steps": steps}
+
+
+def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
+    """The recipe of one seed, as in its YAML file; ``once`` is the run folder of the steps run once."""
+    steps = [entry.model_dump() for entry in comparison.shared]
+    for way, made in comparison.ways.items():
+        own: dict[str, str] = {}  # references to earlier steps of the same way
+        for entry in made.steps:
+            steps.append(_step(f"{way}-{entry.name}", entry.step, led(entry.settings, own)))
+            own[f"@{entry.name}"] = f"@{way}-{entry.name}"
+    if comparison.labelled is not None:
+        steps.append(_step(LABELLED, "mix", {"data": [comparison.labelled]}))
+    results = {}
+    for trial in trials(comparison):
+        steps += _steps_of(trial, comparison)
+        results[f"{trial.way} {trial.rows}"] = f"{trial.measured}/{comparison.measure.figure}"
+    done = {f"@{entry.name}": str(once / entry.name) for entry in comparison.once}
+    return {
+        "name": comparison.name,
+        "description": comparison.description,
+        "seed": seed,
+        "steps": led(steps, done),
+        "results": results,
+    }
+
+
+def led(value: Any, places: Mapping[str, str]) -> Any:
+    """``value`` with references (``@name``, ``@name/part``) to the keys of ``places`` replaced."""
+    if isinstance(value, Mapping):
+        return {key: led(each, places) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [led(each, places) for each in value]
+    if isinstance(value, str):
+        name, slash, part = value.partition("/")
+        return f"{places[name]}{slash}{part}" if name in places else value
+    return value
+
+
+def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
+    """The steps that take the rows, add the human-labelled ones, train and evaluate."""
+    data = f"@{LABELLED}"
+    if trial.taken is not None:
+        yield _step(trial.taken, "mix", _taken(trial.ways, trial.rows, comparison))
+        data = f"@{trial.taken}"
+        if comparison.labelled is not None:
+            both = f"{trial.taken}-all"
+            yield _step(both, "mix", {"data": [f"@{LABELLED}", data]})
+            data = f"@{both}"
+    train, measure = comparison.train, comparison.measure
+    yield _step(trial.trained, train.step, {**train.settings, train.data: data})
+    yield _step(trial.measured, measure.step, {**measure.settings, "model": f"@{trial.trained}"})
+
+
+def _taken(ways: Sequence[str], rows: int, comparison: Comparison) -> dict[str, Any]:
+    """Settings of the step ``mix`` that takes ``rows`` rows in equal parts from the ways."""
+    return {
+        "data": [f"@{steps_of_way(comparison, way)[-1]}" for way in ways],
+        "weight": [1.0] * len(ways),
+        "rows": rows,
+        "pick": [comparison.ways[way].pick for way in ways],
+    }
+
+
+def _step(name: str, kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "step": kind, "settings": dict(settings)}

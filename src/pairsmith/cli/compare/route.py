@@ -1,0 +1,169 @@
+"""``pairsmith compare``: which way of making rows pays off, for one task and one model.
+
+comparison -> a recipe for each seed -> rows, models, figures -> means with intervals, and costs
+"""
+
+import json
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pairsmith.cli.compare.file import Comparison
+from pairsmith.cli.compare.outcome import Cost, Score, as_record
+from pairsmith.cli.compare.page import page
+from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of_way, trials
+from pairsmith.cli.compare.tokens import written_tokens
+from pairsmith.cli.recipes import Recipe, load_recipe
+from pairsmith.cli.running import RECORD as RUN
+from pairsmith.cli.running import run_recipe
+from pairsmith.core.errors import FolderError, SettingsError, StorageError
+from pairsmith.core.paths import Place
+from pairsmith.core.progress import Progress
+from pairsmith.runs.folder import MANIFEST
+from pairsmith.runs.storage import write_atomic, write_json
+from pairsmith.tools.report.route import COMPARISON
+
+RECORD = "comparison.json"
+ONCE = "once"
+_OURS = {RECORD, COMPARISON, ONCE}
+
+
+def compare(
+    comparison: Comparison, out: Place, progress: Progress, *, fresh: bool = False, only_write: bool = False
+) -> tuple[list[Score], dict[str, Cost]]:
+    """Run a comparison, and write ``comparison.json`` and ``comparison.html`` into ``out``.
+
+    Each seed has a folder ``seed-N`` with its ``recipe.yaml``, an ordinary recipe, and its ``run``. Steps
+    that an earlier call finished are not run again.
+
+    Args:
+        comparison: from ``read_comparison``.
+        out: a folder on this machine.
+        progress: where progress is shown.
+        fresh: start over.
+        only_write: only write the recipes; both results are then empty.
+
+    Raises:
+        FolderError: ``out`` is not a local folder, or holds something else.
+        SettingsError: the resulting recipe has faults.
+        PairsmithError: whatever a step raises.
+    """
+    if not isinstance(out, Path):
+        raise FolderError(f"--out {out}: a comparison is written to a folder of this machine; give its path")
+    _refuse_others(out)
+    _check(comparison)
+    once = out.resolve() / ONCE / "run"
+    first = _written(once_recipe(comparison), out / ONCE) if comparison.once else None
+    files = {
+        seed: _written(as_recipe(comparison, seed, once), _folder(out, seed)) for seed in comparison.seeds
+    }
+    if only_write:
+        for path in filter(None, [first, *files.values()]):
+            progress.say(f"wrote {path}")
+        if first is not None:
+            progress.say(f"first of all: pairsmith run {first} --out {out / ONCE / 'run'}")
+        return [], {}
+    if first is not None:
+        run_recipe(load_recipe(first), once, progress, fresh=fresh)
+    recipes = {seed: load_recipe(path) for seed, path in files.items()}
+    found = []
+    for number, (seed, recipe) in enumerate(recipes.items(), start=1):
+        progress.say(f"seed {seed} ({number}/{len(recipes)}) → {_folder(out, seed)}")
+        found.append(run_recipe(recipe, _folder(out, seed) / "run", progress, fresh=fresh))
+    runs = [Ran(_folder(out, seed) / "run", recipe) for seed, recipe in recipes.items()]
+    scores = [_score(trial, found, runs) for trial in trials(comparison)]
+    costs = {way: _cost(comparison, way, runs) for way in comparison.ways}
+    write_json(out / RECORD, as_record(comparison, scores, costs))
+    write_atomic(out / COMPARISON, page(comparison, scores, costs).encode("utf-8", "replace"))
+    progress.say(f"wrote {out / COMPARISON}")
+    return scores, costs
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A recipe that was run, and its folder."""
+
+    folder: Path
+    recipe: Recipe
+
+    def spent(self, steps: Iterable[str]) -> float:
+        """Seconds that these steps took."""
+        record: dict[str, float] = json.loads((self.folder / RUN).read_text(encoding="utf-8"))["spent"]
+        return round(sum(record.get(name, 0.0) for name in steps), 1)
+
+    def rows(self, step: str) -> int:
+        """Number of rows that a step made."""
+        manifest = json.loads((self.folder / step / MANIFEST).read_text(encoding="utf-8"))
+        found: int = manifest["counts"]["rows"]
+        return found
+
+    def tokens(self, steps: Iterable[str]) -> int:
+        """Number of tokens that models generated in these steps."""
+        planned = {each.name: each for each in self.recipe.steps}
+        found = 0
+        for name in steps:
+            model = getattr(planned[name].settings(self.folder), "model", None)
+            found += written_tokens(self.folder / name, planned[name].kind, model)
+        return found
+
+
+def _folder(out: Path, seed: int) -> Path:
+    return out / f"seed-{seed}"
+
+
+def _refuse_others(out: Path) -> None:
+    """Refuse a folder that holds anything but a comparison."""
+    if out.exists() and not out.is_dir():
+        raise FolderError(f"--out {out} is a file; give a folder")
+    inside = sorted(file.name for file in out.iterdir()) if out.is_dir() else []
+    others = [name for name in inside if not name.startswith(("seed-", ".")) and name not in _OURS]
+    if others:
+        raise FolderError(f"--out {out} holds something else ({others[0]}); give another folder")
+
+
+def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
+    """Write a recipe to ``folder`` and return the file's path."""
+    path = folder / "recipe.yaml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be made: {error.strerror}") from None
+    write_atomic(path, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).encode())
+    return path
+
+
+def _check(comparison: Comparison) -> None:
+    """Check the whole comparison as one recipe before anything is run."""
+    whole = as_recipe(comparison.model_copy(update={"once": ()}), comparison.seeds[0], Path())
+    whole["steps"] = [*once_recipe(comparison)["steps"], *whole["steps"]]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            load_recipe(_written(whole, Path(folder)))
+        except SettingsError as error:
+            faults = str(error).replace(f"{folder}/", "")
+            raise SettingsError(f"the comparison as a recipe has faults:\n{faults}") from None
+
+
+def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[Ran]) -> Score:
+    name = f"{trial.way} {trial.rows}"
+    values = []
+    for found in figures:
+        value = found[name]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SettingsError(f"measure.figure: {name} is {value!r}, not a number; name another figure")
+        values.append(float(value))
+    rows = [ran.rows(trial.taken) if trial.taken else 0 for ran in runs]
+    return Score(trial, rows, values, [ran.spent([trial.trained]) for ran in runs])
+
+
+def _cost(comparison: Comparison, way: str, runs: Sequence[Ran]) -> Cost:
+    steps = steps_of_way(comparison, way)
+    return Cost(
+        [ran.spent(steps) for ran in runs],
+        [ran.tokens(steps) for ran in runs],
+        [ran.rows(steps[-1]) for ran in runs],
+    )

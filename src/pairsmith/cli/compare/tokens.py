@@ -1,0 +1,56 @@
+"""Counts the tokens that models generated in a step."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pairsmith.core.errors import UserError
+from pairsmith.models.heads import load_tokenizer
+from pairsmith.runs import DatasetFolder
+
+_WRITTEN = {
+    "generate": ("sentence2", "text"),
+    "ask": ("written", "question"),
+    "rewrite": ("input",),
+    "rewrite summaries": ("output",),
+}
+"""For each step, or step and kind of rows, the columns of generated text; a row may lack some."""
+_TOGETHER = 1_000
+
+
+def written_tokens(folder: Path, step: str, model: str | None) -> int:
+    """Number of tokens that a step's ``model`` generated, including rejected texts.
+
+    Counted with the model's tokenizer; 0 for steps that generate nothing, and for models whose tokenizer is
+    not available, such as a server's.
+    """
+    if step not in _WRITTEN or model is None:
+        return 0
+    try:
+        tokenizer = load_tokenizer(model)
+    except UserError:
+        return 0
+    made = DatasetFolder.open(folder)
+    of_kind = f"{step} {made.manifest.settings.get('kind')}"
+    texts = _texts(made, _WRITTEN.get(of_kind, _WRITTEN[step]), "duplicate" if step == "rewrite" else None)
+    count = 0
+    while some := list(islice(texts, _TOGETHER)):
+        count += sum(map(len, tokenizer(some, add_special_tokens=False, verbose=False)["input_ids"]))
+    return count
+
+
+def _texts(made: DatasetFolder, columns: tuple[str, ...], not_written: str | None) -> Iterator[str]:
+    """The texts in these columns of all rows, and of all rejects but those of the filter ``not_written``."""
+    for split in made.splits:
+        for shard in made.shards(split):
+            for row in shard.to_pylist():
+                yield from _written(row, columns)
+    for reject in made.rejects().to_pylist():
+        if reject["filter"] != not_written:
+            yield from _written(json.loads(reject["row"]), columns)
+
+
+def _written(row: dict[str, Any], columns: tuple[str, ...]) -> Iterator[str]:
+    return (str(row[name]) for name in columns if row.get(name))

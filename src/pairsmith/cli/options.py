@@ -1,0 +1,106 @@
+"""Turns a settings model into the options of a command.
+
+For the command line every option is optional and accepts any text. Defaults, required settings and
+validation are left to the model, so that each fault is reported in one place and wording.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import typer
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from pairsmith.core.errors import SettingsError
+from pairsmith.core.settings import Settings, option_name
+from pairsmith.core.validation import faults_of
+
+S = TypeVar("S", bound=Settings)
+
+
+def parameters(model: type[Settings]) -> list[inspect.Parameter]:
+    """A keyword parameter for every setting of ``model``, annotated for typer; None means not given."""
+    return [keyword(name, *_option(name, field)) for name, field in model.model_fields.items()]
+
+
+def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    """A keyword-only parameter."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def with_parameters(
+    body: Callable[..., None], help_text: str, given: list[inspect.Parameter]
+) -> Callable[..., None]:
+    """``body``, which takes any keywords, as a function with the signature ``given`` for typer."""
+
+    def command(**values: Any) -> None:
+        body(**values)
+
+    command.__doc__ = help_text
+    command.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]  # typer reads it
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in given}
+    return command
+
+
+def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
+    """Make settings from the options in ``values``, where None means not given.
+
+    Raises:
+        SettingsError: options are missing or invalid; all are listed, one a line.
+    """
+    try:
+        return model.model_validate(
+            {name: value for name, value in values.items() if value not in (None, [])}
+        )
+    except ValidationError as error:
+        lines = []
+        for fault in faults_of(error, model):
+            where = option_name(str(fault.where[0])) if fault.where else "these options"
+            missing = len(fault.where) == 1 and values.get(str(fault.where[0])) is None
+            lines.append(f"{where} is missing; add it" if missing else f"{where}: {fault.text}")
+        raise SettingsError("\n".join(dict.fromkeys(lines))) from None
+
+
+def default_text(field: FieldInfo) -> str:
+    """The default for the help text: ``required``, ``default: 5``, or nothing if the default is empty."""
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value in ("", [], (), {}):
+        return ""
+    if isinstance(value, bool):
+        return f"default: {'on' if value else 'off'}"
+    if isinstance(value, list | tuple):
+        return f"default: {', '.join(map(str, value))}"
+    return f"default: {value}"
+
+
+def option_kind(annotation: Any) -> tuple[Any, str]:
+    """The type of the option (bool, ``list[str]`` or str) and the accepted values, for ``annotation``."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return option_kind(arguments[0])
+    if origin in (Union, UnionType):
+        inner = [part for part in arguments if part is not NoneType]
+        return option_kind(inner[0]) if len(inner) == 1 else (str, "text")
+    if origin is Literal:
+        return str, "|".join(map(str, arguments))
+    if origin in (list, tuple):
+        return list[str], option_kind(arguments[0])[1]
+    if annotation is bool:
+        return bool, ""
+    return str, {int: "whole number", float: "number"}.get(annotation, "text")
+
+
+def _option(name: str, field: FieldInfo) -> tuple[Any]:
+    kind, values = option_kind(field.annotation)
+    flag = option_name(name)
+    if kind is bool:
+        flag = f"{flag}/--no-{flag[2:]}"
+    notes = [default_text(field), "may be given several times" if kind == list[str] else ""]
+    tail = "; ".join(filter(None, notes))
+    text = (field.description or "") + (f" [{tail}]" if tail else "")
+    metavar = f"<{values}>" if values else None
+    return (Annotated[kind | None, typer.Option(flag, help=text, metavar=metavar, show_default=False)],)

@@ -1,0 +1,134 @@
+"""``pairsmith plan``: estimates what a recipe will make and cost before it runs.
+
+Each step is calibrated in a separate process, so that its memory does not include that of earlier steps.
+"""
+
+import multiprocessing
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pairsmith.cli.recipes import Recipe, texts_in
+from pairsmith.cli.steps import STEPS
+from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
+from pairsmith.core.progress import Progress, clock
+from pairsmith.runs.estimate import Estimate, totals
+from pairsmith.runs.executors import deaf
+
+
+def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
+    """The estimate of each step by name; this takes some seconds a step.
+
+    Raises:
+        UserError: as the steps themselves.
+    """
+    found: dict[str, Estimate] = {}
+    bases: dict[str, str] = {}
+    for number, planned in enumerate(recipe.steps, start=1):
+        progress.say(f"step {number}/{len(recipe.steps)} · {planned.name}: trying a part of it")
+        settings = planned.step.settings.model_validate(planned.values)
+        before = {f"@{name}": estimate for name, estimate in found.items()}
+        for text in (text for value in planned.values.values() for text in texts_in(value)):
+            if text.startswith("@") and text not in before:
+                raise SettingsError(f"{planned.name}: {text} is a part of a step; a plan looks at whole ones")
+        base = planned.values.get("base")
+        if base in bases:
+            settings = settings.model_copy(update={"base": bases[base]})
+        found[planned.name] = _apart(_estimate, planned.kind, settings, before, bases, time.monotonic())
+        if isinstance(base, str):
+            bases[f"@{planned.name}"] = bases.get(base, base)
+    return found
+
+
+def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
+    """The estimates as a plain table with a total, and the time with ``workers`` workers."""
+    header = ("step", "rows", "tokens written", "time", "memory", "disk")
+    lines = [header]
+    for name, each in estimates.items():
+        rows = f"{sum(each.rows.values()):,}" if each.rows else ""
+        tokens = f"{each.tokens:,}" if each.tokens else ""
+        lines.append((name, rows, tokens, clock(each.seconds), _bytes(each.memory), _bytes(each.disk)))
+    whole = totals(estimates)
+    lines.append(
+        (
+            "all",
+            "",
+            f"{whole.tokens:,}" if whole.tokens else "",
+            clock(whole.seconds),
+            _bytes(whole.memory),
+            _bytes(whole.disk),
+        )
+    )
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    rows_of_text = [
+        "  ".join(
+            text.ljust(width) if column == 0 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+    if whole.peak_disk > whole.disk:
+        rows_of_text.append(f"meanwhile on the disk at most, with checkpoints: {_bytes(whole.peak_disk)}")
+    if workers > 1:
+        seconds = whole.seconds + sum(
+            each.seconds_with(workers) - each.seconds for each in estimates.values()
+        )
+        memory = max((each.worker_memory for each in estimates.values()), default=0)
+        rows_of_text.append(
+            f"with {workers} workers, each with the computing power of this machine: {clock(seconds)}; "
+            f"each needs {_bytes(memory)} of memory"
+        )
+    return "\n".join(rows_of_text)
+
+
+def _estimate(
+    kind: str, settings: Any, before: Mapping[str, Estimate], bases: Mapping[str, str], begun: float
+) -> Estimate:
+    from pairsmith.runs import settled
+
+    step = STEPS[kind]
+    plan, settings = step.planner(), settled(settings)
+    starting = time.monotonic() - begun
+    base = bases.get(getattr(settings, step.reads)) if step.reads else None
+    estimate = plan(settings, before, base) if base else plan(settings, before)
+    return replace(estimate, starting=starting)
+
+
+def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
+    """Call ``work`` in a new process."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_answer, args=(theirs, work, arguments), daemon=True)
+    with deaf():
+        process.start()
+    theirs.close()
+    try:
+        answer = ours.recv()
+    except EOFError:
+        process.join()
+        raise WorkerError(f"the trial ended with exit code {process.exitcode}; out of memory?") from None
+    finally:
+        ours.close()
+    process.join()
+    if isinstance(answer, PairsmithError):
+        raise answer
+    assert isinstance(answer, Estimate)
+    return answer
+
+
+def _answer(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any, ...]) -> None:
+    try:
+        pipe.send(work(*arguments))
+    except PairsmithError as error:
+        pipe.send(error)
+    except Exception:
+        pipe.send(WorkerError(f"a trial failed; this is a fault of pairsmith:\n{traceback.format_exc()}"))
+
+
+def _bytes(number: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}"
+    return f"{number} B"

@@ -1,0 +1,288 @@
+"""Recipe files: a YAML list of steps, checked as a whole before the first one starts.
+
+A setting that begins with ``@`` refers to the folder of an earlier step: ``@pairs`` is RUN/pairs,
+``@pairs/data`` a folder in it, ``@pairs:validation`` a split of it. A setting that begins with ``./`` or
+``../`` is a path relative to the recipe's folder.
+Any other value means what it means on the command line, so ``task: sts`` is never a folder called sts.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from pairsmith.cli.steps import STEPS, Step, Steps
+from pairsmith.core.bundled import is_path, recipe_path
+from pairsmith.core.errors import SettingsError, UserError, choices
+from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
+from pairsmith.core.settings import NothingIsEmpty, Settings
+from pairsmith.core.validation import Fault, Keys, dotted, faults_of, shown
+from pairsmith.core.yamlfile import YamlFile, read_yaml
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_FILE = re.compile(r"(\.{0,2}/|~)[^:]*|[^:]*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
+RESULT = re.compile(r"(?P<step>[^/:]+)(/(?P<keys>.+)|:(?P<count>rows|rejects))")
+
+
+class Entry(Settings):
+    """One step of a recipe."""
+
+    name: str = Field(description="What the recipe calls this step; its folder is RUN/name.")
+    step: str = Field(description="Which step: generate, postprocess, …")
+    settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(
+        default={}, description="Its settings, as on the command line."
+    )
+
+
+class RecipeFile(Settings):
+    """The content of a recipe file."""
+
+    name: str = Field(description="The recipe's name.")
+    description: str = Field(default="", description="What it does and what it costs, for people.")
+    seed: int | None = Field(default=None, ge=0, description="Seed of every step that has one and sets none.")
+    steps: tuple[Entry, ...] = Field(min_length=1, description="The steps, in order.")
+    results: Annotated[dict[str, str], NothingIsEmpty] = Field(
+        default={},
+        description="Figures of the table at the end: `step/key.key` from a step's results.json, `step:rows` "
+        "or `step:rejects` from its manifest.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """A step of a recipe, checked; ``values`` may still hold references (``@name``)."""
+
+    name: str
+    kind: str
+    step: Step[Any]
+    values: Mapping[str, Any]
+
+    def settings(self, run: Place) -> Any:
+        """The settings, with references replaced by folders in ``run``."""
+        return self.step.settings.model_validate(
+            {key: _led(value, run) for key, value in self.values.items()}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A checked recipe that can be run."""
+
+    name: str
+    steps: tuple[PlannedStep, ...]
+    results: Mapping[str, str]
+
+
+def find_recipe(name_or_path: str) -> Path:
+    """The file of a recipe given by its path, or by the name of one that ships with pairsmith.
+
+    Raises:
+        SettingsError: there is no such file or name.
+    """
+    return Path(name_or_path) if is_path(name_or_path) else recipe_path(name_or_path)
+
+
+def load_recipe(
+    path: Path, steps: Steps = STEPS, *, seed: int | None = None, overrides: Sequence[str] = ()
+) -> Recipe:
+    """Read and check the recipe at ``path``: every step, setting, reference and result.
+
+    Args:
+        path: the YAML file.
+        steps: the available steps.
+        seed: replaces the recipe's ``seed``.
+        overrides: ``step.setting=value``, each replacing a setting of the recipe; paths in them are
+            relative to the current folder.
+
+    Raises:
+        SettingsError: the recipe has faults; all are listed, one a line.
+    """
+    file = read_yaml(path, SettingsError)
+    reader = _Reader(file, steps, _parsed(overrides))
+    reader.read(seed)
+    if reader.faults or reader.unplaced or file.duplicates:
+        placed = file.report(reader.faults, reader.called)
+        raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
+    results = file.data.get("results") or {}
+    assert isinstance(results, dict)  # checked by RecipeFile
+    return Recipe(str(file.data["name"]), tuple(reader.planned), results)
+
+
+def _parsed(overrides: Iterable[str]) -> dict[tuple[str, str], Any]:
+    """Parse each ``step.setting=value`` into a value by step name and setting."""
+    found: dict[tuple[str, str], Any] = {}
+    for override in overrides:
+        target, equals, text = override.partition("=")
+        name, dot, setting = target.partition(".")
+        if not (equals and dot and name and setting):
+            raise SettingsError(f"--set {override}: expected STEP.SETTING=VALUE, for example pairs.top_k=10")
+        try:
+            found[name, setting.replace("-", "_")] = yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError):
+            found[name, setting.replace("-", "_")] = text
+    return found
+
+
+@dataclass
+class _Reader:
+    """One pass over a recipe file, which collects the planned steps and the faults."""
+
+    file: YamlFile
+    known: Steps
+    overrides: dict[tuple[str, str], Any]
+    planned: list[PlannedStep] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    unplaced: list[str] = field(default_factory=list)  # faults of overrides, which have no line in the file
+
+    def read(self, seed: int | None) -> None:
+        """Fill ``planned``, ``faults`` and ``unplaced``."""
+        data = self.file.data
+        try:
+            RecipeFile.model_validate(data)
+        except ValidationError as error:
+            self.faults += faults_of(error, RecipeFile)
+        default = data.get("seed") if seed is None else seed
+        entries = data.get("steps")
+        names: list[str] = []
+        for position, entry in enumerate(entries if isinstance(entries, list) else []):
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
+                self._entry(("steps", position), entry, names, default)
+                names.append(entry["name"])
+        for name in sorted({name for name, _ in self.overrides} - set(names)):
+            self.unplaced.append(f"--set {name}: the recipe has no such step; {choices(name, names)}")
+        results = data.get("results")
+        for key, source in (results if isinstance(results, Mapping) else {}).items():
+            if isinstance(source, str) and (text := _result_fault(source, names)):
+                self.faults.append(Fault(("results", key), text))
+
+    def _entry(self, keys: Keys, entry: Mapping[str, Any], names: list[str], seed: Any) -> None:
+        name, kind = entry["name"], entry.get("step")
+        if not _NAME.fullmatch(name):
+            text = f"is 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
+            self.faults.append(Fault((*keys, "name"), text))
+        if name in names:
+            text = f"two steps are called {name}; rename one of them"
+            self.faults.append(Fault((*keys, "name"), text))
+        if not isinstance(kind, str):
+            return
+        if kind not in self.known:
+            text = f"no step is called {kind!r}; {choices(kind, self.known)}"
+            self.faults.append(Fault((*keys, "step"), text))
+            return
+        given = entry.get("settings") or {}
+        if isinstance(given, Mapping):
+            step = self.known[kind]
+            self.planned.append(
+                PlannedStep(name, kind, step, self._values(keys, name, step, given, names, seed))
+            )
+
+    def _values(
+        self, keys: Keys, name: str, step: Step[Any], given: Mapping[str, Any], names: list[str], seed: Any
+    ) -> dict[str, Any]:
+        """The step's settings with overrides, seed and paths filled in; faults are collected on the way."""
+        inside = (*keys, "settings")
+        values = {key: _map_text(value, self._beside) for key, value in given.items()}
+        for key, value in values.items():
+            if (name, key) not in self.overrides:
+                remedy = f"; give its place with --set {name}.{key}=PATH"
+                self.faults += [Fault((*inside, key), text) for text in _text_faults(value, names, remedy)]
+        for (target, key), value in self.overrides.items():
+            if target == name:
+                values[key] = value
+                self.unplaced += [f"--set {name}.{key}: {text}" for text in _text_faults(value, names)]
+        if seed is not None and "seed" in step.settings.model_fields:
+            values.setdefault("seed", seed)
+        found = []
+        try:
+            step.settings.model_validate(values)
+        except ValidationError as error:
+            found = faults_of(error, step.settings)
+        for fault in [*found, *_check_faults(step, values)]:
+            if fault.where and (name, str(fault.where[0])) in self.overrides:
+                self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
+            else:
+                self.faults.append(Fault((*inside, *fault.where), fault.text))
+        return values
+
+    def called(self, keys: Keys) -> str:
+        """``keys`` for a message, with a step's name: ``pairs.top_k``, or ``step 2`` if it has none."""
+        entries = self.file.data.get("steps")
+        if len(keys) < 2 or keys[0] != "steps" or not isinstance(entries, list):
+            return dotted(keys)
+        position, inside = int(keys[1]), keys[2:]
+        entry = entries[position]
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        known = name if isinstance(name, str) else f"step {position + 1}"
+        return dotted((known, *(inside[1:] if len(inside) > 1 and inside[0] == "settings" else inside)))
+
+    def _beside(self, text: str) -> str:
+        """``text``; if it is a path relative to the recipe's folder, as an absolute path."""
+        if not text.startswith(("./", "../")):
+            return text
+        return str((self.file.path.parent / text).resolve())
+
+
+def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Iterator[str]:
+    """Faults of the references and paths in ``value``; ``remedy`` is appended for a missing path."""
+    for text in texts_in(value):
+        if text.startswith("@"):
+            name = re.split("[/:]", text[1:], maxsplit=1)[0]
+            if name not in earlier:
+                known = choices(name, earlier) if earlier else "this is the first step"
+                yield f"{text} refers to no earlier step; {known}"
+        elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):
+            here = "" if text.startswith(("/", "~")) else " in the current folder"
+            hint = " (one in the recipe's folder begins with ./)" if here and remedy else ""
+            yield f"there is no {text}{here}{hint}{remedy}"
+
+
+def _check_faults(step: Step[Any], values: Mapping[str, Any]) -> Iterator[Fault]:
+    """Faults that the step's own checks find in settings other than references and missing files."""
+    for key, check in step.checks.items():
+        value = values.get(key)
+        if not isinstance(value, str) or value.startswith("@") or any(_text_faults(value, ())):
+            continue
+        try:
+            check(value)
+        except UserError as error:
+            yield Fault((key,), str(error))
+
+
+def _result_fault(source: str, names: Sequence[str]) -> str | None:
+    found = RESULT.fullmatch(source)
+    if found is None:
+        return f"expected `step/key.key`, `step:rows` or `step:rejects`, not {shown(source)}"
+    if found["step"] not in names:
+        return f"the recipe has no step {found['step']!r}; {choices(found['step'], names)}"
+    return None
+
+
+def exists(path: Place) -> bool:
+    """Whether there is a file or folder at ``path``."""
+    try:
+        return path.exists() if isinstance(path, Path) else is_folder(path) or size_of(path) is not None
+    except OSError:  # a text that is too long for a path
+        return False
+
+
+def texts_in(value: object) -> list[str]:
+    """The texts in ``value``, which may be a single text or a list."""
+    if isinstance(value, str):
+        return [value]
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
+
+
+def _map_text(value: Any, change: Any) -> Any:
+    """``value`` with ``change`` applied to it if it is a text, or to the texts in it if it is a list."""
+    if isinstance(value, str):
+        return change(value)
+    return [_map_text(item, change) for item in value] if isinstance(value, list) else value
+
+
+def _led(value: Any, run: Place) -> Any:
+    """``value`` with references replaced by folders in ``run``."""
+    return _map_text(value, lambda text: str(run / text[1:]) if text.startswith("@") else text)

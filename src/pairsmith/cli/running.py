@@ -1,0 +1,263 @@
+"""Runs a recipe: its steps in order, except those that are already finished, and a table at the end."""
+
+import gc
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from pairsmith import __version__
+from pairsmith.cli.recipes import RESULT, PlannedStep, Recipe, exists, texts_in
+from pairsmith.core.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
+from pairsmith.core.memory import trim
+from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
+from pairsmith.core.progress import Progress
+from pairsmith.core.settings import Settings
+from pairsmith.core.validation import shown
+
+RECORD = "run.json"
+RESULTS = "results.json"
+
+
+class Done(Settings):
+    """A finished step: fingerprints of its settings and inputs, and the hash of what it wrote.
+
+    ``own`` is the fingerprint without the content of the step's inputs.
+    """
+
+    fingerprint: str
+    own: str = ""
+    content: str | None
+
+
+class Record(Settings):
+    """The content of ``run.json``: the recipe's name, its steps' names, and the finished steps by name.
+
+    ``afresh`` lists the steps that an earlier call with ``--fresh`` has yet to start over; ``spent`` has the
+    seconds that all calls have worked on each step, except calls that were killed.
+    """
+
+    recipe: str
+    planned: tuple[str, ...] = ()
+    afresh: tuple[str, ...] = ()
+    spent: Mapping[str, float] = Field(default_factory=dict)
+    steps: dict[str, Done]
+
+
+def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
+    """Run the steps in order, each in its folder ``out/name``, and write ``out/results.json``.
+
+    A step that an earlier call finished with the same settings and inputs, and whose folder is unchanged,
+    is not run again. A step that was stopped is continued, if it can be. A step with the same settings whose
+    input from earlier steps has changed is started over.
+
+    Returns:
+        The figures under the recipe's ``results``, and ``seconds``, the total time of the steps.
+
+    Raises:
+        FolderError: ``out`` holds something else.
+        SettingsError: a step's results do not hold a figure that the recipe names.
+        PairsmithError: whatever a step raises.
+    """
+    from pairsmith.runs import write_json
+
+    memory = _Memory(recipe, out, fresh)
+    memory.save()
+    for number, planned in enumerate(recipe.steps, start=1):
+        folder = out / planned.name
+        header = f"step {number}/{len(recipe.steps)} · {planned.kind} → {folder}"
+        settings = planned.settings(out)
+        fingerprint = _fingerprint(planned, settings)
+        if memory.has_finished(planned.name, fingerprint, folder):
+            progress.say(f"{header} · done before")
+            continue
+        progress.say(header)
+        started = time.monotonic()
+        try:
+            _run_step(planned, settings, folder, progress, memory)
+            own = _fingerprint(planned, settings, with_content=False)
+            memory.finish(planned.name, Done(fingerprint=fingerprint, own=own, content=_content(folder)))
+        finally:
+            with suppress(StorageError):  # so that the error that ended the step is the one reported
+                memory.spend(planned.name, time.monotonic() - started)
+        gc.collect()  # a trainer's reference cycles would outlive the step
+        trim()
+    figures = {name: figure_of(source, out, name) for name, source in recipe.results.items()}
+    figures["seconds"] = round(sum(memory.spent.values()), 1)
+    write_json(out / RESULTS, figures)
+    return figures
+
+
+class _Memory:
+    """The state in ``run.json`` while a recipe runs."""
+
+    def __init__(self, recipe: Recipe, out: Place, fresh: bool) -> None:
+        self._recipe = recipe.name
+        self._names = tuple(planned.name for planned in recipe.steps)
+        self._file = out / RECORD
+        before = _before(recipe, out, fresh)
+        self.afresh = set(self._names) if fresh else set(before.afresh)
+        self.steps = {name: done for name, done in before.steps.items() if name not in self.afresh}
+        self.spent = {name: before.spent[name] for name in self._names if name in before.spent}
+
+    def has_finished(self, name: str, fingerprint: str, folder: Place) -> bool:
+        """Whether the step is finished with this fingerprint, and its folder is unchanged."""
+        done = self.steps.get(name)
+        if done is None or name in self.afresh or not is_folder(folder):
+            return False
+        return (done.fingerprint, done.content) == (fingerprint, _content(folder))
+
+    def begin(self, name: str) -> None:
+        """Record that a step has been started over, so that later calls continue it."""
+        self.afresh.discard(name)
+        self.steps.pop(name, None)
+        self.spent.pop(name, None)
+        self.save()
+
+    def finish(self, name: str, done: Done) -> None:
+        """Record a finished step."""
+        self.afresh.discard(name)
+        self.steps[name] = done
+        self.save()
+
+    def spend(self, name: str, seconds: float) -> None:
+        """Add to the recorded time of a step."""
+        self.spent[name] = round(self.spent.get(name, 0.0) + seconds, 3)
+        self.save()
+
+    def save(self) -> None:
+        """Write the file."""
+        from pairsmith.runs import write_json
+
+        record = Record(
+            recipe=self._recipe,
+            planned=self._names,
+            afresh=tuple(sorted(self.afresh)),
+            spent=self.spent,
+            steps=self.steps,
+        )
+        write_json(self._file, record.model_dump())
+
+
+def _run_step(
+    planned: PlannedStep, settings: Settings, folder: Place, progress: Progress, memory: _Memory
+) -> None:
+    """Run a step, or start it over if the data of earlier steps that it was made from have changed."""
+    from pairsmith.runs import Run
+
+    def anew() -> Run:
+        return Run(folder, progress, True, lambda: memory.begin(planned.name))
+
+    if planned.name in memory.afresh:
+        planned.step.run(settings, anew())
+        return
+    done = memory.steps.get(planned.name)
+    try:
+        planned.step.run(settings, Run(folder, progress))
+    except OtherWorkError:
+        own = _fingerprint(planned, settings, with_content=False)
+        if done is None or done.own != own or not _refers(planned):
+            raise
+        progress.say(f"{folder}: made from what earlier steps had written before; made anew")
+        planned.step.run(settings, anew())
+
+
+def results_table(figures: Mapping[str, Any]) -> str:
+    """``figures`` as a plain table, one figure a line, with values right-aligned."""
+    shown_figures = {name: _number(value) for name, value in figures.items()}
+    wide = max(map(len, shown_figures))
+    right = max(map(len, shown_figures.values()))
+    return "\n".join(f"{name:<{wide}}  {value:>{right}}" for name, value in shown_figures.items())
+
+
+def _foreign(file: Place) -> bool:
+    """Whether a file is neither a temporary file of a killed run nor one of the file manager."""
+    from pairsmith.runs.storage import is_temporary
+
+    return not is_temporary(file) and file.name != ".DS_Store"
+
+
+def _before(recipe: Recipe, out: Place, fresh: bool) -> Record:
+    """The record of earlier calls in ``out``; an empty one if there were none or with ``fresh``."""
+    nothing = Record(recipe=recipe.name, steps={})
+    record = out / RECORD
+    with reaching(out, FolderError):
+        if size_of(record) is None:
+            if size_of(out) is not None or any(_foreign(file) for file in inside(out)):
+                raise FolderError(f"{out} holds something else than a recipe's run; give another --out")
+            return nothing
+        text = record.read_bytes()
+    if fresh:
+        return nothing
+    try:
+        return Record.model_validate_json(text)
+    except ValidationError:
+        raise FolderError(
+            f"{record} is not as pairsmith wrote it; give --fresh to start over, or another --out"
+        ) from None
+
+
+def _refers(planned: PlannedStep) -> bool:
+    """Whether a step reads the output of earlier steps."""
+    return any(text.startswith("@") for value in planned.values.values() for text in texts_in(value))
+
+
+def _fingerprint(planned: PlannedStep, settings: Settings, *, with_content: bool = True) -> str:
+    """A hash of what decides a step's output: its settings and, with ``with_content``, its inputs.
+
+    References are hashed in place of their folders, so that a run can be moved and stays finished.
+    """
+    from pairsmith.data.splits import split_of
+    from pairsmith.runs.storage import canonical_json, hash_bytes
+
+    values = settings.model_dump(mode="json")
+    content = {}
+    for key, value in values.items():
+        for text in texts_in(value):
+            if with_content and text and exists(place(split_of(text)[0])):
+                content[f"{key}: {place(text).name}"] = _content(text)
+    values |= {key: value for key, value in planned.values.items() if texts_in(value)}
+    return hash_bytes(canonical_json([__version__, planned.kind, values, content]).encode())
+
+
+def _content(path: str | Place) -> str | None:
+    """A hash of the content of ``path``; None for an unfinished dataset folder, which the step reports."""
+    from pairsmith.runs import hash_source
+
+    try:
+        return hash_source(path)
+    except UserError:
+        return None
+
+
+def figure_of(source: str, out: Place, name: str) -> Any:
+    """The figure in the run ``out`` that ``source`` names (``step/key.key`` or ``step:rows``)."""
+    found = RESULT.fullmatch(source)
+    assert found is not None  # checked when the recipe was read
+    file, keys = RESULTS, (found["keys"] or "").split(".")
+    if found["count"]:
+        file, keys = "manifest.json", ["counts", found["count"]]
+    path = out / found["step"] / file
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"results.{name}: the step {found['step']} wrote no {file}") from None
+    rest = keys
+    while rest:
+        # A key may contain a dot itself, such as the label 0.5, so the longest existing key is taken.
+        joined = [".".join(rest[:count]) for count in range(len(rest), 0, -1)]
+        key = next((key for key in joined if isinstance(value, dict) and key in value), None)
+        if key is None:
+            known = choices(rest[0], value) if isinstance(value, dict) else f"only the value {shown(value)}"
+            raise SettingsError(f"results.{name}: {path} has no {'.'.join(keys)}: no {rest[0]!r}; {known}")
+        value, rest = value[key], rest[key.count(".") + 1 :]
+    return value
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return json.dumps(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"

@@ -1,0 +1,323 @@
+"""The steps of pairsmith: their settings, functions and command names.
+
+Recipes and the command line are both made from ``STEPS``. The functions are imported when they are
+called, so that ``pairsmith --help`` does not wait for torch.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pairsmith.core.model_names import check_name
+from pairsmith.core.settings import Settings
+from pairsmith.data.tasks import load_task
+from pairsmith.steps.evaluate.lead import check_summarizer_name
+from pairsmith.steps.evaluate.settings import (
+    EvaluateLabelsSettings,
+    EvaluateMtebSettings,
+    EvaluateNerSettings,
+    EvaluateParaphraseSettings,
+    EvaluateQaSettings,
+    EvaluateSentimentSettings,
+    EvaluateStsSettings,
+    EvaluateSummariesSettings,
+)
+from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
+from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
+from pairsmith.steps.mix.settings import MixSettings
+from pairsmith.tools.audit.settings import AuditSettings
+from pairsmith.tools.export.settings import ExportSettings
+from pairsmith.tools.push.settings import PushSettings
+from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.training.question_settings import (
+    InfuseSettings,
+    TrainAskerSettings,
+    TrainTeacherSettings,
+)
+from pairsmith.training.settings import (
+    TrainBiencoderSettings,
+    TrainCrossencoderSettings,
+    TrainEncoderSettings,
+    TrainReaderSettings,
+    TrainSummarizerSettings,
+)
+
+if TYPE_CHECKING:
+    from pairsmith.runs import Run
+    from pairsmith.runs.estimate import Estimate
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[S]):
+    """A step: its settings, the function that does the work, and the function that says what it will cost.
+
+    Functions are named as ``module:function`` below ``pairsmith``, and imported when they are needed.
+
+    Attributes:
+        settings: the model of its settings.
+        work: called with settings and a ``Run``; writes its results into the run's folder.
+        help: one line for people.
+        command: its name on the command line, where that differs: ``evaluate sts``.
+        dry: the setting with which the step writes nothing and needs no folder; empty if there is none.
+        wet: the setting without which the step needs no folder; empty if there is none.
+        checks: by setting, a function that raises a ``UserError`` for values that cannot be used.
+        plan: called with settings and the estimates of earlier steps; gives an ``Estimate``.
+        reads: the setting that names a model which an earlier step may train; empty if there is none.
+    """
+
+    settings: type[S]
+    work: "str | Callable[[S, Run], object]"
+    help: str
+    command: str = ""
+    dry: str = ""
+    wet: str = ""
+    checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
+    plan: str = ""
+    reads: str = ""
+
+    def run(self, settings: S, run: "Run") -> object:
+        """Do the work."""
+        work = imported(self.work) if isinstance(self.work, str) else self.work
+        return work(settings, run)
+
+    def planner(self) -> "Callable[..., Estimate]":
+        """The function that says what the step will cost."""
+        planner: Callable[..., Estimate] = imported(self.plan)
+        return planner
+
+    def needs_folder(self, settings: S) -> bool:
+        """Whether the step needs a folder to write to."""
+        if self.dry and getattr(settings, self.dry):
+            return False
+        return not self.wet or bool(getattr(settings, self.wet))
+
+
+def imported(name: str) -> Any:
+    """The function ``module:function`` below ``pairsmith``."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(f"pairsmith.{module}"), function)
+
+
+Steps = Mapping[str, Step[Any]]
+
+
+STEPS: Steps = {
+    "generate": Step(
+        GenerateSettings,
+        "generate.route:generate",
+        "Generate labelled texts or pairs from a task.",
+        plan="generate.plan:plan_generate",
+        dry="preview",
+        checks={"task": load_task, "model": check_name},
+    ),
+    "postprocess": Step(
+        PostprocessSettings,
+        "generate.postprocess:postprocess",
+        "Clean, smooth and split generated rows; add negatives.",
+        plan="generate.plan:plan_postprocess",
+    ),
+    "train-encoder": Step(
+        TrainEncoderSettings,
+        "training.encoder:train_encoder",
+        "Train a sentence encoder on scored pairs.",
+        plan="training.plan:plan_train_encoder",
+        checks={"base": check_name},
+    ),
+    "train-biencoder": Step(
+        TrainBiencoderSettings,
+        "training.biencoder:train_biencoder",
+        "Train an encoder on seed pairs, for mining more.",
+        plan="training.plan_few_shot:plan_train_biencoder",
+        checks={"base": check_name},
+    ),
+    "mine": Step(
+        MineSettings,
+        "mine.route:mine",
+        "Find pairs of texts in two corpora.",
+        plan="mine.plan:plan_mine",
+        reads="encoder",
+        checks={"encoder": check_name},
+    ),
+    "train-crossencoder": Step(
+        TrainCrossencoderSettings,
+        "training.crossencoder:train_crossencoder",
+        "Train a model that tells pairs from hard negatives.",
+        plan="training.plan_few_shot:plan_train_crossencoder",
+        checks={"base": check_name},
+    ),
+    "filter": Step(
+        FilterSettings,
+        "mine.filter:filter_pairs",
+        "Keep the pairs that a cross-encoder ranks highest.",
+        plan="mine.plan:plan_filter",
+        reads="model",
+        checks={"model": check_name},
+    ),
+    "rewrite": Step(
+        RewriteSettings,
+        "mine.rewrite:rewrite",
+        "Have a model rewrite questions or summaries.",
+        plan="mine.plan:plan_rewrite",
+        reads="model",
+        checks={"model": check_name},
+    ),
+    "train-reader": Step(
+        TrainReaderSettings,
+        "training.reader:train_reader",
+        "Train a reader on seeds and mined questions.",
+        plan="training.plan_few_shot:plan_train_reader",
+        checks={"base": check_name},
+    ),
+    "train-summarizer": Step(
+        TrainSummarizerSettings,
+        "training.summarizer:train_summarizer",
+        "Train a summariser on seeds and mined pairs.",
+        plan="training.plan_few_shot:plan_train_summarizer",
+        checks={"base": check_name},
+    ),
+    "train-asker": Step(
+        TrainAskerSettings,
+        "training.asker:train_asker",
+        "Train a model that generates questions on passages.",
+        plan="training.plan_questions:plan_train_asker",
+        checks={"base": check_name},
+    ),
+    "ask": Step(
+        AskSettings,
+        "infuse.ask:ask",
+        "Generate questions on passages.",
+        plan="infuse.plan:plan_ask",
+        reads="model",
+        checks={"model": check_name},
+    ),
+    "train-teacher": Step(
+        TrainTeacherSettings,
+        "training.teacher:train_teacher",
+        "Train a reader that serves as a teacher.",
+        plan="training.plan_questions:plan_train_teacher",
+        checks={"base": check_name},
+    ),
+    "relabel": Step(
+        RelabelSettings,
+        "infuse.relabel:relabel",
+        "Have a teacher predict the answers to questions.",
+        plan="infuse.plan:plan_relabel",
+        reads="model",
+        checks={"model": check_name},
+    ),
+    "infuse": Step(
+        InfuseSettings,
+        "training.student:infuse",
+        "Train an encoder whose token vectors answer questions.",
+        plan="training.plan_questions:plan_infuse",
+        checks={"base": check_name},
+    ),
+    "evaluate-sts": Step(
+        EvaluateStsSettings,
+        "evaluate.sts:evaluate_sts",
+        "Evaluate a sentence encoder on semantic textual similarity.",
+        plan="evaluate.plan:plan_evaluate_sts",
+        reads="model",
+        command="evaluate sts",
+        checks={"model": check_name},
+    ),
+    "evaluate-labels": Step(
+        EvaluateLabelsSettings,
+        "evaluate.labels:evaluate_labels",
+        "Measure how much the similarity of pairs differs by label.",
+        plan="evaluate.plan:plan_evaluate_labels",
+        reads="model",
+        command="evaluate labels",
+        checks={"model": check_name},
+    ),
+    "evaluate-mteb": Step(
+        EvaluateMtebSettings,
+        "evaluate.mteb:evaluate_mteb",
+        "Evaluate a sentence encoder on tasks of the package mteb.",
+        plan="evaluate.plan:plan_evaluate_mteb",
+        reads="model",
+        command="evaluate mteb",
+        checks={"model": check_name},
+    ),
+    "evaluate-qa": Step(
+        EvaluateQaSettings,
+        "evaluate.qa:evaluate_qa",
+        "Evaluate a reader on questions with answers.",
+        plan="evaluate.plan:plan_evaluate_qa",
+        reads="model",
+        command="evaluate qa",
+        checks={"model": check_name},
+    ),
+    "evaluate-summaries": Step(
+        EvaluateSummariesSettings,
+        "evaluate.summaries:evaluate_summaries",
+        "Evaluate the summaries that a model writes.",
+        plan="evaluate.plan:plan_evaluate_summaries",
+        reads="model",
+        command="evaluate summaries",
+        checks={"model": check_summarizer_name},
+    ),
+    "evaluate-paraphrase": Step(
+        EvaluateParaphraseSettings,
+        "evaluate.paraphrase:evaluate_paraphrase",
+        "Evaluate token vectors on paraphrase detection.",
+        plan="evaluate.plan:plan_evaluate_paraphrase",
+        reads="model",
+        command="evaluate paraphrase",
+        checks={"model": check_name},
+    ),
+    "evaluate-ner": Step(
+        EvaluateNerSettings,
+        "evaluate.ner:evaluate_ner",
+        "Evaluate an encoder on few-shot named entity recognition.",
+        plan="evaluate.plan:plan_evaluate_ner",
+        reads="model",
+        command="evaluate ner",
+        checks={"model": check_name},
+    ),
+    "evaluate-sentiment": Step(
+        EvaluateSentimentSettings,
+        "evaluate.sentiment:evaluate_sentiment",
+        "Evaluate a model on zero-shot sentiment classification.",
+        plan="evaluate.plan:plan_evaluate_sentiment",
+        reads="model",
+        command="evaluate sentiment",
+        checks={"model": check_name},
+    ),
+    "mix": Step(
+        MixSettings,
+        "mix.route:mix",
+        "Combine the rows of several data sets into one.",
+        plan="mix.plan:plan_mix",
+    ),
+    "export": Step(
+        ExportSettings,
+        "export.route:export",
+        "Export rows in the format of another tool.",
+        plan="export.plan:plan_export",
+    ),
+    "push": Step(
+        PushSettings,
+        "push.route:push",
+        "Upload a data set or a model to the Hugging Face Hub.",
+        plan="push.plan:plan_push",
+        wet="dry_run",
+    ),
+    "report": Step(
+        ReportSettings,
+        "report.route:report",
+        "Write a one-page report about a folder.",
+        plan="report.plan:plan_report",
+        checks={"encoder": check_name, "model": check_name},
+    ),
+    "audit": Step(
+        AuditSettings,
+        "audit.route:audit",
+        "Have people label rows blind, in a browser.",
+        plan="audit.plan:plan_audit",
+    ),
+}

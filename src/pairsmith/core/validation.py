@@ -1,0 +1,113 @@
+"""Turns pydantic's validation errors into messages for the person who wrote the input.
+
+Each fault gets a place and a sentence. Task files, recipes and the command line share the sentences
+and differ only in how they print the place (a line of a file, or the name of an option).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from pairsmith.core.errors import choices
+
+Keys = tuple[str | int | float, ...]
+
+_SHOWN = 60
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault: its place, as a path of keys from the root, and its description."""
+
+    where: Keys
+    text: str
+
+
+def dotted(keys: Keys) -> str:
+    """``keys`` joined by dots."""
+    return ".".join(map(str, keys))
+
+
+def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
+    """Every fault that pydantic found while it validated input for ``model``."""
+    return [
+        Fault(detail["loc"], sentence(detail, model))
+        for detail in error.errors(include_url=False)
+        if not _follows(detail)
+    ]
+
+
+def _follows(detail: ErrorDetails) -> bool:
+    """Whether a fault only results from others: a list with faulty items is reported as too short, too."""
+    given = detail["input"]
+    return (
+        detail["type"] == "too_short"
+        and isinstance(given, Mapping | list | tuple)
+        and len(given) >= detail["ctx"]["min_length"]
+    )
+
+
+def sentence(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    """One pydantic error as a clause that can follow the name of the setting."""
+    kind, given = detail["type"], detail["input"]
+    if kind == "missing":
+        return "missing; it has no default, so add it"
+    if kind == "extra_forbidden":
+        return f"unknown key; {choices(str(detail['loc'][-1]), _keys_at(model, detail['loc'][:-1]))}"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"should be a mapping of keys to values, not {shown(given)}"
+    if kind == "value_error":
+        return str(detail["ctx"]["error"])
+    if kind == "string_pattern_mismatch":
+        return f"should be {_expected(model, detail['loc'])}, not {shown(given)}"
+    if (number := kind.partition("_")[0]) in _KINDS:
+        return f"should be {_KINDS[number]}, not {shown(given)}"
+    text = detail["msg"].removeprefix("Input ")
+    text = text[0].lower() + text[1:]
+    return text if isinstance(given, Mapping | list | tuple) else f"{text}, not {shown(given)}"
+
+
+def shown(value: object) -> str:
+    """``value`` for a one-line message, shortened if it is long."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if value is None:
+        return "nothing"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _expected(model: type[BaseModel], keys: tuple[Any, ...]) -> str:
+    """The values that the setting at ``keys`` below ``model`` accepts: its description's first sentence."""
+    text = _model_at(model, keys[:-1]).model_fields[keys[-1]].description or ""
+    return text.split(". ")[0].removesuffix(".")
+
+
+def _keys_at(model: type[BaseModel], keys: tuple[Any, ...]) -> list[str]:
+    """The keys that a mapping at ``keys`` below ``model`` accepts."""
+    return [
+        name
+        for name, field in _model_at(model, keys).model_fields.items()
+        if not (isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("from_key"))
+    ]
+
+
+def _model_at(model: type[BaseModel], keys: tuple[Any, ...]) -> type[BaseModel]:
+    """The settings model at ``keys`` below ``model``."""
+    for part in keys:
+        if isinstance(part, str) and part in model.model_fields:
+            model = _model_in(model.model_fields[part].annotation) or model
+    return model
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The settings model that ``annotation`` is or contains, as in ``tuple[Label, ...]``, if any."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part))), None)

@@ -1,0 +1,87 @@
+"""Seeds: human-labelled pairs of an input and an output, for each kind of task."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pairsmith.core.errors import InputError
+from pairsmith.data.documents import read_documents
+from pairsmith.data.readers import read_inputs_and_outputs, read_pairs
+from pairsmith.data.squad import read_questions
+
+KindName = Literal["pairs", "reading", "summaries", "scored"]
+"""pairs: any two texts; reading: a question, and an answer in a passage; summaries: a document and its
+summary; scored: two texts and a score of how well they match."""
+
+FEW = 10
+"""Fewer seeds than this are hardly enough to learn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An input and the output that belongs to it.
+
+    Attributes:
+        input: a question, a document, or any text.
+        output: an answer in its passage as one text, a summary, or any text.
+        context: the passage, if the output is an answer in one; likewise ``answer`` and ``answer_start``.
+        score: how well input and output match, from 0 to 1.
+    """
+
+    input: str
+    output: str
+    context: str | None = None
+    answer: str | None = None
+    answer_start: int | None = None
+    score: float = 1.0
+
+
+def answer_in_passage(answer: str, passage: str) -> str:
+    """An answer and its passage as one text, as encoders read it (M7)."""
+    return f"{answer}: {passage}"
+
+
+def read_examples(source: str, kind: KindName) -> list[Example]:
+    """The examples in a file, dataset folder or Hub data set, without duplicates, in order.
+
+    Args:
+        source: for kind ``pairs`` rows with the columns input and output, or sentence1 and sentence2; for
+            ``reading`` as for ``read_questions``; for ``summaries`` as for ``read_documents``; for
+            ``scored`` as for ``read_pairs``.
+        kind: kind of the task.
+
+    Raises:
+        InputError: the source does not exist or cannot be read, a text is blank, a score is not from 0 to 1,
+            or there are no examples.
+    """
+    found = list(dict.fromkeys(each_example(source, kind)))
+    if not found:
+        raise InputError(f"{source} holds no examples")
+    return found
+
+
+def each_example(source: str, kind: KindName) -> Iterator[Example]:
+    """The examples of ``read_examples``, one at a time and with duplicates."""
+    if kind == "reading":
+        for question in read_questions(source):
+            answer = question.answers[0]
+            output = answer_in_passage(answer.text, question.context)
+            yield Example(question.question, output, question.context, answer.text, answer.start)
+    elif kind == "summaries":
+        for document in read_documents(source):
+            if not document.summary:
+                raise InputError(
+                    f"{document.where}: the summary is blank or missing; give one or drop the row"
+                )
+            yield Example(document.document, document.summary)
+    elif kind == "scored":
+        for pair in read_pairs(source):
+            if not 0 <= pair.score <= 1:
+                raise InputError(
+                    f"{source}: a score is {pair.score:g}; scores lie between 0 and 1: "
+                    "divide those of another scale by its highest"
+                )
+            yield Example(pair.sentence1, pair.sentence2, score=pair.score)
+    else:
+        for one, other in read_inputs_and_outputs(source):
+            yield Example(one, other)

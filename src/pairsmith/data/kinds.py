@@ -1,0 +1,149 @@
+"""The kinds of rows that training reads, recognised by the columns of the first row."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import place
+from pairsmith.data import (
+    DOCUMENT,
+    LABELLED_PAIR,
+    LABELLED_TEXT,
+    QUESTION,
+    SCORED_PAIR,
+    read_documents,
+    read_questions,
+    to_question_table,
+)
+from pairsmith.data.mrqa import one_a_row
+from pairsmith.data.readers import column_text, parse_score, whole_id
+from pairsmith.data.sources import Source, open_source
+from pairsmith.data.squad import official
+
+Row = Mapping[str, Any]
+PAIR: pa.Schema = pa.schema([("id", pa.string()), ("input", pa.string()), ("output", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of rows.
+
+    Attributes:
+        name: its name in messages.
+        schema: the schema of the rows, ``id`` first.
+        texts: the columns that identify duplicate rows.
+        claim: the column that says something about the texts: a label, a score, an answer; empty for none.
+        read: yields the rows of a source, including questions without an answer (see ``is_whole``).
+    """
+
+    name: str
+    schema: pa.Schema
+    texts: tuple[str, ...]
+    claim: str
+    read: Callable[[str | Source], Iterator[Row]]
+
+
+def kind_of(source: str) -> Kind:
+    """The kind of a source's rows.
+
+    Raises:
+        InputError: the source does not exist or is empty, or its columns match no kind.
+    """
+    if official(place(source)):
+        return QUESTIONS
+    row = next((row for _, row in one_a_row(open_source(source).rows())), None)
+    if row is None:
+        raise InputError(f"{source}: has no rows")
+    return kind_with(row.keys(), source)
+
+
+def kind_with(columns: Collection[str], source: str) -> Kind:
+    """The kind of rows that have these columns.
+
+    Raises:
+        InputError: no kind has these columns.
+    """
+    found = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
+    if found is None:
+        known = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)
+        raise InputError(
+            f"{source}: has the columns {', '.join(columns)}; expected one of these sets: {known}"
+        )
+    return found
+
+
+def is_whole(row: Row, kind: Kind) -> bool:
+    """Whether a row can be trained on: a question has an answer in its context, a document a summary."""
+    if kind is _SUMMARIES:
+        return bool(row["summary"].strip())
+    return kind is not QUESTIONS or bool((row["answers"] or {}).get("text"))
+
+
+def lack(kind: Kind) -> tuple[str, str]:
+    """What incomplete rows of a kind lack: a short name, and an explanation."""
+    if kind is _SUMMARIES:
+        return "no summary", "it is blank"
+    return "no answer", "none stands in its context"
+
+
+def scored_as(kind: Kind, score: float | None) -> Kind:
+    """Pairs of inputs and outputs as scored pairs with this score; other kinds, or no score, unchanged."""
+    if kind is not _PAIRS or score is None:
+        return kind
+
+    def read(source: str | Source) -> Iterator[Row]:
+        for row in _PAIRS.read(source):
+            yield {"id": row["id"], "sentence1": row["input"], "sentence2": row["output"], "score": score}
+
+    return replace(_SCORED, read=read)
+
+
+def _questions(source: str | Source) -> Iterator[Row]:
+    for question in read_questions(source, unanswered=True):
+        yield to_question_table([question]).to_pylist()[0]
+
+
+def _documents(source: str | Source) -> Iterator[Row]:
+    for document in read_documents(source):
+        yield {"id": document.id, "document": document.document, "summary": document.summary}
+
+
+def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
+    """A reader of rows whose columns are texts, with a score as a number."""
+
+    def read(source: str | Source) -> Iterator[Row]:
+        for number, (where, row) in enumerate(open_source(source).rows(), start=1):
+            found: dict[str, Any] = {"id": whole_id(row, where) or str(number)}
+            for column in schema.names[1:]:
+                if column == "score":
+                    found[column] = parse_score(row.get(column), where)
+                elif column == "label" and not isinstance(row.get(column), str | None):
+                    found[column] = str(row[column])
+                elif not (text := column_text(row, column, where)):
+                    raise InputError(f"{where}: {column} is blank; fill it or drop the row")
+                else:
+                    found[column] = text
+            yield found
+
+    return read
+
+
+QUESTIONS = Kind("questions with answers", QUESTION, ("context", "question"), "answers", _questions)
+_SUMMARIES = Kind("documents with summaries", DOCUMENT, ("document", "summary"), "", _documents)
+_SCORED = Kind("scored pairs", SCORED_PAIR, ("sentence1", "sentence2"), "score", _plain(SCORED_PAIR))
+_LABELLED = Kind("labelled pairs", LABELLED_PAIR, ("sentence1", "sentence2"), "label", _plain(LABELLED_PAIR))
+_TEXTS = Kind("labelled texts", LABELLED_TEXT, ("text",), "label", _plain(LABELLED_TEXT))
+_PAIRS = Kind("pairs of inputs and outputs", PAIR, ("input", "output"), "", _plain(PAIR))
+
+_KINDS: Sequence[tuple[set[str], Kind]] = (
+    ({"context", "question", "answers"}, QUESTIONS),
+    ({"context", "input", "output", "answers"}, QUESTIONS),
+    ({"document", "summary"}, _SUMMARIES),
+    ({"sentence1", "sentence2", "score"}, _SCORED),
+    ({"sentence1", "sentence2", "label"}, _LABELLED),
+    ({"text", "label"}, _TEXTS),
+    ({"input", "output"}, _PAIRS),
+)

@@ -1,0 +1,76 @@
+"""Pairs of texts that people labelled as paraphrases or not (Q8, Q9).
+
+MRPC as it was released, PAWS, Quora's questions, and any file with two columns of texts and their labels.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import Place, display_name, place
+from pairsmith.data.readers import column_text, pick_column
+from pairsmith.data.sources import Columns, Source, open_source, open_table
+
+_FIRST = ("sentence1", "question1", "#1 String", "text1")
+_SECOND = ("sentence2", "question2", "#2 String", "text2")
+_LABELS = ("label", "is_duplicate", "Quality")
+_MRPC = "msr_paraphrase_"
+_VALUES = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Paraphrase:
+    """Two texts; ``label`` says whether they are paraphrases, None without a label."""
+
+    sentence1: str
+    sentence2: str
+    label: bool | None
+
+
+def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
+    """Read pairs of texts with labels: 0 or 1, true or false; a file without labels has only paraphrases.
+
+    Args:
+        source: as for ``read_texts``; the texts are called sentence1 and sentence2, or question1 and
+            question2, and the label label or is_duplicate. Also MRPC's ``msr_paraphrase_test.txt``.
+
+    Yields:
+        pairs in the order of the source, all with a label or all without.
+
+    Raises:
+        InputError: at once if the source does not exist; while reading if a column is missing, a text is
+            blank, or a label is invalid.
+    """
+    path = place(source)
+    name = display_name(path)
+    table = name.startswith(_MRPC) and name.removesuffix(".gz").endswith(".txt")
+    return _paraphrases(open_table(path) if table else open_source(source))
+
+
+def _paraphrases(source: Source) -> Iterator[Paraphrase]:
+    names: list[str] = []
+    label: str | None = None
+    for where, row in source.rows():
+        if not names:
+            names = [pick_column(row, wanted, source.name) for wanted in (_FIRST, _SECOND)]
+            label = _label_column(row)
+        first, second = (column_text(row, name, where) for name in names)
+        if not first or not second:
+            blank = names[1] if first else names[0]
+            raise InputError(f"{where}: {blank} is blank; give both texts or drop the row")
+        yield Paraphrase(first, second, None if label is None else _label(row, label, where))
+    if not names:
+        raise InputError(f"{source.name} holds no pairs of texts")
+
+
+def _label_column(row: Columns) -> str | None:
+    folded = {name.casefold(): name for name in row}
+    return next((folded[name.casefold()] for name in _LABELS if name.casefold() in folded), None)
+
+
+def _label(row: Columns, name: str, where: str) -> bool:
+    value = row.get(name)
+    found = _VALUES.get(str(value).strip().casefold())
+    if found is None:
+        raise InputError(f"{where}: {name} is {str(value)[:40]!r}; 1 for a paraphrase or 0 is expected")
+    return found

@@ -1,0 +1,176 @@
+"""Generated questions on passages (Q2), and a teacher's span distributions for their answers (Q3)."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import Place, place
+from pairsmith.data.mrqa import one_a_row
+from pairsmith.data.readers import column_text, pick_column
+from pairsmith.data.schemas import ANSWERS
+from pairsmith.data.sources import Columns, open_source
+from pairsmith.data.squad import Question, answer_pairs, official, read_questions, standing
+
+DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
+"""Character positions in a passage and the probability of each; positions left out have probability 0."""
+
+ASKED: pa.Schema = pa.schema(
+    [
+        ("id", pa.string()), ("context", pa.string()), ("question", pa.string()), ("written", pa.string()),
+        ("answers", ANSWERS),
+    ]
+)  # fmt: skip
+"""``written`` is the generated answer; ``answers`` is its place in the passage, if it occurs there."""
+
+RELABELLED: pa.Schema = pa.schema(
+    [*ASKED, ("written_answers", ANSWERS), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)]
+)
+"""``answers`` is the teacher's best span, ``written_answers`` the ``answers`` before. ``starts``: where the
+answer's first token begins; ``ends``: where its last token ends, the position after its last character."""
+
+Span = tuple[int, int]
+"""The position of an answer's first character, and the position after its last."""
+
+_KEYS = ("position", "probability")
+_SLACK = 1e-3
+"""How far a sum of rounded probabilities may exceed 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Character positions in a passage and the probability of each, above 0; their sum is at most 1."""
+
+    positions: tuple[int, ...]
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestion:
+    """A question on a passage, generated or written by people.
+
+    Attributes:
+        written: the generated answer.
+        answer: the answer's span; None where the generated answer does not occur in the passage. A teacher
+            replaces the question generator's span by its own.
+        before: the span before the teacher replaced it; the same as ``answer`` without a teacher.
+        starts: the teacher's distribution of starts, None without a teacher; likewise ``ends``.
+    """
+
+    id: str
+    context: str
+    question: str
+    written: str
+    answer: Span | None
+    before: Span | None
+    starts: Distribution | None
+    ends: Distribution | None
+
+
+def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
+    """Read questions on passages: rows of ``ask`` or ``relabel``, or people's questions as in SQuAD.
+
+    Args:
+        source: an official SQuAD file, or rows in any other format with the columns context, question
+            (input in rows of ``mine``) and answers, and with a teacher's starts and ends. An answer that is
+            not at its stated offset is taken where it first occurs.
+
+    Raises:
+        InputError: at once if the source does not exist; while reading if a column is missing, a text is
+            blank, an answer does not occur in its passage, or a distribution is invalid.
+    """
+    if official(place(source)):
+        return (_of_people(question) for question in read_questions(source))
+    return asked_in(open_source(source).rows())
+
+
+def _of_people(question: Question) -> AskedQuestion:
+    first = question.answers[0]
+    span = first.start, first.start + len(first.text)
+    return AskedQuestion(question.id, question.context, question.question, first.text, span, span, None, None)
+
+
+def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
+    """The questions in rows that come with their locations.
+
+    Raises:
+        InputError: as for ``read_asked``.
+    """
+    reads = asks = ""
+    for number, (where, row) in enumerate(one_a_row(rows)):
+        if not asks:
+            reads = pick_column(row, ["context"], where)
+            asks = pick_column(
+                row, ["input" if "input" in row and "question" not in row else "question"], where
+            )
+        context, question = str(row.get(reads) or ""), column_text(row, asks, where)
+        if not column_text(row, reads, where) or not question:
+            raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")
+        answer = _answer(row, "answers", context, where)
+        yield AskedQuestion(
+            str(row.get("id") or number),
+            context,
+            question,
+            str(row.get("written") or (context[slice(*answer)] if answer else "")),
+            answer,
+            _before(row, answer, context, where),
+            _distribution(row, "starts", context, where),
+            _distribution(row, "ends", context, where),
+        )
+
+
+def _before(row: Columns, answer: Span | None, context: str, where: str) -> Span | None:
+    """The answer's span before a teacher replaced it."""
+    if "written_answers" in row:
+        return _answer(row, "written_answers", context, where)
+    written = str(row.get("written") or "")
+    if row.get("starts") is None or not written:
+        return answer
+    first = context.find(written)  # rows of an earlier version have the generated answer without its place
+    return None if first < 0 else (first, first + len(written))
+
+
+def _answer(row: Columns, column: str, context: str, where: str) -> Span | None:
+    for text, start in answer_pairs(row.get(column), where):
+        found = standing(text, start, context, where)
+        return found.start, found.start + len(found.text)
+    return None
+
+
+def _distribution(row: Columns, name: str, context: str, where: str) -> Distribution | None:
+    value: Any = row.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not value.keys() >= set(_KEYS):
+        raise InputError(
+            f"{where}: {name} has to be two lists, position and probability, as relabel writes them"
+        )
+    positions, probabilities = (_numbers(value[key], f"{where}: {name}.{key}") for key in _KEYS)
+    if any(position != int(position) for position in positions):
+        raise InputError(f"{where}: positions of {name} are whole numbers of characters")
+    if len(positions) != len(probabilities):
+        raise InputError(
+            f"{where}: {name} has {len(positions)} positions and {len(probabilities)} probabilities"
+        )
+    if any(not 0 <= position <= len(context) for position in positions):
+        raise InputError(
+            f"{where}: a position of {name} lies outside the context, of {len(context)} characters"
+        )
+    if not all(probability > 0 for probability in probabilities) or sum(probabilities) > 1 + _SLACK:
+        raise InputError(
+            f"{where}: the probabilities of {name} are {list(probabilities)}; each has to be above 0, and "
+            "their sum at most 1"
+        )
+    return Distribution(tuple(map(int, positions)), probabilities)
+
+
+def _numbers(value: Any, where: str) -> tuple[float, ...]:
+    known = isinstance(value, list) and all(
+        isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in value
+    )
+    if not known:
+        raise InputError(f"{where}: a list of numbers is expected, found {str(value)[:40]}")
+    return tuple(value)

@@ -1,0 +1,358 @@
+"""Where rows come from: files of several formats, dataset folders and Hub data sets, read as a stream.
+
+A source becomes a ``Source``: its name for messages, and a function that yields its rows as
+mappings from column to value. Only here are rows dicts; the readers make typed records of them.
+
+Decisions:
+
+- Lines end at ``\\n`` or ``\\r\\n`` and nowhere else, so that U+2028 or a form feed inside a text does
+  not cut it.
+- ``.csv`` is read with standard quoting. A ``;`` separates the fields when the header has ``;`` and no
+  ``,``, which is what Excel writes in many countries.
+- ``.tsv`` is read with quoting off, because most corpora in that form hold bare quotation marks; only
+  a header that itself holds a quotation mark shows that a CSV writer made the file, and then
+  quoting is on.
+"""
+
+import csv
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, cast
+
+from pairsmith.core.errors import InputError, first_line, nearby, redacted
+from pairsmith.core.model_names import is_hub_id
+from pairsmith.core.paths import Place, display_name, is_folder, is_url, place, reaching, size_of
+from pairsmith.data.splits import folder_files, split_files, split_of
+
+Columns = Mapping[str, Any]
+_CONFIG = re.compile(r"/[\w.-]+")
+_SUFFIXES = (".txt", ".jsonl", ".json", ".tsv", ".csv", ".parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A named stream of rows; ``rows()`` yields (where, row), where ``where`` reads ``file:line``."""
+
+    name: str
+    rows: Callable[[], Iterator[tuple[str, Columns]]]
+
+
+def open_source(source: str | Place | Source) -> Source:
+    """Find what ``source`` names: a file, a dataset folder, or ``org/name`` or ``org/name:split`` on the Hub.
+
+    A Hub configuration follows the name, ``org/name/config:split``. ``FOLDER:SPLIT`` names a split of a
+    folder. A ``Source`` is returned unchanged.
+
+    Raises:
+        InputError: nothing of that name exists, it has no such split, or its store cannot be reached.
+    """
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, str) and split_of(source)[1]:
+        folder, split = split_of(source)
+        return _files(f"{redacted(folder)}, {split}", split_files(source))
+    path = place(source)
+    with reaching(path, InputError):
+        if is_folder(path):
+            return _folder(path)
+        if (isinstance(path, Path) and path.exists()) or size_of(path) is not None:
+            return _file(path)
+    if isinstance(source, str) and is_hub_data(source):
+        return Source(source, lambda: _hub_rows(source))
+    raise missing(path)
+
+
+def open_table(path: Place) -> Source:
+    """The tab-separated file with a header at ``path``, whatever its suffix.
+
+    Raises:
+        InputError: it does not exist, or its store cannot be reached.
+    """
+    with reaching(path, InputError):
+        if size_of(path) is None:
+            raise missing(path)
+    return Source(redacted(str(path)), lambda: _tsv_rows(path))
+
+
+def is_hub_data(source: str) -> bool:
+    """Whether ``source`` can only mean a Hub data set: ``org/name``, ``org/name:split``.
+
+    With a configuration the split has to be given, ``org/name/config:split``; ``a/b/c`` is a path.
+    """
+    whole, _, split = source.partition(":")
+    name = hub_name(source)
+    if is_url(source) or "/" not in name or not is_hub_id(name):
+        return False
+    named = whole == name or bool(split and _CONFIG.fullmatch(whole.removeprefix(name)))
+    return named and data_suffix(Path(whole)) not in _SUFFIXES
+
+
+def hub_name(source: str) -> str:
+    """The name of a Hub data set, without its configuration and split."""
+    return "/".join(source.partition(":")[0].split("/")[:2])
+
+
+def missing(path: Place) -> InputError:
+    """The error for a path that does not exist, with the most similar name in its folder."""
+    if not isinstance(path, Path):
+        return InputError(f"{path} is not there; check the name")
+    return InputError(f"{path} is not there{nearby(path) or '; check the path'}")
+
+
+def data_suffix(path: Place) -> str:
+    """The suffix that determines the format, without ``.gz``, in lower case."""
+    name = display_name(path).lower().removesuffix(".gz")
+    return Path(name).suffix
+
+
+def read_lines(path: Place) -> Iterator[tuple[int, str]]:
+    """Each line of a UTF-8 file (also ``.gz``) with its number from 1, without line end and byte order mark.
+
+    Raises:
+        InputError: the file cannot be read, or is not UTF-8 text.
+    """
+    number = 0
+    with reaching(path, InputError):
+        try:
+            with _open(path) as stream:
+                for number, raw in enumerate(stream, start=1):
+                    yield number, _decode(raw, path, number)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(
+                f"{path} is not a whole gzip file (after line {number}: {error}); fetch or compress it again"
+            ) from error
+
+
+@contextmanager
+def _open(path: Place) -> Iterator[IO[bytes]]:
+    with path.open("rb") as stream:
+        if display_name(path).lower().endswith(".gz"):
+            with gzip.open(stream) as inner:
+                yield cast(IO[bytes], inner)
+        else:
+            yield cast(IO[bytes], stream)
+
+
+def open_parquet(path: Place) -> Any:
+    """The Parquet file at ``path``, opened; exceptions of pyarrow and the store are passed on."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
+
+
+def _decode(raw: bytes, path: Place, number: int) -> str:
+    if number == 1:
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise InputError(
+                f"{path} is UTF-16 text; "
+                f"re-save it as UTF-8 (e.g. iconv -f utf-16 -t utf-8 {display_name(path)} > new)"
+            )
+        raw = raw.removeprefix(b"\xef\xbb\xbf")
+    try:
+        line = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
+            f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {display_name(path)} > new)"
+        ) from None
+    if "\x00" in line:
+        raise InputError(f"{path}:{number}: holds a NUL character; is this a binary or UTF-16 file?")
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _file(path: Place) -> Source:
+    suffix = data_suffix(path)
+    if suffix == ".parquet":
+        return Source(redacted(str(path)), lambda: _parquet_rows([path]))
+    if suffix in (".jsonl", ".json"):
+        return Source(redacted(str(path)), lambda: _json_rows(path))
+    if suffix == ".csv":
+        return Source(redacted(str(path)), lambda: _csv_rows(path))
+    if suffix == ".tsv":
+        return Source(redacted(str(path)), lambda: _tsv_rows(path))
+    # Any other name is plain text: people keep sentences in corpus.en as well as in corpus.txt.
+    return Source(redacted(str(path)), lambda: _text_rows(path))
+
+
+def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
+    for number, line in read_lines(path):
+        yield f"{display_name(path)}:{number}", {"text": line}
+
+
+def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{display_name(path)}:{number}"
+        if line.lstrip().startswith("["):
+            raise InputError(
+                f"{where}: a JSON array; one object a line is expected "
+                f"(e.g. jq -c '.[]' {display_name(path)})"
+            )
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: not JSON ({error}); each line has to be one JSON object") from None
+        if isinstance(value, str):
+            value = {"text": value}
+        if not isinstance(value, dict):
+            found = json.dumps(value)[:20]
+            raise InputError(f"{where}: {found} is not a JSON object with columns such as text")
+        yield where, value
+
+
+def _csv_rows(path: Place) -> Iterator[tuple[str, Columns]]:
+    lines = read_lines(path)
+    first = _header_line(lines)
+    if first is None:
+        return
+    comma = ";" if ";" in first[1] and "," not in first[1] else ","
+    yield from _table_rows(path, _chain(first, lines), delimiter=comma)
+
+
+def _tsv_rows(path: Place) -> Iterator[tuple[str, Columns]]:
+    lines = read_lines(path)
+    first = _header_line(lines)
+    if first is None:
+        return
+    if '"' in first[1]:
+        yield from _table_rows(path, _chain(first, lines), delimiter="\t")
+        return
+    header = _header(first[1].split("\t"), f"{display_name(path)}:{first[0]}")
+    for number, line in lines:
+        if line.strip():
+            where = f"{display_name(path)}:{number}"
+            yield where, _named(header, line.split("\t"), where)
+
+
+def _header_line(lines: Iterator[tuple[int, str]]) -> tuple[int, str] | None:
+    return next(((number, line) for number, line in lines if line.strip()), None)
+
+
+def _chain(first: tuple[int, str], rest: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    yield first
+    yield from rest
+
+
+def _table_rows(
+    path: Place, lines: Iterable[tuple[int, str]], *, delimiter: str
+) -> Iterator[tuple[str, Columns]]:
+    # A quoted field may run over lines, so the number of a row is that of the line it began on.
+    at = [0]
+    # The default limit of 128 KiB a field would refuse long documents.
+    csv.field_size_limit(2**31 - 1)
+
+    def feed() -> Iterator[str]:
+        for number, line in lines:
+            at.append(number)
+            yield line + "\n"
+
+    reader = csv.reader(feed(), delimiter=delimiter, strict=True)
+    header: list[str] | None = None
+    while True:
+        at[:] = at[-1:]
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            number = at[1] if len(at) > 1 else at[0]
+            raise InputError(
+                f"{display_name(path)}:{number}: not a valid {data_suffix(path)[1:]} row ({error}); "
+                'a quotation mark inside a quoted field has to be doubled ("")'
+            ) from None
+        if fields is None:
+            return
+        where = f"{display_name(path)}:{at[1]}"
+        if not any(field.strip() for field in fields):
+            continue
+        if header is None:
+            header = _header(fields, where)
+        else:
+            yield where, _named(header, fields, where)
+
+
+def _header(fields: list[str], where: str) -> list[str]:
+    names = [field.strip() for field in fields]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{where}: the header names {', '.join(map(repr, twice))} twice; rename one of them")
+    return names
+
+
+def _named(header: list[str], fields: list[str], where: str) -> Columns:
+    while len(fields) > len(header) and not fields[-1].strip():
+        fields.pop()
+    if len(fields) != len(header):
+        raise InputError(
+            f"{where}: {len(fields)} fields where the header has {len(header)} ({', '.join(header)}); "
+            "a separator or quotation mark inside a field may have split it"
+        )
+    return dict(zip(header, fields, strict=True))
+
+
+def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
+    import pyarrow as pa
+
+    for path in paths:
+        number = 0
+        with reaching(path, InputError):
+            try:
+                with open_parquet(path) as file:
+                    for batch in file.iter_batches(batch_size=1024):
+                        for row in batch.to_pylist():
+                            number += 1
+                            yield f"{display_name(path)}:{number}", row
+            except (pa.ArrowException, OSError) as error:
+                raise InputError(
+                    f"{path} cannot be read as Parquet after row {number}: {first_line(error)}"
+                ) from error
+
+
+def _folder(path: Place) -> Source:
+    return _files(redacted(str(path)), folder_files(path))
+
+
+def _files(name: str, files: list[Place]) -> Source:
+    return Source(name, lambda: _parquet_rows(files))
+
+
+def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
+    number = 0
+    try:
+        for number, row in enumerate(_hub_data(source), start=1):
+            yield f"{source}:{number}", row
+    except Exception as error:  # the Hub client raises many kinds, all of which mean "not available"
+        raise InputError(
+            f"{source}: no such file, and no such Hub data set could be loaded ({first_line(error)}); "
+            "check the name, the split after ':', and the connection"
+            if not number
+            else f"{source}: the Hub gave no more after row {number} ({first_line(error)}); check the "
+            "connection, and run the same command again"
+        ) from error
+
+
+def _hub_data(source: str) -> Iterator[Columns]:
+    """The rows of a Hub data set as a stream; one that cannot be streamed is downloaded and cached."""
+    if (source.partition(":")[2] or "train").isidentifier():  # not ``train[:1000]`` or ``train+test``
+        # Streaming fails without a connection or for archives; the data set may still be in the cache.
+        with suppress(Exception):
+            rows = iter(load_hub_data(source, streaming=True))
+            first = next(rows, None)
+            return chain([] if first is None else [first], rows)
+    return iter(load_hub_data(source, streaming=False))
+
+
+def load_hub_data(source: str, *, streaming: bool) -> Any:
+    """A Hub data set as ``datasets`` loads it; its exceptions are passed on."""
+    import datasets
+
+    whole, _, split = source.partition(":")
+    config = whole.removeprefix(hub_name(source)).removeprefix("/")
+    named = (hub_name(source), config) if config else (whole,)
+    return datasets.load_dataset(*named, split=split or "train", streaming=streaming)

@@ -1,0 +1,149 @@
+"""The splits of dataset folders, and which of them is read by default.
+
+Training reads ``train`` and evaluation ``test``; where splits make no difference, as in a corpus, all are
+read. ``FOLDER:SPLIT`` names one anywhere.
+"""
+
+import json
+import re
+from collections.abc import Callable
+
+from pairsmith.core.errors import InputError, choices
+from pairsmith.core.paths import Place, display_name, inside, is_folder, place, reaching, size_of
+
+Say = Callable[[str], None]
+
+_SPLIT = re.compile(r"((?:train|test|validation|valid|val|dev|eval)\w*)(?:-\d+[^/]*)?\.parquet$")
+"""A file of a split, as we or the Hub name it: ``test-00000``, ``test-00000-of-00002``, possibly with a hash
+appended, or ``test``. Files with other names are for training."""
+
+_NAMED = re.compile(r"(.+):([^\W\d]\w*)", re.DOTALL)
+
+
+def split_of(source: str) -> tuple[str, str]:
+    """A source without its split, and the split, which is empty unless the source is ``FOLDER:SPLIT``.
+
+    URLs, drives and Hub ids contain colons too, so the part before the colon has to be a folder, and nothing
+    may exist under the whole name.
+
+    Raises:
+        StorageError: the store cannot be reached.
+    """
+    found = _NAMED.fullmatch(source)
+    if found is None:
+        return source, ""
+    whole, folder = place(source), place(found[1])
+    try:
+        named = is_folder(folder) and not is_folder(whole) and size_of(whole) is None
+    except OSError:  # a text that is too long to be a path
+        named = False
+    return (found[1], found[2]) if named else (source, "")
+
+
+def split_files(source: str) -> list[Place]:
+    """The files of ``FOLDER:SPLIT``, in order.
+
+    Raises:
+        InputError: the folder is not a dataset folder, is unfinished, or has no such split.
+    """
+    folder, split = split_of(source)
+    found = _by_split(place(folder))
+    if split not in found:
+        raise InputError(f"{folder} has no split {split!r}; {choices(split, found)}")
+    return found[split]
+
+
+def splits_of(source: str) -> dict[str, str]:
+    """The splits of a dataset folder, ``train`` first: a mapping from their names to their sources.
+
+    ``FOLDER:SPLIT`` gives only that split; a source that is not a folder counts as ``train``, unchecked.
+
+    Raises:
+        InputError: it is not a dataset folder, is unfinished, or has no such split.
+    """
+    folder, split = split_of(source)
+    path = place(folder)
+    if split:
+        split_files(source)  # raises if it does not exist
+        return {split: source}
+    with reaching(path, InputError):
+        if not is_folder(path):
+            return {"train": source}
+    return {split: f"{source}:{split}" for split in _by_split(path)}
+
+
+def to_train_on(source: str, done: str, say: Say | None = None) -> str:
+    """The source of the rows for training, without those kept for validation or tests.
+
+    Args:
+        source: what to train on; of a dataset folder with several splits, a named one is taken.
+        done: what happens to the rows, for the message, as in "is mixed".
+        say: called with a message if other splits are left out.
+
+    Returns:
+        the source itself, or its split ``train``.
+
+    Raises:
+        InputError: a folder has no split ``train`` and none is named, or it is not a finished dataset folder.
+    """
+    return _one_split(source, "train", done, say)
+
+
+def to_measure_on(source: str, done: str, say: Say | None = None, *, split: str = "test") -> str:
+    """The source of the rows that a model is evaluated on, without those for training.
+
+    Args:
+        source: what to evaluate on; of a dataset folder, the named or only split is taken.
+        done: what happens to the rows, for the message, as in "is measured on".
+        say: called with a message if other splits are left out.
+        split: the split to take from several.
+
+    Returns:
+        the source itself, or its split.
+
+    Raises:
+        InputError: a folder has several splits without that one, or is not a finished dataset folder.
+    """
+    return source if len(splits_of(source)) == 1 else _one_split(source, split, done, say)
+
+
+def _one_split(source: str, split: str, done: str, say: Say | None) -> str:
+    found = splits_of(source)
+    if split_of(source)[1] or list(found) == [split]:
+        return source
+    if split not in found:
+        one = next(iter(found.values()))
+        raise InputError(f"{source}: has no split {split}, only {', '.join(found)}; name one, such as {one}")
+    if say:
+        others = ", ".join(each for each in found if each != split)
+        say(f"{display_name(place(source)) or source}: its split {split} is {done}; {others} is not")
+    return found[split]
+
+
+def _by_split(folder: Place) -> dict[str, list[Place]]:
+    found: dict[str, list[Place]] = {}
+    for file in folder_files(folder):
+        named = _SPLIT.match(file.name)
+        found.setdefault(named[1] if named else "train", []).append(file)
+    return dict(sorted(found.items(), key=lambda each: (each[0] != "train", each[0])))
+
+
+def folder_files(path: Place) -> list[Place]:
+    """The Parquet files with the rows of a dataset folder, split by split, in order.
+
+    Raises:
+        InputError: the folder is not a dataset folder, or its step did not finish.
+    """
+    manifest = path / "manifest.json"
+    if size_of(manifest) is not None:
+        try:
+            complete = json.loads(manifest.read_text(encoding="utf-8")).get("complete")
+        except (OSError, ValueError, AttributeError):
+            raise InputError(f"{manifest} cannot be read; was it written by pairsmith?") from None
+        if not complete:
+            raise InputError(f"{path} is unfinished; run the command that writes it again, it continues")
+    found = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
+    files = sorted(found, key=lambda file: file.name)
+    if not files:
+        raise InputError(f"{path} is a folder without data/*.parquet; give a file or a dataset folder")
+    return files

@@ -1,0 +1,252 @@
+"""Questions on passages, with answers that are spans of the passages, in SQuAD's formats.
+
+- the official files (``.json``, also ``.gz``), versions 1.1 and 2.0: articles of paragraphs of questions;
+- rows, one per question (JSON Lines, Parquet, a dataset folder, a Hub data set), with columns ``context``,
+  ``question`` (``input`` in mined rows) and ``answers``: lists of ``text`` and ``answer_start``, as in the
+  Hub's ``squad``, or a list with both for each answer. ``id`` and ``title`` are optional;
+- MRQA's files (JSON Lines, also ``.gz``): one passage per row, with all its questions.
+
+By default, questions without an answer are left out.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.core.errors import InputError, redacted
+from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.data.documents import row_id
+from pairsmith.data.mrqa import WORDINGS, one_a_row
+from pairsmith.data.readers import column_text, pick_column, whole_id
+from pairsmith.data.schemas import ANSWERS
+from pairsmith.data.sources import Columns, Source, data_suffix, open_source, read_lines
+
+QUESTION: pa.Schema = pa.schema(
+    [
+        ("id", pa.string()), ("title", pa.string()), ("context", pa.string()), ("question", pa.string()),
+        ("answers", ANSWERS),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, and the offset of its first character in the passage."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question on a passage and its answers, each of which is a span of the passage.
+
+    ``wordings`` are the answers as people wrote them, where a data set has these too.
+    """
+
+    id: str
+    title: str
+    context: str
+    question: str
+    answers: tuple[Answer, ...]
+    wordings: tuple[str, ...] = ()
+
+    @property
+    def golds(self) -> tuple[str, ...]:
+        """The gold answers that a prediction is scored against."""
+        return self.wordings or tuple(answer.text for answer in self.answers)
+
+
+def read_questions(source: str | Place | Source, *, unanswered: bool = False) -> Iterator[Question]:
+    """Read questions that have answers, one at a time; an official SQuAD file is held in memory.
+
+    Args:
+        source: a file, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``.
+        unanswered: also yield questions without answers.
+
+    Yields:
+        questions in the order of the source. One without an id gets an id from its text and passage. An
+        answer that is not at its stated offset is taken where it first occurs.
+
+    Raises:
+        InputError: at once if the source does not exist; while reading if a column is missing, a passage or
+            a question is blank, an answer does not occur in its passage, or no question has an answer.
+    """
+    if not isinstance(source, Source):
+        source = official(place(source)) or open_source(source)
+    return _questions(source, unanswered)
+
+
+def official(path: Place) -> Source | None:
+    """The official file at ``path`` as a source of rows; None if it has another format.
+
+    Raises:
+        InputError: it is JSON, but neither an official file nor JSON Lines.
+    """
+    return _nested(path) if data_suffix(path) == ".json" and _is_file(path) else None
+
+
+def to_question_table(questions: Iterable[Question]) -> pa.Table:
+    """``questions`` as an Arrow table of the schema ``QUESTION``."""
+    return pa.Table.from_pylist([_row(question) for question in questions], schema=QUESTION)
+
+
+def _row(question: Question) -> dict[str, Any]:
+    return {
+        "id": question.id,
+        "title": question.title,
+        "context": question.context,
+        "question": question.question,
+        "answers": {
+            "text": [answer.text for answer in question.answers],
+            "answer_start": [answer.start for answer in question.answers],
+        },
+    }
+
+
+def _questions(source: Source, unanswered: bool) -> Iterator[Question]:
+    names: tuple[str, str, str] | None = None
+    count = 0
+    for where, row in one_a_row(source.rows()):
+        if names is None:
+            asked = "question" if "question" in row or "input" not in row else "input"
+            names = (
+                pick_column(row, ["context"], source.name),
+                pick_column(row, [asked], source.name),
+                pick_column(row, ["answers"], source.name),
+            )
+        question = _question(row, names, where)
+        count += bool(question.answers)
+        if question.answers or unanswered:
+            yield question
+    if not count:
+        raise InputError(f"{source.name} holds no questions with answers")
+
+
+def _question(row: Columns, names: tuple[str, str, str], where: str) -> Question:
+    context, question = _whole(row, names[0], where), _whole(row, names[1], where).strip()
+    answers = () if row.get("is_impossible") is True else _answers(row, names[2], where, context)
+    title = column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
+    whole_id(row, where)
+    return Question(
+        id=row_id(row, question + context),
+        title=title,
+        context=context,
+        question=question,
+        answers=answers,
+        wordings=tuple(row.get(WORDINGS) or ()),
+    )
+
+
+def _whole(row: Columns, name: str, where: str) -> str:
+    """The text in column ``name`` with its white space, which offsets count."""
+    if not column_text(row, name, where):
+        raise InputError(f"{where}: {name} is blank; fill it in or drop the row")
+    return str(row[name])
+
+
+def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer, ...]:
+    if name not in row:
+        raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {', '.join(row)}")
+    return tuple(standing(text, start, context, where) for text, start in answer_pairs(row[name], where))
+
+
+def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
+    """Text and start of each answer, from either format.
+
+    Raises:
+        InputError: ``answers`` has neither format.
+    """
+    match answers:
+        case None:
+            return []
+        case {"text": [*texts], "answer_start": [*starts]} if len(texts) == len(starts):
+            return zip(texts, starts, strict=True)
+        case [*each] if all(isinstance(answer, Mapping) for answer in each):
+            return [(answer.get("text"), answer.get("answer_start")) for answer in each]
+    raise InputError(
+        f"{where}: answers has to be two lists of one length, text and answer_start, or a list of objects "
+        f"with both; it is {json.dumps(answers, default=str)[:60]}"
+    )
+
+
+def standing(text: object, start: object, context: str, where: str) -> Answer:
+    """The answer with its place in the context: at ``start``, else where it first occurs.
+
+    Raises:
+        InputError: it is not text, or does not occur in its context.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"{where}: an answer is {json.dumps(text, default=str)[:40]}; a text is expected")
+    if not isinstance(start, int) or isinstance(start, bool):
+        raise InputError(
+            f"{where}: answer_start of {text[:40]!r} is {start!r}; a number of characters is expected"
+        )
+    if start >= 0 and context.startswith(text, start):
+        return Answer(text, start)
+    found = context.find(text)
+    if found < 0:
+        raise InputError(
+            f"{where}: the answer {text[:40]!r} does not stand in its context, at {start} or elsewhere; "
+            "answers have to be parts of the context, letter for letter"
+        )
+    return Answer(text, found)
+
+
+def _is_file(path: Place) -> bool:
+    with reaching(path, InputError):
+        return not is_folder(path) and size_of(path) is not None
+
+
+def _nested(path: Place) -> Source | None:
+    """The official file at ``path`` as a source of rows; None if its lines are separate rows."""
+    lines = (line for _, line in read_lines(path) if line.strip())
+    first = next(lines, "")
+    file = _parsed(first)
+    if not first.lstrip().startswith("{") or (isinstance(file, dict) and "data" not in file):
+        return None
+    file = file or _parsed("\n".join([first, *lines]))
+    articles = file.get("data") if isinstance(file, dict) else None
+    if not isinstance(articles, list):
+        raise InputError(
+            f"{path} is neither a SQuAD file (one object whose data is a list of articles) "
+            "nor one JSON object a line"
+        )
+    name = display_name(path)
+    return Source(redacted(str(path)), lambda: _flat(articles, name))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _flat(articles: Sequence[Any], name: str) -> Iterator[tuple[str, Columns]]:
+    """The rows of an official file, with locations such as ``file: data[0].paragraphs[2].qas[1]``."""
+    for a, article in enumerate(articles):
+        of_article = f"{name}: data[{a}]"
+        for p, paragraph in enumerate(_list(article, "paragraphs", of_article)):
+            of_paragraph = f"{of_article}.paragraphs[{p}]"
+            for q, question in enumerate(_list(paragraph, "qas", of_paragraph)):
+                where = f"{of_paragraph}.qas[{q}]"
+                if not isinstance(question, dict):
+                    raise InputError(f"{where}: an object with question and answers is expected")
+                yield where, {"title": article.get("title"), **_context(paragraph, of_paragraph), **question}
+
+
+def _context(paragraph: Columns, where: str) -> Columns:
+    if "context" not in paragraph:
+        raise InputError(f"{where}: has no context; it has: {', '.join(paragraph)}")
+    return {"context": paragraph["context"]}
+
+
+def _list(parent: object, key: str, where: str) -> list[Any]:
+    found = parent.get(key) if isinstance(parent, dict) else None
+    if not isinstance(found, list):
+        raise InputError(f"{where}: a list called {key} is expected, as SQuAD files have it")
+    return found

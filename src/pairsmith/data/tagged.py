@@ -1,0 +1,160 @@
+"""Sentences with named entities tagged by people, in the BIO scheme (Q10)."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.data.readers import pick_column
+from pairsmith.data.sources import (
+    data_suffix,
+    is_hub_data,
+    load_hub_data,
+    missing,
+    open_source,
+    read_lines,
+)
+from pairsmith.data.splits import split_of
+
+_TAG = re.compile(r"O|[BI]-.+")
+_WORDS = ("tokens", "words")
+_TAGS = ("ner_tags", "tags", "ner")
+_ROWS = (".jsonl", ".json", ".parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedSentence:
+    """Words and the tag of each: O, or B- or I- and a type; B- begins an entity."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+def read_tagged(source: str | Place) -> list[TaggedSentence]:
+    """Read tagged sentences.
+
+    Args:
+        source: a file of words beside one of tags, one sentence per line, ``NAME.words`` and ``NAME.ner``; a
+            file in CoNLL's format, one word and its tag per line, possibly with columns between them, and
+            blank lines between sentences; or one sentence per row, with lists of tokens and ner_tags (also
+            words, tags): JSON Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or
+            ``org/name:split``, whose tags may be class numbers. Tags may be IOB1, where I- begins entities.
+
+    Raises:
+        InputError: the source does not exist or cannot be read, has no sentences, numbers of words and tags
+            differ, or a tag is not BIO.
+    """
+    path = place(split_of(source)[0] if isinstance(source, str) else source)
+    with reaching(path, InputError):
+        there, folder = size_of(path) is not None, is_folder(path)
+    hub = not there and not folder and is_hub_data(str(source))
+    if hub or folder or data_suffix(path) in _ROWS:
+        lines = _rows(source, hub)
+    elif not there:
+        raise missing(path)
+    else:
+        lines = _beside(path) if has_tags_beside(path) else _columns(path)
+    found = [_sentence(where, words, tags) for where, words, tags in lines]
+    if not found:
+        raise InputError(f"{path} holds no tagged sentences")
+    return found
+
+
+_Lines = Iterator[tuple[str, Sequence[str], Sequence[str]]]
+
+
+def has_tags_beside(path: Place) -> bool:
+    """Whether a file has only words, with their tags in another file."""
+    return display_name(path).endswith(".words")
+
+
+def tags_beside(words: Place) -> Place:
+    """The file with the tags for the words in ``NAME.words``."""
+    return words.parent / f"{display_name(words).removesuffix('.words')}.ner"
+
+
+def _beside(path: Place) -> _Lines:
+    name, other = display_name(path), tags_beside(path)
+    words, tags = ([line.split() for _, line in read_lines(each)] for each in (path, other))
+    if len(words) != len(tags):
+        raise InputError(f"{path} has {len(words)} lines, and {display_name(other)} has {len(tags)}")
+    for number, (some, their) in enumerate(zip(words, tags, strict=True), start=1):
+        if some:
+            yield f"{name}:{number}", some, their
+
+
+def _rows(source: str | Place, hub: bool) -> _Lines:
+    names: tuple[str, str] | None = None
+    meaning: Sequence[str] | None = None
+    for where, row in open_source(source).rows():
+        if names is None:
+            names = pick_column(row, _WORDS, where), pick_column(row, _TAGS, where)
+            meaning = _meaning(str(source), names[1]) if hub else None
+        words, tags = (row.get(name) for name in names)
+        if not isinstance(words, list) or not isinstance(tags, list):
+            raise InputError(
+                f"{where}: {names[0]} and {names[1]} have to be lists, of words and of their tags"
+            )
+        if words:
+            yield where, [str(word) for word in words], [_named(tag, meaning) for tag in tags]
+
+
+def _named(tag: Any, meaning: Sequence[str] | None) -> str:
+    known = meaning is not None and isinstance(tag, int) and 0 <= tag < len(meaning)
+    return meaning[tag] if known and meaning is not None else str(tag)
+
+
+def _meaning(source: str, column: str) -> Sequence[str] | None:
+    """The names of the class numbers in a column of a Hub data set; None where it has none."""
+    features = None
+    with suppress(Exception):  # as for rows: what cannot be streamed is downloaded
+        features = load_hub_data(source, streaming=True).features
+    features = features or load_hub_data(source, streaming=False).features
+    found: Sequence[str] | None = getattr(getattr(features[column], "feature", None), "names", None)
+    return found
+
+
+def _columns(path: Place) -> _Lines:
+    name = display_name(path)
+    words: list[str] = []
+    tags: list[str] = []
+    first = 0
+    for number, line in _with_end(read_lines(path)):
+        fields = line.split()
+        if fields and fields[0] != "-DOCSTART-":
+            if len(fields) < 2:
+                raise InputError(f"{name}:{number}: a word and its tag are expected, found {line[:40]!r}")
+            first = first or number
+            words.append(fields[0])
+            tags.append(fields[-1])
+        elif words:
+            yield f"{name}:{first}", words, tags
+            words, tags, first = [], [], 0
+
+
+def _with_end(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    yield from lines
+    yield 0, ""
+
+
+def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSentence:
+    if len(words) != len(tags):
+        raise InputError(f"{where}: {len(words)} words and {len(tags)} tags; each word has one")
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise InputError(f"{where}: the tag {tag[:30]!r} is not one of BIO: O, B-PERSON, I-PERSON …")
+    return TaggedSentence(tuple(words), tuple(as_bio(tags)))
+
+
+def as_bio(tags: Sequence[str]) -> list[str]:
+    """Tags in which every entity begins with B-; IOB1 uses it only after another entity of the same type."""
+    found = []
+    before = "O"
+    for tag in tags:
+        starts = tag.startswith("I-") and before[2:] != tag[2:]
+        found.append(f"B-{tag[2:]}" if starts else tag)
+        before = tag
+    return found

@@ -1,0 +1,125 @@
+"""Loads tasks by name or from a file, and reports all faults of a file at once, with their lines."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import ValidationError
+
+from pairsmith.core.errors import TaskError, choices
+from pairsmith.core.validation import Fault, Keys, faults_of
+from pairsmith.data.tasks.spec import Draft, TaskSpec, faults, parse_counter_labels, parse_label
+
+if TYPE_CHECKING:
+    from pairsmith.core.yamlfile import YamlFile
+
+_BUILTIN = Path(__file__).parent / "builtin"
+
+Value = TypeVar("Value")
+
+
+def builtin_tasks() -> tuple[str, ...]:
+    """Names of the tasks that ship with pairsmith, sorted."""
+    return tuple(sorted(path.stem for path in _BUILTIN.glob("*.yaml")))
+
+
+def builtin_path(name: str) -> Path:
+    """The YAML file of the built-in task ``name``.
+
+    Raises:
+        TaskError: there is no built-in task of that name.
+    """
+    if name not in builtin_tasks():
+        raise TaskError(
+            f"no built-in task is called {name!r}; {choices(name, builtin_tasks())}. "
+            "A task of your own is given by the path of its YAML file."
+        )
+    return _BUILTIN / f"{name}.yaml"
+
+
+def load_task(name_or_path: str | Path) -> TaskSpec:
+    """The built-in task of that name, or the task in that YAML file (``.yaml``, ``.yml``, or with a ``/``).
+
+    Raises:
+        TaskError: there is no such task, or its file has faults (all of them, one a line).
+    """
+    given = str(name_or_path)
+    is_path = given.endswith((".yaml", ".yml")) or "/" in given or len(Path(given).parts) > 1
+    if given in builtin_tasks() or not (is_path or Path(given).is_file()):
+        return read_task(builtin_path(given))
+    return read_task(Path(given))
+
+
+def read_task(path: Path) -> TaskSpec:
+    """The task in the YAML file at ``path``.
+
+    Raises:
+        TaskError: the file cannot be read or has faults.
+    """
+    from pairsmith.core.yamlfile import read_yaml  # here, so that `pairsmith --help` does not wait for PyYAML
+
+    file = read_yaml(path, TaskError)
+    found = _faults_between(file)
+    try:
+        spec = TaskSpec.model_validate(file.data)
+    except ValidationError as error:
+        found += [
+            Fault(_named(fault.where, file.data.get("labels")), fault.text)
+            for fault in faults_of(error, TaskSpec)
+            if fault.where  # faults without a place are those between values, found above
+        ]
+    if found or file.duplicates:
+        raise TaskError(file.report(found))
+    return spec
+
+
+def _faults_between(file: "YamlFile") -> list[Fault]:
+    """Faults between the values of the file, as far as the values themselves are valid."""
+    labels = file.data.get("labels")
+    if isinstance(labels, list):
+        return [Fault(("labels",), "should be a mapping from each label to its instruction, not a list")]
+    if not isinstance(labels, Mapping):
+        return []
+    kind = file.data.get("kind")
+    drafts = []
+    found = []
+    for key, body in labels.items():
+        given = body if isinstance(body, Mapping) else {}
+        instruction, copies = given.get("instruction"), given.get("near_copies")
+        more = given.get("more_instructions")
+        drafts.append(
+            Draft(
+                _key(key),
+                _fit(parse_label, key),
+                instruction if isinstance(instruction, str) else None,
+                tuple(text if isinstance(text, str) else None for text in more)
+                if isinstance(more, list)
+                else (),
+                _fit(parse_counter_labels, given.get("counter_labels", ())),
+                copies if isinstance(copies, str) else None,
+            )
+        )
+        if "name" in given:
+            text = "unknown key; a label's name is the key that it stands under"
+            found.append(Fault(("labels", _key(key), "name"), text))
+    chat = file.data.get("format") == "chat"
+    return found + list(faults(kind if isinstance(kind, str) else None, drafts, chat=chat))
+
+
+def _fit(check: Callable[[object], Value], value: object) -> Value | None:
+    """``value`` as ``check`` returns it, or None if it is invalid, which pydantic reports."""
+    try:
+        return check(value)
+    except ValueError:
+        return None
+
+
+def _key(key: object) -> str | int | float:
+    return key if isinstance(key, str | int | float) else str(key)
+
+
+def _named(where: Keys, labels: object) -> Keys:
+    """``where`` with the label's position, which pydantic gives, replaced by its key."""
+    if len(where) < 2 or not isinstance(where[1], int) or not isinstance(labels, Mapping):
+        return where
+    return ("labels", _key(list(labels)[where[1]]), *where[2:])

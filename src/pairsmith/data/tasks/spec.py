@@ -1,0 +1,380 @@
+"""What a task is: labels, one instruction for each, and how texts are sampled.
+
+The fields of the model check single values; ``faults`` checks that several values fit together. The two
+are separate so that the reader of task files can report both kinds of fault at once.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from pairsmith.core.errors import TaskError, choices
+from pairsmith.core.settings import NothingIsEmpty, Settings
+from pairsmith.core.validation import Fault, shown
+
+PLACEHOLDER = "<X1>"
+QUOTE = '"'
+
+Kind = Literal["pair", "text"]
+Format = Literal["plain", "chat"]
+SchemaKind = Literal["scored_pair", "labelled_pair", "labelled_text"]
+
+
+def label_text(name: str | float) -> str:
+    """A label's name as text: ``1.0`` becomes ``1``, ``0.5`` and words stay as they are."""
+    return repr(name).removesuffix(".0") if isinstance(name, float) else name
+
+
+def parse_label(value: object) -> str | float:
+    """Parse a label from a file: a finite number or a name; raises ``ValueError`` for anything else."""
+    if isinstance(value, bool) or value is None:
+        word = {True: "true", False: "false", None: "null"}[value]
+        raise ValueError(
+            f"YAML reads this label as {word} (like yes, no, on, off and ~); put quotation marks round it"
+        )
+    if isinstance(value, int | float):
+        number = float(value) if abs(value) < 1e15 else math.inf
+        if not math.isfinite(number):
+            raise ValueError(f"a label that is a number must be finite and below 1e15, not {shown(value)}")
+        return number + 0.0  # -0.0 becomes 0.0
+    if not isinstance(value, str):
+        raise ValueError(
+            f"a label is a number or a name, not {shown(value)}; put quotation marks round a name"
+        )
+    if not value or value != value.strip() or not value.isprintable() or len(value) > 100:
+        raise ValueError(
+            f"a label's name is 1 to 100 printable characters without outer spaces, not {shown(value)}"
+        )
+    return value
+
+
+def parse_counter_labels(value: object) -> tuple[str | float, ...] | Literal["higher", "others"]:
+    """Parse counter-labels from a file: a list, `higher` or `others`; else raises ``ValueError``."""
+    if value == "higher":
+        return "higher"
+    if value == "others":
+        return "others"
+    if isinstance(value, list | tuple):
+        return tuple(parse_label(name) for name in value)
+    raise ValueError(f"should be a list of labels, `higher` or `others`, not {shown(value)}")
+
+
+LabelName = Annotated[float | str, BeforeValidator(parse_label)]
+CounterLabels = Annotated[
+    tuple[LabelName, ...] | Literal["higher", "others"], BeforeValidator(parse_counter_labels)
+]
+
+
+class Label(Settings):
+    """One label: its name, and the instruction that makes a model write texts for it."""
+
+    name: LabelName = Field(
+        description="A number (a similarity score) or a name (a class).",
+        json_schema_extra={"from_key": True},  # in a file it is the key of the mapping
+    )
+    instruction: str = Field(
+        description="What the model continues; it ends with an opening quotation mark, and in a pair task "
+        f"holds {PLACEHOLDER} once, where the first text goes."
+    )
+    more_instructions: tuple[str, ...] = Field(
+        default=(),
+        description="Other wordings of the instruction. Each first text (in a text task: each text to be "
+        "written) is given one of all the wordings; its counter-labels are given the wording at the same "
+        "place in their lists.",
+    )
+    counter_labels: CounterLabels = Field(
+        default=(),
+        description="Labels whose texts this one must not resemble: a list, `higher` (every larger number) "
+        "or `others` (every other label).",
+    )
+    near_copies: Literal["drop", "keep"] = Field(
+        default="drop",
+        description="Pair tasks: what becomes of a second text that equals the first but for case, spaces "
+        "and punctuation.",
+    )
+
+    @property
+    def wordings(self) -> tuple[str, ...]:
+        """The instruction followed by its other wordings."""
+        return (self.instruction, *self.more_instructions)
+
+
+class Decoding(Settings):
+    """How texts are sampled from the model (docs/methods.md, D3 and D4); defaults are the paper's."""
+
+    model_config = ConfigDict(strict=True)
+
+    top_k: int = Field(default=5, ge=0, description="Draw from the k likeliest tokens; 0 draws from all.")
+    top_p: float = Field(
+        default=0.9, gt=0, le=1, description="Draw from the likeliest tokens that hold this probability."
+    )
+    max_tokens: int = Field(
+        default=40, ge=1, description="Tokens within which the closing quotation mark must come."
+    )
+    per_input: int = Field(
+        default=2, ge=1, description="Texts per input and label; in a text task, texts per label."
+    )
+    tries: int = Field(
+        default=5, ge=1, description="Most tries at those texts; in a text task, most tries at each text."
+    )
+    rule: Literal["self-debiasing", "guidance", "contrast"] = Field(
+        default="self-debiasing",
+        description="How a label's prompt is combined with those of its counter-labels: the paper's "
+        "self-debiasing, classifier-free guidance, or contrastive decoding.",
+    )
+    scale: float = Field(
+        default=1.5,
+        ge=0,
+        allow_inf_nan=False,
+        description="Strength of guidance; 1 leaves probabilities as they are.",
+    )
+    strength: float = Field(
+        default=0.5, ge=0, allow_inf_nan=False, description="Strength of the contrast; 0 turns it off."
+    )
+    plausible: float = Field(
+        default=0.1,
+        gt=0,
+        le=1,
+        description="For contrast: the least probability of a token, as a share of the likeliest token's.",
+    )
+    decay: float = Field(
+        default=100.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Strength of self-debiasing against the counter-labels; 0 turns it off.",
+    )
+    floor: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        description="Smallest factor by which self-debiasing multiplies a probability.",
+    )
+
+
+class TaskSpec(Settings):
+    """A task: the description of a labelled data set that a language model can generate."""
+
+    name: str = Field(description="A short name: letters, digits, dots, hyphens and underscores.")
+    description: str = Field(
+        default="", description="One sentence for people; it goes into the data set's card."
+    )
+    kind: Kind = Field(
+        description="`pair`: a first text is given, the second is written. `text`: one text is written."
+    )
+    format: Format = Field(
+        default="plain",
+        description="`plain`: the model continues the instruction. `chat`: for instruct models, all lines of "
+        "the instruction but the last are the user's message, and the last begins the model's answer.",
+    )
+    labels: tuple[Label, ...] = Field(min_length=1, description="The labels, each with its instruction.")
+    decoding: Annotated[Decoding, NothingIsEmpty] = Field(
+        default=Decoding(), description="How texts are drawn."
+    )
+    written: tuple[str, ...] = Field(
+        default=(),
+        description="Labels for which texts are written, e.g. those that are rare elsewhere; the others keep "
+        "texts from fitting them all the same. Left out: all.",
+    )
+
+    @field_validator("written", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple(label_text(parse_label(each)) for each in value)
+        return value
+
+    @field_validator("name")
+    @classmethod
+    def _short_name(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+            raise ValueError(
+                "a name is 1 to 64 letters, digits, dots, hyphens or underscores and starts with a letter or "
+                f"digit, not {shown(value)}"
+            )
+        return value
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _labels_by_name(cls, value: Any) -> Any:
+        """Accept a mapping by name, as in files, or a list, as from ``model_dump``."""
+        if isinstance(value, Mapping):
+            return [
+                {**body, "name": name} if isinstance(body, Mapping) else body for name, body in value.items()
+            ]
+        if isinstance(value, list | tuple):
+            return value
+        raise ValueError(f"should be a mapping from each label to its instruction, not {shown(value)}")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        drafts = [
+            Draft(
+                label_text(label.name),
+                label.name,
+                label.instruction,
+                label.more_instructions,
+                label.counter_labels,
+                label.near_copies,
+            )
+            for label in self.labels
+        ]
+        between = faults(self.kind, drafts, chat=self.format == "chat")
+        found = [f"{'.'.join(map(str, fault.where))}: {fault.text}" for fault in between]
+        names = self.label_names
+        found += [
+            f"written: no label {each}; {choices(each, names)}" for each in self.written if each not in names
+        ]
+        if found:
+            raise PydanticCustomError("task_faults", "{faults}", {"faults": "\n".join(found)})
+        return self
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the labels are numbers."""
+        return all(isinstance(label.name, float) for label in self.labels)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The labels as text, in the order of the file: ``("1", "0.5", "0")``."""
+        return tuple(label_text(label.name) for label in self.labels)
+
+    @property
+    def written_names(self) -> tuple[str, ...]:
+        """The labels for which texts are generated, as text, in the order of the file."""
+        return tuple(name for name in self.label_names if name in (self.written or self.label_names))
+
+    def writing(self, names: Sequence[str]) -> Self:
+        """The task limited to generating texts for these labels; unchanged if ``names`` is empty or complete.
+
+        Raises:
+            TaskError: the task has no such label.
+        """
+        known = {label_text(self.label(name).name) for name in names}
+        found = tuple(name for name in self.label_names if name in known)
+        return self.model_copy(update={"written": found}) if 0 < len(found) < len(self.labels) else self
+
+    @property
+    def schema_kind(self) -> SchemaKind:
+        """The kind of rows that the task makes: scored pairs, labelled pairs or labelled texts."""
+        if self.kind == "text":
+            return "labelled_text"
+        return "scored_pair" if self.numeric else "labelled_pair"
+
+    def label(self, name: str) -> Label:
+        """The label whose name as text is ``name``.
+
+        Raises:
+            TaskError: the task has no such label.
+        """
+        for label in self.labels:
+            if label_text(label.name) == name:
+                return label
+        raise TaskError(f"the task {self.name} has no label {name!r}; {choices(name, self.label_names)}")
+
+    def instruction(self, name: str, number: int = 0) -> str:
+        """An instruction of the label ``name``, with the placeholder still in it.
+
+        Args:
+            name: the label as text.
+            number: which of its wordings, modulo their number.
+        """
+        wordings = self.label(name).wordings
+        return wordings[number % len(wordings)]
+
+    def counters(self, name: str) -> tuple[str, ...]:
+        """The counter-labels of ``name``, CL(y) of D2, with `higher` and `others` resolved, in task order."""
+        label = self.label(name)
+        if label.counter_labels == "others":
+            return tuple(other for other in self.label_names if other != name)
+        if label.counter_labels == "higher":
+            assert isinstance(label.name, float)  # `faults` refuses `higher` on names
+            return tuple(
+                label_text(other.name)
+                for other in self.labels
+                if isinstance(other.name, float) and other.name > label.name
+            )
+        listed = {label_text(counter) for counter in label.counter_labels}
+        return tuple(other for other in self.label_names if other in listed)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A label that is not yet validated; ``None`` stands for a missing or invalid value."""
+
+    key: str | int | float
+    name: str | float | None
+    instruction: str | None
+    more_instructions: tuple[str | None, ...]
+    counter_labels: tuple[str | float, ...] | str | None
+    near_copies: str | None
+
+
+def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> Iterator[Fault]:
+    """Faults between the values of a task of this ``kind`` with these labels.
+
+    Their places are paths from the task's root: ``("labels", key, "instruction")``.
+    """
+    names = [label_text(draft.name) for draft in drafts if draft.name is not None]
+    numeric = all(isinstance(draft.name, float) for draft in drafts if draft.name is not None)
+    if not numeric and any(isinstance(draft.name, float) for draft in drafts):
+        yield Fault(("labels",), f"labels are all numbers or all names, not both; given: {', '.join(names)}")
+    seen: set[str] = set()
+    for draft in drafts:
+        where = ("labels", draft.key)
+        if draft.name is not None:
+            name = label_text(draft.name)
+            if name in seen:
+                yield Fault(where, f"the label {name} is there twice; remove or rename one of them")
+            seen.add(name)
+        if draft.instruction is not None:
+            for text in _instruction_faults(kind, draft.instruction, chat):
+                yield Fault((*where, "instruction"), text)
+        for number, instruction in enumerate(draft.more_instructions):
+            for text in _instruction_faults(kind, instruction, chat) if instruction is not None else ():
+                yield Fault((*where, "more_instructions", number), text)
+        if draft.counter_labels is not None:
+            for text in _counter_faults(draft, names, numeric):
+                yield Fault((*where, "counter_labels"), text)
+        if kind == "text" and draft.near_copies == "keep":
+            yield Fault((*where, "near_copies"), "only pair tasks have near-copies; remove this key")
+
+
+def _instruction_faults(kind: str | None, instruction: str, chat: bool) -> Iterator[str]:
+    count = instruction.count(PLACEHOLDER)
+    if kind == "pair" and count != 1:
+        yield f"a pair task's instruction holds {PLACEHOLDER} once, for the first text; here: {count} times"
+    if kind == "text" and count:
+        yield f"a text task has no first text, so its instruction cannot hold {PLACEHOLDER}; remove it"
+    if not instruction.endswith(QUOTE):
+        yield (
+            f"must end with an opening quotation mark ({QUOTE}), not {shown(instruction[-12:])}; "
+            "after a block, |- leaves no line break at the end"
+        )
+    elif instruction.count(QUOTE) % 2 == 0:
+        yield f"the {QUOTE} at its end closes an earlier one; end with one that opens the model's text"
+    message, _, answer = instruction.rpartition("\n")
+    if chat and not message.strip():
+        yield "a chat needs two lines: the user's message, and the beginning of the model's answer"
+    elif chat and PLACEHOLDER in answer:
+        yield f"{PLACEHOLDER} stands in the last line, which is the model's; put it into a line before"
+
+
+def _counter_faults(draft: Draft, names: Sequence[str], numeric: bool) -> Iterator[str]:
+    if draft.counter_labels == "higher" and not numeric:
+        yield "`higher` needs labels that are numbers; use `others` or a list"
+    if draft.counter_labels is None or isinstance(draft.counter_labels, str):
+        return
+    counters = [label_text(counter) for counter in draft.counter_labels]
+    for counter in dict.fromkeys(counters):
+        if draft.name is not None and counter == label_text(draft.name):
+            yield f"the label {counter} cannot be a counter-label of itself; remove it"
+        elif counter not in names:
+            known = f"known: {', '.join(sorted(set(names)))}" if numeric else choices(counter, names)
+            yield f"unknown counter-label {counter}; {known}"
+        if counters.count(counter) > 1:
+            yield f"the counter-label {counter} is listed twice; keep one"

@@ -1,1 +1,0 @@
-"""Encoders, readers and summarisers: loading, scoring, similarity, search, and the GloVe baseline."""

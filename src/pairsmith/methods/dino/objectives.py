@@ -1,0 +1,147 @@
+"""Training objectives of a sentence encoder: the training rows that each needs, and its loss.
+
+``cosine`` is the paper's objective (D10). The others use the same pairs with other losses of
+sentence-transformers.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import losses
+from torch import Tensor, nn
+
+from pairsmith.core.errors import InputError
+from pairsmith.training.chunks import grouped
+
+Objective = Literal["cosine", "cosent", "angle", "contrastive", "simcse"]
+
+IN_BATCH: tuple[Objective, ...] = ("contrastive", "simcse")
+"""Objectives with in-batch negatives: a batch must not hold the same text twice."""
+
+
+def training_rows(pairs: pa.Table, objective: Objective, hard_negatives: float = 0.2) -> pa.Table:
+    """The rows that an objective is trained on, a column for each text, the score last where it is used.
+
+    Args:
+        pairs: scored pairs, with the columns sentence1, sentence2 and score.
+        objective: the training objective.
+        hard_negatives: for ``contrastive``, the highest score of a text that is a hard negative.
+
+    Raises:
+        InputError: ``contrastive``, and no first text has both a positive and a hard negative.
+    """
+    if objective == "simcse":
+        texts = pa.array(dict.fromkeys(pairs["sentence1"].to_pylist()), pa.string())
+        return pa.table({"anchor": texts, "positive": texts})
+    if objective == "contrastive":
+        return contrastive_rows(pairs, hard_negatives)
+    return pairs
+
+
+def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
+    """Rows of a first text, one of its positives, and one hard negative of each low score.
+
+    The texts of the highest score are the positives. Texts in between, which are somewhat similar, are not
+    used: neither as positives nor as negatives. The i-th positive of a first text is paired with the i-th of
+    its texts of each low score, starting again at the first where there are fewer. A first text that lacks
+    texts of one of these scores is left out, so that all rows have the same number of texts.
+
+    Args:
+        pairs: scored pairs, with the columns sentence1, sentence2 and score.
+        hard_negatives: the highest score of a text that is a hard negative.
+
+    Returns:
+        columns ``anchor``, ``positive`` and ``negative_1`` …, those of the higher scores first.
+
+    Raises:
+        InputError: there would be no rows.
+    """
+    found: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for pair in pairs.select(["sentence1", "sentence2", "score"]).to_pylist():
+        found[pair["sentence1"]][pair["score"]].append(pair["sentence2"])
+    there = sorted({score for texts in found.values() for score in texts}, reverse=True)
+    scores = [there[0], *(score for score in there[1:] if score <= hard_negatives)]
+    names = ["anchor", "positive", *(f"negative_{i}" for i in range(1, len(scores)))]
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    for first, texts in found.items():
+        if len(scores) < 2 or any(score not in texts for score in scores):
+            continue
+        for i in range(len(texts[scores[0]])):
+            row = [first, *(texts[score][i % len(texts[score])] for score in scores)]
+            for name, text in zip(names, row, strict=True):
+                columns[name].append(text)
+    if not columns["anchor"]:
+        raise InputError(
+            f"contrastive training needs first texts with a text of the score {there[0]:g} and one of each "
+            f"score up to {hard_negatives:g}; none of {len(found):,} first texts has them (scores: "
+            f"{', '.join(f'{score:g}' for score in there)}); raise --hard-negatives if they lie higher"
+        )
+    return pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
+
+
+def loss_of(encoder: SentenceTransformer, objective: Objective, scale: float) -> nn.Module:
+    """The loss of an objective; ``scale`` multiplies the cosines of all but ``cosine``."""
+    made: dict[Objective, Any] = {
+        "cosine": lambda: losses.CosineSimilarityLoss(encoder),
+        "cosent": lambda: losses.CoSENTLoss(encoder, scale=scale),
+        "angle": lambda: losses.AnglELoss(encoder, scale=scale),
+        "contrastive": lambda: losses.MultipleNegativesRankingLoss(encoder, scale=scale),
+        "simcse": lambda: losses.MultipleNegativesRankingLoss(encoder, scale=scale),
+    }
+    return EncodedByLength(encoder, made[objective]())
+
+
+class EncodedByLength(nn.Module):
+    """A loss of sentence-transformers whose texts are encoded in groups of similar length.
+
+    The library pads all texts of a column to its longest, so that most of the arithmetic on a batch of
+    sentences would be spent on padding. Loss and gradients stay the same except for rounding.
+    """
+
+    def __init__(self, encoder: SentenceTransformer, loss: Any) -> None:
+        super().__init__()
+        self.model = encoder
+        self.loss = loss
+
+    def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Tensor | None) -> Tensor:
+        """The loss of a batch: each column's features, and the scores ``(rows,)`` where there are any."""
+        vectors = encode_by_length(self.model, list(sentence_features))
+        found: Tensor = self.loss.compute_loss_from_embeddings(vectors, labels)
+        return found
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The library's entries for its own model card; none."""
+        return {}
+
+
+def encode_by_length(encoder: SentenceTransformer, columns: Sequence[Mapping[str, Any]]) -> list[Tensor]:
+    """The sentence vectors of each column, ``(rows, d)``, computed together in groups of similar length.
+
+    Args:
+        encoder: the encoder whose ``forward`` computes the vectors.
+        columns: the tokenized texts of each column: ``(rows, tokens)`` tensors, padded at the end.
+    """
+    texts = [
+        {key: value[row] for key, value in column.items() if torch.is_tensor(value) and value.ndim == 2}
+        for column in columns
+        for row in range(len(column["attention_mask"]))
+    ]
+    lengths = [int(text["attention_mask"].sum()) for text in texts]
+
+    def features(numbers: list[int]) -> dict[str, Tensor]:
+        width = max(lengths[number] for number in numbers)
+        return {key: torch.stack([_cut(texts[number][key], width) for number in numbers]) for key in texts[0]}
+
+    chunks = grouped(lengths, features, encoder.device)
+    vectors = torch.cat([encoder(dict(chunk))["sentence_embedding"] for chunk in chunks.chunks])
+    sizes = [len(column["attention_mask"]) for column in columns]
+    return list(torch.split(vectors[chunks.order.argsort()], sizes))
+
+
+def _cut(values: Tensor, width: int) -> Tensor:
+    """The first ``width`` values of a text, padded with zeros, which the attention mask hides."""
+    return nn.functional.pad(values[:width], (0, max(0, width - len(values))))

@@ -1,0 +1,310 @@
+"""The step ``train-biencoder``: from a hundred pairs to an encoder that finds more (M2, M4, M7, M8).
+
+seeds and corpora -> negatives for each seed -> contrastive loss, style classifier's loss -> encoder
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.model_files import pick_device
+from pairsmith.core.paths import Place
+from pairsmith.core.progress import Progress
+from pairsmith.data import Example, read_documents, read_examples
+from pairsmith.data.text import count_words, entity_finder, finder_revision, split_sentences, windows
+from pairsmith.methods.dino.encoder import save_encoder
+from pairsmith.methods.mining.contrast import BiEncoder
+from pairsmith.methods.mining.examples import in_window
+from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, read_seeds, refuse_sources
+from pairsmith.methods.mining.sampled_negatives import (
+    WrongOutputs,
+    random_outputs,
+    right_outputs,
+    sampled,
+    wrong_answers,
+)
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs import Run, settled
+from pairsmith.runs.seeds import generator
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.settings import TrainBiencoderSettings
+from pairsmith.training.watch import Training
+
+_USE = """```python
+from sentence_transformers import SentenceTransformer
+
+encoder = SentenceTransformer("path/to/this/folder")
+inputs = encoder.encode_query(["Who wrote Hamlet?"])
+outputs = encoder.encode_document(["Shakespeare: Hamlet is a play by Shakespeare."])
+print(encoder.similarity(inputs, outputs))
+```"""
+
+
+def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
+    """Train a bi-encoder on seeds, and save it and its style classifier in the run's folder.
+
+    The folder opens with ``SentenceTransformer(DIR)``.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: the seeds or a corpus cannot be read.
+        ModelError: the base cannot be loaded, or the training diverged.
+        SettingsError: there is no such device or answer finder.
+        StorageError: the model cannot be written.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    device = pick_device(settings.device)
+    sources = {"seeds": settings.seeds, "validation": settings.validation}
+    sources |= numbered("inputs", settings.inputs) | numbered("outputs", settings.outputs)
+    refuse_sources(run, settings, sources)
+    seeds = read_seeds(settings.seeds, settings.kind)
+    validation = read_examples(settings.validation, settings.kind) if settings.validation else []
+    around = Surroundings.of(settings)
+    folder = begin(
+        run,
+        "train-biencoder",
+        settings,
+        sources=sources,
+        elsewhere={"inputs", "outputs"},
+        models=finder_revision(settings.answers) if settings.kind == "reading" else {},
+    )
+    if folder is None:
+        return run.out
+    seeds.tell(run.progress)
+    model, rate, training = train_biencoder_on(
+        seeds.each,
+        validation,
+        around,
+        settings,
+        device,
+        progress=run.progress,
+        checkpoints=folder.checkpoints,
+    )
+    style = model.trained_style()
+    facts = {
+        **seeds.facts(),
+        "validation": len(validation),
+        "learning rate": rate,
+        "style classifier": "yes" if style else "no",
+    }
+    card = few_shot_card("A bi-encoder for mining pairs", _USE, settings, facts, training, folder)
+
+    def save(out: Path) -> None:
+        save_encoder(model.encoder, out, card)
+        if style:
+            style.save(out)
+
+    folder.finish(save, training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Texts sampled from the corpora that will be mined.
+
+    Attributes:
+        strangers: texts that are probably not in the style of the seeds.
+        outputs: passages (kind ``reading``), sentences (``summaries``) or texts, to draw negatives from.
+    """
+
+    strangers: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, settings: TrainBiencoderSettings) -> "Surroundings":
+        """A sample of the corpora that the settings name.
+
+        Raises:
+            InputError: a corpus cannot be read.
+        """
+        prefer = ("question",) if settings.kind == "reading" else ()
+        inputs = sampled(
+            _texts(settings.inputs, settings.input_column, prefer), settings.sample, settings.seed
+        )
+        records = sampled(_texts(settings.outputs, settings.output_column), settings.sample, settings.seed)
+        if settings.kind == "summaries":
+            sentences = [sentence.text for record in records for sentence in split_sentences(record)]
+            outputs = sampled(sentences, settings.sample, settings.seed)
+            return cls(outputs, outputs)
+        if settings.kind == "reading":
+            cut = (windows(record, settings.window, count_words) for record in records)
+            return cls(inputs, [window.text for window in chain.from_iterable(cut)])
+        return cls((), records)
+
+
+def _texts(sources: Sequence[str], column: str | None, prefer: Sequence[str] = ()) -> Iterator[str]:
+    for source in sources:
+        for record in read_documents(source, column=column, prefer=prefer):
+            yield record.document
+
+
+def train_biencoder_on(
+    seeds: Sequence[Example],
+    validation: Sequence[Example],
+    around: Surroundings,
+    settings: TrainBiencoderSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[BiEncoder, float, Training]:
+    """Train a bi-encoder at each learning rate, and keep the best.
+
+    Args:
+        seeds: at least 2.
+        validation: examples by which the best step and rate are chosen; may be empty.
+        around: texts sampled from the corpora.
+        settings: ``seeds``, ``validation``, ``inputs`` and ``outputs`` are not read here.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
+
+    Returns:
+        the model, its learning rate, and how its training went.
+
+    Raises:
+        InputError: there are fewer than two seeds.
+    """
+    if len(seeds) < 2:
+        raise InputError(f"{len(seeds)} seed; a pair is told from others, so there must be two or more")
+    seeds = [in_window(example, settings.window) for example in seeds]
+    unseen = [in_window(example, settings.window) for example in validation]
+    styled = settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0
+    side: Literal["inputs", "outputs"] = "inputs" if settings.kind == "reading" else "outputs"
+
+    def make() -> BiEncoder:
+        torch.manual_seed(settings.seed)
+        return BiEncoder(
+            load_encoder(settings, device),
+            scale=settings.scale,
+            style=side if styled else None,
+            style_weight=settings.style_weight,
+        )
+
+    wrong, wrong_unseen = (wrong_outputs(each, around, settings) for each in (seeds, unseen))
+    rows = Rows(seeds, right_outputs(seeds), wrong, around.strangers if styled else ())
+
+    def lesson(model: BiEncoder) -> Lesson[Row]:
+        measure = partial(retrieval_accuracy, model.encoder, unseen, wrong_unseen)
+        return Lesson(len(seeds), rows, Batch(model), measure if len(unseen) > 1 else None)
+
+    return fit_each_rate(
+        make,
+        lesson,
+        settings,
+        metric="accuracy",
+        device=device,
+        progress=progress,
+        checkpoints=checkpoints,
+    )
+
+
+def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTransformer:
+    """Load the base: one encoder for inputs and outputs, or one for each."""
+
+    def load() -> SentenceTransformer:
+        return load_sentence_encoder(
+            settings.base, pooling=settings.pooling, device=device, max_length=settings.max_length
+        )
+
+    if settings.towers == "one":
+        return load()
+    router = Router.for_query_document(query_modules=list(load()), document_modules=list(load()))
+    return SentenceTransformer(modules=[router], device=device)
+
+
+def wrong_outputs(
+    examples: Sequence[Example], around: Surroundings, settings: TrainBiencoderSettings
+) -> WrongOutputs:
+    """A function that draws negatives for these examples, in addition to the in-batch negatives."""
+    if settings.kind == "reading":
+        return wrong_answers(examples, around.outputs, entity_finder(settings.answers), settings.negatives)
+    return random_outputs(around.outputs, settings.negatives)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An example, all positives of its input, negatives, and a text that is not in the style of the seeds."""
+
+    input: str
+    output: str
+    right: frozenset[str]
+    wrong: Sequence[str]
+    stranger: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Makes a row from an example."""
+
+    examples: Sequence[Example]
+    right: Sequence[frozenset[str]]
+    wrong: WrongOutputs
+    strangers: Sequence[str]
+
+    def __call__(self, number: int, _: int, rng: np.random.Generator) -> Row:
+        """The row of an example, with negatives and a stranger drawn at random."""
+        example = self.examples[number]
+        wrong = self.wrong(number, rng)
+        stranger = self.strangers[int(rng.integers(len(self.strangers)))] if len(self.strangers) else None
+        right = self.right[number]
+        return Row(example.input, example.output, right, wrong, stranger)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Collates rows into the arguments of ``BiEncoder.forward``."""
+
+    model: BiEncoder
+
+    def __call__(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+        """Features of inputs, outputs (own ones first) and strangers, and which outputs are positives."""
+        outputs = [row.output for row in rows] + [text for row in rows for text in row.wrong]
+        made: dict[str, Any] = {
+            "inputs": self.model.features([row.input for row in rows], "query"),
+            "outputs": self.model.features(outputs, "document"),
+            "same": torch.tensor([[text in row.right for text in outputs] for row in rows]),
+        }
+        strangers = [row.stranger for row in rows if row.stranger is not None]
+        if strangers:
+            made["strangers"] = self.model.features(strangers, self.model.side)
+        return made
+
+
+def retrieval_accuracy(
+    encoder: SentenceTransformer, examples: Sequence[Example], wrong: WrongOutputs
+) -> float | None:
+    """Share, ×100, of inputs that are more similar to their own output than to any negative.
+
+    None if a vector is not finite.
+    """
+    added = [wrong(number, generator(0, "validation", number)) for number in range(len(examples))]
+    outputs = [example.output for example in examples] + list(chain.from_iterable(added))
+    x = encode_texts(encoder, [example.input for example in examples], side="query")
+    y = encode_texts(encoder, outputs, side="document")
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        return None
+    x, y = (each / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-12) for each in (x, y))
+    cosines = x @ y.T
+    names = {text: number for number, text in enumerate(outputs)}
+    numbers = np.array([names[text] for text in outputs])
+    right = [np.isin(numbers, [names[text] for text in texts]) for texts in right_outputs(examples)]
+    own = np.take_along_axis(cosines, np.arange(len(examples))[:, None], axis=1)
+    nearer = (np.where(np.stack(right), -np.inf, cosines) >= own).any(axis=1)
+    return 100.0 * float(1 - nearer.mean())

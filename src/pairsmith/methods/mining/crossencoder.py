@@ -1,0 +1,309 @@
+"""The step ``train-crossencoder``: a model that reads both texts of a pair together to score it (M6).
+
+seeds and the bi-encoder's hard negatives -> binary or list-wise loss -> cross-encoder
+pairs that people scored -> binary loss against the scores -> cross-encoder
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.model_files import pick_device
+from pairsmith.core.model_names import model_revision
+from pairsmith.core.paths import Place
+from pairsmith.core.progress import Progress
+from pairsmith.data import Example, read_examples
+from pairsmith.data.text import entity_finder, finder_revision
+from pairsmith.methods.mining.examples import in_window
+from pairsmith.methods.mining.few_shot import at_splits, begin, read_seeds, refuse_sources
+from pairsmith.methods.mining.retrieved import retrieved
+from pairsmith.methods.mining.sampled_negatives import (
+    WrongOutputs,
+    random_outputs,
+    right_outputs,
+    some,
+    wrong_answers,
+)
+from pairsmith.metrics.correlation import spearman
+from pairsmith.models.cross_encoder import CrossEncoder, load_cross_encoder, score_pairs
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs import DatasetFolder, Run, hash_source, settled
+from pairsmith.runs.seeds import generator
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.chunks import chunked, compute_chunks
+from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.settings import TrainCrossencoderSettings
+from pairsmith.training.watch import Measure, Training
+
+_USE = """```python
+from sentence_transformers import CrossEncoder
+
+model = CrossEncoder("path/to/this/folder", activation_fn=None)
+print(model.predict([("Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Shakespeare.")]))
+```"""
+
+
+def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
+    """Train a cross-encoder on seeds, and save it in the run's folder.
+
+    The folder opens with ``AutoModelForSequenceClassification``.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else, or ``mined`` is no folder that ``mine`` wrote.
+        InputError: the seeds cannot be read.
+        ModelError: a model cannot be loaded, or the training diverged.
+        SettingsError: there is no such device or answer finder, or an encoder is missing.
+        StorageError: the model cannot be written.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    device = pick_device(settings.device)
+    sources = {"seeds": settings.seeds, "validation": settings.validation}
+    refuse_sources(run, settings, sources)
+    given = read_seeds(settings.seeds, settings.kind)
+    seeds = [in_window(each, settings.window) for each in given.each]
+    found = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
+    if found and settings.encoder:
+        _check_encoder(settings.encoder, found)
+    finder = finder_revision(settings.answers) if settings.kind == "reading" else {}
+    folder = begin(
+        run,
+        "train-crossencoder",
+        settings,
+        sources=sources,
+        elsewhere={"mined", "encoder"},
+        inputs={"mined outputs": hash_source(found.path)} if found else {},
+        models=({"encoder": model_revision(settings.encoder)} if settings.encoder else {}) | finder,
+        made_with=[settings.mined] if settings.mined else [],
+    )
+    if folder is None:
+        return run.out
+    given.tell(run.progress)
+    unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
+    unseen = [in_window(each, settings.window) for each in unseen]
+    near = near_outputs([*seeds, *unseen], found, settings, device, run.progress) if found else None
+    cross, rate, training = train_crossencoder_on(
+        seeds, unseen, near, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    facts = {**given.facts(), "validation": len(unseen), "learning rate": rate}
+    card = few_shot_card("A cross-encoder that scores pairs", _USE, settings, facts, training, folder)
+    folder.finish(partial(save_transformer, cross.model, cross.tokenizer, card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+def _check_encoder(encoder: str, found: DatasetFolder) -> None:
+    if found.manifest.models.get("encoder") != model_revision(encoder):
+        raise ModelError(
+            f"model {encoder}: {found.path} was encoded by another model, or by other weights of this "
+            "one; give --encoder what was given to mine"
+        )
+
+
+def _outputs_of(mined: str) -> str:
+    """The folder with the vectors of a mined folder's outputs."""
+    return f"{mined.rstrip('/')}/outputs"
+
+
+def train_crossencoder_on(
+    seeds: Sequence[Example],
+    validation: Sequence[Example],
+    near: Sequence[Sequence[str]] | None,
+    settings: TrainCrossencoderSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[CrossEncoder, float, Training]:
+    """Train a cross-encoder at each learning rate, and keep the best.
+
+    Args:
+        seeds: at least 2.
+        validation: examples by which the best step and rate are chosen; may be empty.
+        near: the hard negatives of each seed, then of each validation example (see ``retrieved``); None
+            for none.
+        settings: of its paths only ``base`` is read here.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
+
+    Raises:
+        InputError: there are fewer than two seeds.
+    """
+    if len(seeds) < 2:
+        raise InputError(f"{len(seeds)} seed; a pair is told from others, so there must be two or more")
+    scored = settings.kind == "scored"
+    wrong = wrong_for(seeds, near[: len(seeds)] if near else None, settings)
+    unseen = wrong_for(validation, near[len(seeds) :] if near else None, settings)
+    listwise = settings.loss == "listwise" or (settings.loss == "auto" and settings.kind == "summaries")
+
+    def make() -> Scorer:
+        cross = load_cross_encoder(
+            settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
+        )
+        return Scorer(cross, listwise=listwise)
+
+    def draw(number: int, _: int, rng: np.random.Generator) -> Row:
+        seed = seeds[number]
+        return Row(seed.input, [seed.output, *wrong(number, rng)], seed.score)
+
+    def lesson(scorer: Scorer) -> Lesson[Row]:
+        measure: Measure | None = None
+        if validation:
+            measure = (
+                partial(score_correlation, scorer.cross, validation)
+                if scored
+                else partial(ranking_accuracy, scorer.cross, validation, unseen)
+            )
+        return Lesson(len(seeds), draw, partial(_batch, scorer.cross), measure)
+
+    scorer, rate, training = fit_each_rate(
+        make,
+        lesson,
+        settings,
+        metric="Spearman" if scored else "accuracy",
+        device=device,
+        progress=progress,
+        checkpoints=checkpoints,
+    )
+    return scorer.cross, rate, training
+
+
+def wrong_for(
+    examples: Sequence[Example], near: Sequence[Sequence[str]] | None, settings: TrainCrossencoderSettings
+) -> WrongOutputs:
+    """A function that draws up to ``negatives`` negatives for each of these examples.
+
+    For kind ``reading``: wrong answers from the right passage, right answers in wrong passages (M7) and hard
+    negatives; for ``scored``: none; for the others: hard negatives or, without any, other examples' outputs.
+    """
+    if settings.kind == "scored":
+        return lambda number, rng: []  # noqa: ARG005 - the same for all examples
+    outputs, right = [example.output for example in examples], right_outputs(examples)
+    made: WrongOutputs | None = None
+    if settings.kind == "reading":
+        made = wrong_answers(examples, (), entity_finder(settings.answers), settings.negatives)
+    elif near is None:
+        made = random_outputs(outputs, settings.negatives + 1)
+
+    def draw(number: int, rng: np.random.Generator) -> list[str]:
+        sorts = [made(number, rng)] if made else []
+        sorts += [some(near[number], settings.negatives, rng)] if near else []
+        pool = [text for texts in sorts for text in texts if text not in right[number]]
+        return some(pool, settings.negatives, rng)
+
+    return draw
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An input and outputs: the first is a positive, or has the given ``score``; the others are negatives."""
+
+    input: str
+    outputs: Sequence[str]
+    score: float = 1.0
+
+
+def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
+    """All pairs of the rows, the row that each belongs to, and its target score."""
+    inputs = [row.input for row in rows for _ in row.outputs]
+    outputs = [output for row in rows for output in row.outputs]
+    pairs = chunked(
+        cross.token_counts(inputs, outputs),
+        lambda numbers: dict(cross.features([inputs[i] for i in numbers], [outputs[i] for i in numbers])),
+        cross.model.device,
+    )
+    belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
+    right = [0.0 if place else row.score for row in rows for place in range(len(row.outputs))]
+    return {"pairs": pairs.as_inputs(), "row": torch.tensor(belongs), "right": torch.tensor(right)}
+
+
+class Scorer(nn.Module):
+    """A cross-encoder's model; called with a batch of pairs, it returns the loss."""
+
+    def __init__(self, cross: CrossEncoder, *, listwise: bool) -> None:
+        super().__init__()
+        self.cross = cross
+        self.model: nn.Module = cross.model
+        self._listwise = listwise
+
+    def forward(self, pairs: Mapping[str, Any], row: Tensor, right: Tensor) -> dict[str, Tensor]:
+        """The loss of a batch."""
+        scores = compute_chunks(lambda chunk: self.model(**chunk).logits.float().squeeze(1), pairs)
+        return {"loss": listwise_loss(scores, row) if self._listwise else binary_loss(scores, right)}
+
+
+def binary_loss(scores: Tensor, right: Tensor) -> Tensor:
+    """Mean binary cross-entropy of pairs (M6, reading comprehension).
+
+    Args:
+        scores: ``(pairs,)`` float32, unnormalised.
+        right: ``(pairs,)`` float32 in [0, 1], targets: 1 for positives, 0 for negatives, or people's scores.
+    """
+    return nn.functional.binary_cross_entropy_with_logits(scores, right)
+
+
+def listwise_loss(scores: Tensor, row: Tensor) -> Tensor:
+    """Mean negative log likelihood of the positive among the pairs of its input (M6, summarisation).
+
+    Args:
+        scores: ``(pairs,)`` float32, unnormalised.
+        row: ``(pairs,)`` int64, the input of each pair, in order; the first pair of each is the positive.
+    """
+    own = row[:, None] == torch.arange(int(row[-1]) + 1, device=row.device)  # (pairs, rows)
+    totals = scores[:, None].masked_fill(~own, -torch.inf).logsumexp(dim=0)
+    return (totals - scores[_first(row)]).mean()
+
+
+def _first(row: Tensor) -> Tensor:
+    """Whether each pair is the first of its row."""
+    return torch.cat([row.new_ones(1, dtype=torch.bool), row[1:] != row[:-1]])
+
+
+def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: WrongOutputs) -> float | None:
+    """Share, ×100, of inputs whose own output is scored higher than all negatives."""
+    rows = [
+        [example.output, *wrong(number, generator(0, "validation", number))]
+        for number, example in enumerate(examples)
+    ]
+    inputs = [example.input for example, outputs in zip(examples, rows, strict=True) for _ in outputs]
+    scores = iter(score_pairs(cross, inputs, [output for outputs in rows for output in outputs]).tolist())
+    best = 0
+    for outputs in rows:
+        own, *others = (next(scores) for _ in outputs)
+        best += all(own > other for other in others)
+    return 100.0 * best / len(rows)
+
+
+def score_correlation(cross: CrossEncoder, examples: Sequence[Example]) -> float | None:
+    """Spearman's correlation, ×100, of the model's scores and people's; None where it is undefined."""
+    scores = score_pairs(cross, [each.input for each in examples], [each.output for each in examples])
+    found = spearman(scores, np.array([each.score for each in examples]))
+    return None if np.isnan(found) else 100.0 * found
+
+
+def near_outputs(
+    examples: Sequence[Example],
+    found: DatasetFolder,
+    settings: TrainCrossencoderSettings,
+    device: str,
+    progress: Progress,
+) -> list[list[str]]:
+    """The hard negatives of each example: wrong outputs that the bi-encoder finds near its input."""
+    assert settings.encoder is not None  # it is given whenever ``mined`` is
+    read = found.manifest.settings["max_length"]  # as for the outputs; the encoder may allow more
+    encoder = load_sentence_encoder(
+        settings.encoder, device=device, max_length=read if isinstance(read, int) else None
+    )
+    with progress.task("find wrong outputs", len(examples), "inputs") as bar:
+        return retrieved(examples, found, encoder, settings.retrieved, bar.advance)

@@ -1,0 +1,63 @@
+"""The style classifier (M4): whether a single text looks like the seed texts, by its vector."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from pairsmith.core.errors import ModelError, first_line
+from pairsmith.core.model_names import file_of, resolve_model
+
+FILE = "style.safetensors"
+"""Name of the classifier's file in the encoder's folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """A logistic regression on an encoder's vectors.
+
+    Attributes:
+        weight: ``(d,)`` float32, for vectors of length 1.
+        bias: a single number.
+    """
+
+    weight: NDArray[np.float32]
+    bias: float
+
+    def likelihood(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The probability that each text is in the style of the seeds.
+
+        Args:
+            vectors: ``(n, d)`` float32, of any length; a zero vector's probability comes from the bias alone.
+
+        Returns:
+            ``(n,)`` float32 in [0, 1].
+        """
+        lengths = np.linalg.norm(vectors, axis=1)
+        logits = vectors @ self.weight / np.where(lengths > 0, lengths, 1) + self.bias
+        likely: NDArray[np.float32] = torch.sigmoid(torch.from_numpy(logits)).numpy()
+        return likely
+
+    def save(self, folder: Path) -> None:
+        """Save the classifier in an encoder's folder."""
+        save_file({"weight": torch.from_numpy(self.weight), "bias": torch.tensor(self.bias)}, folder / FILE)
+
+
+def load_style(model: str) -> Style | None:
+    """The style classifier of an encoder; None where it has none.
+
+    Raises:
+        ModelError: the classifier's file cannot be read.
+    """
+    file = file_of(resolve_model(model), FILE)
+    if file is None:
+        return None
+    try:
+        found = load_file(file)
+        return Style(found["weight"].float().numpy(), float(found["bias"]))
+    except (SafetensorError, KeyError, OSError) as error:
+        raise ModelError(f"{file} cannot be read ({first_line(error)}); train the encoder again") from error

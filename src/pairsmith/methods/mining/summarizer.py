@@ -1,0 +1,306 @@
+"""The step ``train-summarizer``: a summariser from a hundred summaries and marked mined ones (M9).
+
+documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.model_files import pick_device
+from pairsmith.core.paths import Place
+from pairsmith.core.progress import Progress
+from pairsmith.data import Example, each_example, read_examples
+from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, read_seeds, refuse_sources
+from pairsmith.metrics.rouge import check_rouge, rouge_scores
+from pairsmith.models.summarizer import (
+    Summarizer,
+    add_marker,
+    document_features,
+    encode_documents,
+    encode_summaries,
+    load_summarizer,
+    padded,
+    search_settings,
+    shortest_of,
+    summarize,
+)
+from pairsmith.runs import Run, settled
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.chunks import chunked
+from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.settings import TrainSummarizerSettings
+from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of
+from pairsmith.training.watch import Training
+
+_WHAT = {
+    "summaries": "A model that writes summaries of documents",
+    "reading": "A model that writes questions to answers in passages",
+}
+
+_USE = """```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+model = AutoModelForSeq2SeqLM.from_pretrained("path/to/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+inputs = tokenizer("{text}", truncation=True, max_length=512, return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
+```"""
+_READ = {"summaries": "A long document …", "reading": "the answer: The passage that the answer stands in."}
+
+
+def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
+    """Train a summariser on seeds and added documents, and save it in the run's folder.
+
+    The folder opens with ``AutoModelForSeq2SeqLM``, and contains the settings for generating summaries.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: documents with summaries cannot be read, or one contains the marker.
+        MissingExtra: there are validation documents, and the package ``rouge-score`` is not installed.
+        ModelError: the base cannot be loaded or cannot be trained as a summariser, or the training diverged.
+        SettingsError: there is no such device.
+        StorageError: the model cannot be written.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    device = pick_device(settings.device)
+    if settings.validation:
+        check_rouge()
+    sources = {"seeds": settings.seeds, "validation": settings.validation}
+    sources |= numbered("added", settings.added)
+    refuse_sources(run, settings, sources)
+    given = read_seeds(settings.seeds, settings.kind)
+    seeds, unseen = [turned(each, settings.kind) for each in given.each], validation_examples(settings)
+    added = added_examples(settings, [*seeds, *unseen])
+    folder = begin(run, "train-summarizer", settings, sources=sources, elsewhere={"added"})
+    if folder is None:
+        return run.out
+    given.tell(run.progress)
+    if settings.extra and len(added) < settings.extra:
+        run.progress.say(f"--added has {len(added):,} new documents, not {settings.extra:,}; all are taken")
+    summarizer, rate, training = train_summarizer_on(
+        seeds, added, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    facts = {
+        **given.facts(),
+        "added examples": len(added),
+        "marker before what is read of them": f"`{settings.marker}`" if added and settings.marker else "none",
+        "validation": len(unseen),
+        "learning rate": rate,
+    }
+    card = few_shot_card(
+        _WHAT[settings.kind], _USE.format(text=_READ[settings.kind]), settings, facts, training, folder
+    )
+    folder.finish(partial(save_transformer, summarizer.model, summarizer.tokenizer, card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+def validation_examples(settings: TrainSummarizerSettings) -> list[Example]:
+    """The validation examples, with the text to read as input and the text to write as output.
+
+    Raises:
+        InputError: they cannot be read.
+    """
+    source = settings.validation
+    return [turned(each, settings.kind) for each in read_examples(source, settings.kind)] if source else []
+
+
+def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) -> list[Example]:
+    """The pairs of all sources in ``added``, in order; only the first ``extra`` if that is given.
+
+    A document is used once, and not at all if it is one of ``known``: the seeds have a better summary of it,
+    and validation documents must not be trained on.
+
+    Raises:
+        InputError: a source cannot be read, or a summary is blank.
+    """
+    documents = {example.input for example in known}
+
+    def new() -> Iterator[Example]:
+        for found in chain.from_iterable(each_example(source, settings.kind) for source in settings.added):
+            example = turned(found, settings.kind)
+            if example.input not in documents:
+                documents.add(example.input)
+                yield example
+
+    return list(islice(new(), settings.extra))
+
+
+def turned(example: Example, kind: str) -> Example:
+    """The example with the text to write as output, which for kind ``reading`` is the question."""
+    return Example(example.output, example.input) if kind == "reading" else example
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A metric, ×100, that is computed on batches of validation examples, and its name."""
+
+    name: str
+    measure: "Callable[[WithLoss, Sequence[Mapping[str, Tensor]]], float]"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The tokens of a document, and those of its summary."""
+
+    document: Sequence[int]
+    summary: Sequence[int]
+
+
+def train_summarizer_on(
+    seeds: Sequence[Example],
+    added: Sequence[Example],
+    validation: Sequence[Example],
+    settings: TrainSummarizerSettings,
+    device: str,
+    *,
+    written_marker: str = "",
+    figure: Figure | None = None,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[Summarizer, float, Training]:
+    """Train a summariser at each learning rate, and keep the best.
+
+    Args:
+        seeds: documents with their summaries.
+        added: mined documents with summaries, which get the marker; may be empty.
+        validation: documents by whose ROUGE-L the best step and rate are chosen; may be empty.
+        settings: of its paths only ``base`` is read here.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        written_marker: a special token that occurs in the target texts.
+        figure: a metric to choose by instead of ROUGE-L.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
+
+    Raises:
+        InputError: there is nothing to learn from, or a document contains the marker.
+        MissingExtra: there are validation documents, and the package ``rouge-score`` is not installed.
+        ModelError: the base cannot be loaded, or the training diverged.
+    """
+    if not seeds and not added:
+        raise InputError("there are no documents with summaries to learn from; give one or more")
+    marker = settings.marker if added else ""
+    if marker:
+        _refuse_marked([*seeds, *added, *validation], marker)
+
+    def make() -> WithLoss:
+        summarizer = load_summarizer(
+            settings.base,
+            device=device,
+            max_length=settings.max_length,
+            fresh_decoder=True,
+            seed=settings.seed,
+        )
+        if marker:
+            add_marker(summarizer, marker)
+        if written_marker:
+            add_marker(summarizer, written_marker, written=True)
+        return WithLoss(summarizer, settings.label_smoothing)
+
+    def lesson(model: WithLoss) -> Lesson[Row]:
+        summarizer = model.summarizer
+        rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
+
+        def draw(number: int, _: int, __: np.random.Generator) -> Row:
+            return rows[number]
+
+        measure = None
+        if validation and figure:
+            unseen = rows_of(summarizer, validation, [], "", settings.summary_tokens)
+            measure = partial(figure.measure, model, chunks_of(unseen, partial(_batch, summarizer)))
+        elif validation:
+            measure = partial(rouge_l, summarizer, validation, settings)
+        return Lesson(len(rows), draw, partial(_batch, summarizer), measure)
+
+    model, rate, training = fit_each_rate(
+        make,
+        lesson,
+        settings,
+        metric=figure.name if figure else "rougeL",
+        device=device,
+        progress=progress,
+        checkpoints=checkpoints,
+    )
+    best = model.summarizer
+    best.model.generation_config = search_settings(
+        best, settings.beams, settings.summary_tokens, shortest_of(settings.kind)
+    )
+    return best, rate, training
+
+
+def _refuse_marked(examples: Sequence[Example], marker: str) -> None:
+    for example in examples:
+        if marker in example.input or marker in example.output:
+            raise InputError(
+                f"the marker {marker!r} stands in the document that begins {example.input[:60]!r} or in its "
+                "summary; choose another --marker, which stands in none"
+            )
+
+
+def rows_of(
+    summarizer: Summarizer, seeds: Sequence[Example], added: Sequence[Example], marker: str, tokens: int
+) -> list[Row]:
+    """The seeds, then the added pairs with the marker before their documents (M9)."""
+    examples = [*seeds, *added]
+    texts = [example.input for example in seeds] + [marker + example.input for example in added]
+    summaries = encode_summaries(summarizer, [example.output for example in examples], tokens)
+    return [Row(*row) for row in zip(encode_documents(summarizer, texts), summaries, strict=True)]
+
+
+def _batch(summarizer: Summarizer, rows: Sequence[Row]) -> Mapping[str, Any]:
+    """Documents with the labels of their summaries, in chunks of documents of similar length."""
+
+    def features(numbers: list[int]) -> dict[str, Tensor]:
+        some = [rows[number] for number in numbers]
+        labels = padded([row.summary for row in some], IGNORED)
+        return {**document_features(summarizer, [row.document for row in some]), "labels": labels}
+
+    lengths = [len(row.document) for row in rows]
+    return {"pairs": chunked(lengths, features, summarizer.model.device).as_inputs()}
+
+
+class WithLoss(Writer):
+    """A summariser's model; called with a batch of documents and summaries, it returns the loss."""
+
+    def __init__(self, summarizer: Summarizer, label_smoothing: float) -> None:
+        super().__init__(summarizer.model, label_smoothing)
+        self.summarizer = summarizer
+        if not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
+            raise ModelError(
+                f"models of type {self.model.config.model_type} cannot be trained as summarisers here; give "
+                "BART, T5 or the like as --base"
+            )
+
+    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """The logits for each token of the summaries, given those before it: ``(n, tokens, vocabulary)``."""
+        found: Tensor = self.model(
+            input_ids=chunk["input_ids"],
+            attention_mask=chunk["attention_mask"],
+            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(chunk["labels"]),
+            use_cache=False,
+        ).logits
+        return found
+
+
+def rouge_l(summarizer: Summarizer, examples: Sequence[Example], settings: TrainSummarizerSettings) -> float:
+    """ROUGE-L F, ×100, of the summaries that the model generates for the examples' documents (M9)."""
+    written = summarize(
+        summarizer,
+        [example.input for example in examples],
+        beams=settings.beams,
+        summary_tokens=settings.summary_tokens,
+        shortest=shortest_of(settings.kind),
+    )
+    return rouge_scores(written, [example.output for example in examples]).rouge_l

@@ -1,0 +1,92 @@
+"""What a student learns from a teacher: where answers start and end, in the student's own tokens (Q5)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from pairsmith.data.questions import Distribution
+from pairsmith.models.alignment import Ints, end_tokens, start_tokens
+from pairsmith.models.token_vectors import TextTokens
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, with distributions over the characters where its answer starts and ends.
+
+    None means the passage's first token, the target if the passage does not contain the answer.
+    """
+
+    question: str
+    starts: Distribution | None
+    ends: Distribution | None
+
+
+@dataclass(frozen=True, slots=True)
+class PassageLesson:
+    """A passage with all its questions."""
+
+    text: str
+    questions: Sequence[Asked]
+
+
+def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weights: Tensor) -> Tensor:
+    """-Σ T(i) log p(i) for a sparse distribution T, where p is the softmax over the allowed tokens (Q5).
+
+    This is the Kullback-Leibler divergence of p from T plus the entropy of T, which is constant.
+
+    Args:
+        logits: ``(n, tokens)`` of any floating dtype, finite.
+        allowed: ``(n, tokens)`` bool.
+        places: ``(n, k)`` int64, the tokens at which T is not 0; all of them allowed.
+        weights: ``(n, k)`` float32, T at these tokens; 0 as padding.
+
+    Returns:
+        ``(n,)`` float32, at least 0.
+    """
+    likelihoods = logits.float().masked_fill(~allowed, -torch.inf).log_softmax(dim=1)
+    return -(likelihoods.gather(1, places) * weights).sum(dim=1)
+
+
+def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageLesson]) -> dict[str, Tensor]:
+    """Target tokens of starts and ends: ``{start,end}_places`` and ``…_weights``, ``(questions, k)``.
+
+    Probabilities of positions within the same token add up. Positions after the last token, in text that
+    was cut off, are left out. Where there is no distribution, the target is the first token (Q6).
+
+    Args:
+        tokens: the tokens of each row's passage.
+        rows: passages with their questions.
+    """
+    each = [(of_text, asked) for of_text, row in zip(tokens, rows, strict=True) for asked in row.questions]
+    found = {
+        "start": [_in_tokens(of_text, asked.starts, start_tokens) for of_text, asked in each],
+        "end": [_in_tokens(of_text, asked.ends, end_tokens) for of_text, asked in each],
+    }
+    return {
+        f"{name}_{what}": pad_sequence([both[number] for both in some], batch_first=True)
+        for name, some in found.items()
+        for number, what in enumerate(("places", "weights"))
+    }
+
+
+def is_read(tokens: TextTokens, asked: Asked) -> bool:
+    """Whether any start or end of the answer lies in the tokens of the passage that are read."""
+    starts, _ = _in_tokens(tokens, asked.starts, start_tokens)
+    ends, _ = _in_tokens(tokens, asked.ends, end_tokens)
+    return len(starts) + len(ends) > 0
+
+
+def _in_tokens(
+    tokens: TextTokens, distribution: Distribution | None, tokens_at: Callable[[Ints, Ints], Ints]
+) -> tuple[Tensor, Tensor]:
+    """The tokens of the positions that are not cut off, and their weights."""
+    if distribution is None:
+        return torch.zeros(1, dtype=torch.int64), torch.ones(1)
+    at = tokens_at(tokens.offsets, np.array(distribution.positions, np.int64))
+    known = at >= 0
+    weights = torch.tensor(distribution.probabilities, dtype=torch.float32)[known]
+    return torch.from_numpy(tokens.numbers[at[known]]), weights

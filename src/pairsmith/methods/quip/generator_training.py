@@ -1,0 +1,194 @@
+"""The step ``train-asker``: a question generator, which writes an answer and then its question (Q2).
+
+questions with answers -> passage to "answer separator question" -> sequence-to-sequence loss -> model;
+a causal language model instead learns to follow the instruction that ``ask`` gives it
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.model_files import pick_device
+from pairsmith.core.paths import Place
+from pairsmith.core.progress import Progress
+from pairsmith.data import Example, Question, read_questions
+from pairsmith.data.text import Window
+from pairsmith.data.text.passages import passage_limit, passages, token_count
+from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, refuse_sources
+from pairsmith.methods.mining.summarizer import Figure, train_summarizer_on
+from pairsmith.methods.quip.causal_training import causal_limit, said, train_causal_asker_on
+from pairsmith.models.heads import load_tokenizer, writes_as
+from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
+from pairsmith.runs import Run, settled
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.question_settings import TrainAskerSettings
+from pairsmith.training.settings import TrainSummarizerSettings
+from pairsmith.training.target_tokens import token_accuracy
+from pairsmith.training.watch import Training
+
+_USE = """```
+pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
+```"""
+
+
+def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
+    """Train a question generator on questions with answers, and save it in the run's folder.
+
+    The folder opens with ``AutoModelForSeq2SeqLM``, or ``AutoModelForCausalLM`` if the base is causal.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: questions cannot be read, or no passage contains an answer.
+        ModelError: the base cannot be loaded or its context is too short, or the training diverged.
+        SettingsError: there is no such device.
+        StorageError: the model cannot be written.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    device = pick_device(settings.device)
+    sources = numbered("data", settings.data) | {"validation": settings.validation}
+    refuse_sources(run, settings, sources)
+    questions = list(chain.from_iterable(map(read_questions, settings.data)))
+    examples = list(asker_examples(questions, settings))
+    unseen = list(
+        asker_examples(read_questions(settings.validation) if settings.validation else (), settings)
+    )
+    check_examples(examples, unseen, settings)
+    folder = begin(run, "train-asker", settings, sources=sources)
+    if folder is None:
+        return run.out
+    model, tokenizer, rate, training = train_asker_on(
+        examples, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    facts = {
+        "questions": len(examples),
+        "left out, as no passage holds the answer or they hold what ends one": len(questions) - len(examples),
+        "learning rate": rate,
+    }
+    card = few_shot_card("A model that asks questions of passages", _USE, settings, facts, training, folder)
+    folder.finish(partial(save_transformer, model, tokenizer, card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+def train_asker_on(
+    examples: Sequence[Example],
+    unseen: Sequence[Example],
+    settings: TrainAskerSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[Any, Any, float, Training]:
+    """Train a question generator, of the kind that suits ``base``, at each learning rate; keep the best.
+
+    Args:
+        examples: training examples from ``asker_examples``; at least one.
+        unseen: validation examples, by whose token accuracy step and rate are chosen; may be empty.
+        settings: of its paths only ``base`` is read here.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
+
+    Returns:
+        the model and its tokenizer, the learning rate, and how the training went.
+
+    Raises:
+        ModelError: the base cannot be loaded, or the training diverged.
+    """
+    if writes_as(settings.base) == "decoder":
+        writer, rate, training = train_causal_asker_on(
+            examples, unseen, settings, device, progress=progress, checkpoints=checkpoints
+        )
+        return writer.model, writer.tokenizer, rate, training
+    asker, rate, training = train_summarizer_on(
+        examples,
+        [],
+        unseen,
+        as_summarizer(settings, len(examples)),
+        device,
+        written_marker=SEPARATOR,
+        figure=Figure("token accuracy", token_accuracy),
+        progress=progress,
+        checkpoints=checkpoints,
+    )
+    return asker.model, asker.tokenizer, rate, training
+
+
+def as_summarizer(settings: TrainAskerSettings, examples: int) -> TrainSummarizerSettings:
+    """The settings for training an encoder-decoder model on this number of examples.
+
+    Passages are already within their limit, which excludes special tokens, so they are not truncated.
+    """
+    return TrainSummarizerSettings(
+        **settings.model_dump(exclude={"data", "validation", "epochs", "max_steps", "max_length"}),
+        seeds="",
+        max_length=None,
+        kind="reading",
+        steps=settings.steps_of(examples),
+        summary_tokens=ANSWER_TOKENS + QUESTION_TOKENS + 3,
+    )
+
+
+def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) -> Iterator[Example]:
+    """Training examples: the passage of a text that contains the answer, and the text to generate (Q1).
+
+    A question is left out if no passage contains its answer, or if either contains the text that ends an
+    answer: the separator or, for a causal model, a quotation mark.
+
+    Raises:
+        ModelError: the base is missing, or its context is too short.
+    """
+    tokenizer = load_tokenizer(settings.base)
+    limit, write = _form(settings, tokenizer)
+    cut: dict[str, list[Window]] = {}
+    for question in questions:
+        text = question.context
+        if text not in cut:
+            cut[text] = passages(text, limit, tokenizer)
+        answer = question.answers[0]
+        written = write(answer.text.strip(), question.question)
+        if written is None:
+            continue
+        for window in cut[text]:
+            last = window.start + len(window.text)
+            if window.start <= answer.start and answer.start + len(answer.text) <= last:
+                # Only a single word can exceed the limit, and no question can be asked about that.
+                if len(window.text.split()) > 1 or token_count(window.text, tokenizer) <= limit:
+                    yield Example(window.text, written)
+                break
+
+
+def check_examples(
+    examples: Sequence[Example], unseen: Sequence[Example], settings: TrainAskerSettings
+) -> None:
+    """Refuse to train without examples, or to validate on none of the validation questions that were given.
+
+    Raises:
+        InputError: there are no training examples, or no validation examples though ``validation`` is set.
+    """
+    if not examples or (settings.validation and not unseen):
+        limit, _ = _form(settings, load_tokenizer(settings.base))
+        raise InputError(
+            f"none of the {'validation ' if examples else ''}questions can be learned: no passage of {limit} "
+            "tokens holds the answer, or what ends an answer stands in it or in the question; give others, "
+            "or a larger --max-length if the base has room for it"
+        )
+
+
+def _form(settings: TrainAskerSettings, tokenizer: Any) -> tuple[int, Callable[[str, str], str | None]]:
+    """The most tokens in a passage, and the function that turns answer and question into a target text."""
+    if writes_as(settings.base) == "decoder":
+        room = causal_limit(settings.base, tokenizer)
+        return min(settings.max_length or room, room), said
+    return passage_limit(tokenizer, settings.max_length), _in_one_sequence
+
+
+def _in_one_sequence(answer: str, question: str) -> str | None:
+    return None if SEPARATOR in answer + question else f"{answer}{SEPARATOR}{question}"

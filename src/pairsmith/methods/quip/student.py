@@ -1,0 +1,360 @@
+"""The step ``infuse``: distils a teacher into a bi-encoder whose token vectors answer questions (Q4).
+
+passages with their questions -> each passage encoded once, its questions separately -> cross-entropy with
+the teacher's span distributions (Q5) -> encoder, and heads for questions
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.checkpoint import checkpoint
+
+from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.model_files import pick_device
+from pairsmith.core.paths import Place
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import Question, read_questions
+from pairsmith.data.questions import AskedQuestion, Distribution, read_asked
+from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, refuse_sources
+from pairsmith.methods.quip.distillation import Asked, PassageLesson, is_read, sparse_cross_entropy, targets
+from pairsmith.methods.quip.passage_store import Lessons
+from pairsmith.metrics.squad import qa_scores
+from pairsmith.models.reader import QUESTION_TOKENS
+from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, span_logits
+from pairsmith.models.span_heads import save_heads
+from pairsmith.models.span_reader import answer_by_vectors
+from pairsmith.models.token_vectors import TokenEncoder
+from pairsmith.runs import Run, settled
+from pairsmith.runs.seeds import generator
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.chunks import chunked, grouped, sum_of_losses
+from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.question_settings import InfuseSettings
+from pairsmith.training.watch import Training
+
+_AT_ONCE = 1_000
+"""How many passages are tokenized at a time when answers are looked for."""
+
+_USE = """```python
+import pairsmith
+
+model = pairsmith.load_student("path/to/this/folder")  # encoder and heads; AutoModel opens the encoder alone
+text = "Hamlet is a play by Shakespeare."
+print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].text)
+```"""
+
+
+def infuse(settings: InfuseSettings, run: Run) -> Place:
+    """Train a student on questions, and save it in the run's folder.
+
+    The folder opens with ``AutoModel`` and, heads included, with ``pairsmith.load_student``.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: questions cannot be read, lack a teacher's distributions, or have all their answers in
+            the part of the passages that is cut off.
+        ModelError: the base cannot be loaded, or the training diverged.
+        SettingsError: there is no such device.
+        StorageError: the model cannot be written.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    device = pick_device(settings.device)
+    sources = numbered("data", settings.data) | {"validation": settings.validation}
+    refuse_sources(run, settings, sources)
+    lessons = passages(chain.from_iterable(map(read_asked, settings.data)), settings)
+    unseen = list(read_questions(settings.validation)) if settings.validation else []
+    folder = begin(run, "infuse", settings, sources=sources, elsewhere={"batch_tokens"})
+    if folder is None:
+        return run.out
+    trained = infuse_on(
+        lessons, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    facts = {
+        "passages": trained.passages,
+        "questions": trained.questions,
+        "left out, as the answer is behind what is read": lessons.questions - trained.questions,
+        "labels": settings.labels,
+        "validation": len(unseen),
+        "learning rate": trained.learning_rate,
+    }
+    title = "An encoder whose token vectors answer questions"
+    card = few_shot_card(title, _USE, settings, facts, trained.training, folder)
+    folder.finish(partial(save_student, trained.student, card), trained.training.to_json())
+    run.progress.say(f"wrote {run.out}: {trained.training}")
+    return run.out
+
+
+def save_student(student: SpanEncoder, card: str, out: Path) -> None:
+    """Save the encoder as a transformers model, and the heads beside it."""
+    save_transformer(student.tokens.model, student.tokens.tokenizer, card, out)
+    save_heads(student.heads, out)
+
+
+def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> Lessons:
+    """Questions grouped by passage, with their training targets (Q5, Q6).
+
+    Raises:
+        InputError: a question lacks distributions that ``labels`` requires, or there are no questions.
+        StorageError: they cannot be written to disk.
+    """
+    found = Lessons((each.context, _labelled(each, settings)) for each in asked)
+    if not found:
+        raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
+    return found
+
+
+def _labelled(asked: AskedQuestion, settings: InfuseSettings) -> Asked:
+    if settings.labels == "answers":
+        if asked.before is None:
+            return Asked(asked.question, None, None)
+        start, end = (Distribution((place,), (1.0,)) for place in asked.before)
+        return Asked(asked.question, start, end)
+    if asked.starts is None or asked.ends is None:
+        raise InputError(
+            f"question {asked.id}: has no distributions of a teacher; let relabel make them, or set --labels "
+            "answers"
+        )
+    if settings.labels == "hard":
+        return Asked(asked.question, _likeliest(asked.starts), _likeliest(asked.ends))
+    return Asked(asked.question, asked.starts, asked.ends)
+
+
+def _likeliest(distribution: Distribution) -> Distribution:
+    if not distribution.positions:
+        return distribution
+    best = int(np.argmax(distribution.probabilities))
+    return Distribution((distribution.positions[best],), (1.0,))
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedStudent:
+    """A trained student, and how its training went.
+
+    Attributes:
+        student: the student with the weights of its best step.
+        learning_rate: the one that did best.
+        training: how it went with that rate.
+        passages: number of passages it was trained on.
+        questions: number of questions it was trained on: those whose answer starts or ends in the text read.
+    """
+
+    student: SpanEncoder
+    learning_rate: float
+    training: Training
+    passages: int
+    questions: int
+
+
+def infuse_on(
+    lessons: Lessons,
+    validation: Sequence[Question],
+    settings: InfuseSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> TrainedStudent:
+    """Train a student at each learning rate, and keep the one with the best F1.
+
+    Args:
+        lessons: one or more; questions whose answers are cut off are left out, with a message.
+        validation: questions by which the best step and rate are chosen; may be empty.
+        settings: ``data`` and ``validation`` are not read here.
+        device: ``cpu``, ``cuda`` or ``mps``.
+        progress: where progress is shown.
+        checkpoints: where checkpoints are kept.
+
+    Raises:
+        InputError: no question is left.
+        ModelError: the base cannot be loaded, or the training diverged.
+    """
+    shown = progress or Silent()
+    known: Lessons | None = None
+
+    def make() -> Student:
+        encoder = load_span_encoder(
+            settings.base,
+            device=device,
+            max_length=settings.max_length,
+            fresh_heads=True,
+            seed=settings.seed,
+        )
+        encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
+        concatenated = settings.negatives == "batch"
+        return Student(encoder, concatenated=concatenated, batch_tokens=settings.batch_tokens)
+
+    def lesson(student: Student) -> Lesson[PassageLesson]:
+        nonlocal known
+        known = known or read_by(student.encoder.tokens, lessons, shown)  # once, not for each learning rate
+        draw = partial(_drawn, known, settings.questions, settings.seed)
+        measure = partial(validation_f1, student.encoder, validation) if validation else None
+        return Lesson(len(known), draw, student.batch, measure)
+
+    student, rate, training = fit_each_rate(
+        make, lesson, settings, metric="F1", device=device, progress=shown, checkpoints=checkpoints
+    )
+    assert known is not None  # there is at least one rate
+    return TrainedStudent(student.encoder, rate, training, len(known), known.questions)
+
+
+def read_by(tokens: TokenEncoder, lessons: Lessons, progress: Progress) -> Lessons:
+    """The questions whose answer starts or ends in the text that is read; says how many are left out.
+
+    Raises:
+        InputError: no question is left.
+    """
+
+    def each() -> Iterator[bool]:
+        with progress.task("look for answers", len(lessons), "passages") as bar:
+            for first in range(0, len(lessons), _AT_ONCE):
+                some = lessons[first : first + _AT_ONCE]
+                for row, read in zip(some, tokens.text_tokens([row.text for row in some]), strict=True):
+                    yield from (is_read(read, asked) for asked in row.questions)
+                bar.advance(len(some))
+
+    kept = np.fromiter(each(), np.bool_, lessons.questions)
+    left_out = lessons.questions - int(kept.sum())
+    if left_out == lessons.questions:
+        raise InputError(
+            f"the first {tokens.max_length} tokens of the passages hold no answer to any of the "
+            f"{left_out:,} questions; give a larger --max-length, or shorter passages"
+        )
+    if left_out:
+        progress.say(
+            f"{left_out:,} of {lessons.questions:,} questions are left out: their answers are behind the "
+            f"first {tokens.max_length} tokens of the passage, which are read"
+        )
+    return lessons.only(kept)
+
+
+def _drawn(
+    lessons: Sequence[PassageLesson], most: int, seed: int, number: int, turn: int, _: np.random.Generator
+) -> PassageLesson:
+    """A passage and at most ``most`` of its questions: in each pass the next of a random order, in cycles."""
+    lesson = lessons[number]
+    count = len(lesson.questions)
+    if count <= most:
+        return lesson
+    order = generator(seed, "turns", number).permutation(count)
+    chosen = np.sort(order[(turn * most + np.arange(most)) % count])
+    return PassageLesson(lesson.text, [lesson.questions[place] for place in chosen])
+
+
+class Student(nn.Module):
+    """A bi-encoder; called with a batch of passages and their questions, it returns the loss (Q4, Q5)."""
+
+    def __init__(self, encoder: SpanEncoder, *, concatenated: bool, batch_tokens: int | None = None) -> None:
+        """Wrap an encoder for training.
+
+        Args:
+            encoder: the encoder to train.
+            concatenated: whether the softmax is over the tokens of all passages of a batch (Q6).
+            batch_tokens: most tokens of passages, or of questions, that are computed at once, unless a
+                passage or its questions have more; None: what suits the device, or all if concatenated.
+        """
+        super().__init__()
+        self.encoder = encoder
+        self.model = encoder.tokens.model
+        self.heads = encoder.heads
+        self._concatenated = concatenated
+        self._batch_tokens = batch_tokens
+
+    def batch(self, rows: Sequence[PassageLesson]) -> Mapping[str, Any]:
+        """The arguments of ``forward``: chunks of passages with their questions, both grouped by length."""
+        tokens = self.encoder.tokens
+        short = self.encoder.cut(QUESTION_TOKENS).tokens
+        # If the softmax is over all passages, they form one chunk, whose groups may be computed one by one.
+        most = self._batch_tokens if self._concatenated else None
+
+        def features(numbers: list[int]) -> dict[str, Any]:
+            some = [rows[number] for number in numbers]
+            return {
+                "passages": _features(tokens, [row.text for row in some], most),
+                "questions": _features(
+                    short, [each.question for row in some for each in row.questions], most
+                ),
+                "counts": torch.tensor([len(row.questions) for row in some]),
+                **targets(tokens.text_tokens([row.text for row in some]), some),
+            }
+
+        if self._concatenated:
+            return {"passages": {"chunks": [features(list(range(len(rows))))]}}
+        read = tokens.token_counts([row.text for row in rows])
+        asked = iter(short.token_counts([each.question for row in rows for each in row.questions]))
+        larger = [
+            max(count, sum(islice(asked, len(row.questions)))) for count, row in zip(read, rows, strict=True)
+        ]
+        return {"passages": chunked(larger, features, self.model.device, self._batch_tokens).as_inputs()}
+
+    def forward(self, passages: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The mean loss of a batch's questions."""
+        chunks = passages["chunks"]
+        count = sum(len(chunk["start_places"]) for chunk in chunks)
+        return {"loss": sum_of_losses(self._losses, chunks, self) / count}
+
+    def _losses(self, chunk: Mapping[str, Any]) -> Tensor:
+        """The loss of each question."""
+        counts, first = chunk["counts"].cpu(), torch.tensor(0)
+        vectors = self._vectors(chunk["passages"])
+        masks = [each["attention_mask"].bool() for each in chunk["passages"]["chunks"]]
+        there = _in_order(masks, chunk["passages"]).to(vectors.device)
+        if self._concatenated:
+            own = torch.arange(len(counts)).repeat_interleave(counts)
+            first = (own * vectors.shape[1]).to(vectors.device)[:, None]
+            counts = counts.sum(dim=0, keepdim=True)
+            vectors, there = vectors.flatten(0, 1)[None], there.flatten()[None]
+        starts, ends = self.heads(self._vectors(chunk["questions"])[:, 0])
+        logits = span_logits(vectors, starts, ends, counts.tolist())
+        allowed = there.repeat_interleave(counts.to(there.device), dim=0)
+        start, end = (
+            sparse_cross_entropy(each, allowed, chunk[f"{name}_places"] + first, chunk[f"{name}_weights"])
+            for name, each in zip(("start", "end"), logits, strict=True)
+        )
+        return start + end
+
+    def _vectors(self, texts: Mapping[str, Any]) -> Tensor:
+        """Token vectors of n texts in their order, ``(n, longest, d)``; 0 beyond a group's longest text."""
+        compute = self.encoder.token_vectors
+        if self._concatenated and self._batch_tokens and torch.is_grad_enabled():
+            # Only one group's activations are held at a time: each group is recomputed in the backward pass.
+            compute = partial(checkpoint, compute, use_reentrant=False)
+        return _in_order([compute(each) for each in texts["chunks"]], texts)
+
+
+def _features(tokens: TokenEncoder, texts: Sequence[str], most: int | None) -> Mapping[str, Any]:
+    """Model inputs for texts, in groups of similar length with at most ``most`` tokens each."""
+    return grouped(
+        tokens.token_counts(texts),
+        lambda numbers: tokens.features([texts[number] for number in numbers]),
+        tokens.model.device,
+        most,
+    ).as_inputs()
+
+
+def _in_order(groups: Sequence[Tensor], texts: Mapping[str, Any]) -> Tensor:
+    """Join the results for groups of texts, ``(texts, tokens, …)`` each, into one in the texts' order."""
+    rows = [row for group in groups for row in group]
+    return pad_sequence([rows[place] for place in texts["order"].argsort().tolist()], batch_first=True)
+
+
+def validation_f1(encoder: SpanEncoder, questions: Sequence[Question]) -> float | None:
+    """F1 of the student's answers, ×100; None where its vectors are no longer finite."""
+    asked, texts = [each.question for each in questions], [each.context for each in questions]
+    try:
+        found = answer_by_vectors(encoder, asked, texts)
+    except ModelError:  # the training diverged, which is reported at its end
+        return None
+    return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1

@@ -1,0 +1,1 @@
+"""Measures, as functions of arrays and texts: correlation, AUROC, BERTScore, SQuAD, ROUGE, bootstrap."""

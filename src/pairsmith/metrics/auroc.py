@@ -1,0 +1,49 @@
+"""AUROC: how well scores rank one class above another."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.metrics.correlation import dense_groups, group_ranks
+
+Floats = NDArray[np.float64]
+
+
+def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
+    """The area under the ROC curve: the share of positive-negative pairs in which the positive scores higher.
+
+    Args:
+        scores: ``(n,)``, finite.
+        positive: ``(n,)`` bool.
+
+    Returns:
+        Within [0, 1], where equal scores count half; NaN where one of the classes is missing.
+
+    Raises:
+        ValueError: the shapes differ or are not ``(n,)``, or a score is not finite.
+    """
+    if scores.ndim != 1 or scores.shape != positive.shape:
+        raise ValueError(f"expected two series of one length, got shapes {scores.shape} and {positive.shape}")
+    return _of_groups(dense_groups(scores), positive)
+
+
+def auroc_draws(
+    scores: NDArray[np.floating], positive: NDArray[np.bool_], *, draws: int, rng: np.random.Generator
+) -> Floats:
+    """``auroc`` of ``draws`` bootstrap resamples, each of n rows drawn with replacement.
+
+    Returns:
+        ``(draws,)``, within [0, 1]; NaN for a resample of one class.
+    """
+    groups, count = dense_groups(scores), len(scores)
+    chosen = (rng.integers(0, count, size=count) for _ in range(draws))
+    return np.array([_of_groups(groups[rows], positive[rows]) for rows in chosen], np.float64)
+
+
+def _of_groups(groups: NDArray[np.intp], positive: NDArray[np.bool_]) -> float:
+    """The Mann-Whitney statistic from the ranks of the positives, divided by the number of pairs."""
+    positives = int(positive.sum())
+    negatives = len(positive) - positives
+    if not positives or not negatives:
+        return float("nan")
+    above = group_ranks(groups)[positive].sum() - positives * (positives + 1) / 2
+    return float(above / (positives * negatives))

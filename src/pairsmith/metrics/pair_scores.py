@@ -1,0 +1,88 @@
+"""BERTScores of pairs of texts by an encoder's layers (Q8)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pairsmith.metrics.bertscore import bertscore
+from pairsmith.models.encode import batches_by_length, one_thread_each, tokens_at_once
+from pairsmith.models.token_vectors import TokenEncoder
+
+_AT_ONCE = 512
+"""Most pairs in a batch."""
+
+
+def pair_scores(
+    encoder: TokenEncoder,
+    pairs: Sequence[tuple[str, str]],
+    layers: Sequence[int],
+    *,
+    special_tokens: bool = True,
+    batch_tokens: int | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> NDArray[np.float32]:
+    """The BERTScore F of each pair with the vectors of each of ``layers``.
+
+    Args:
+        encoder: encoder of the vectors that are compared; it is put into evaluation mode.
+        pairs: pairs of texts, none blank.
+        layers: 0 to ``encoder.layers``.
+        special_tokens: whether the means count special tokens too; see ``bertscore``.
+        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
+        advance: called with the number of pairs that were finished.
+
+    Returns:
+        ``(len(pairs), len(layers))`` float32.
+    """
+    encoder.model.eval()
+    scores: NDArray[np.float32] = np.empty((len(pairs), len(layers)), np.float32)
+    if not pairs:
+        return scores
+    lengths = [encoder.token_counts(list(side)) for side in zip(*pairs, strict=True)]
+    longest = [2 * max(both) for both in zip(*lengths, strict=True)]
+
+    def scored(features: Mapping[str, Tensor]) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            found: NDArray[np.float32] = (
+                batch_scores(encoder, features, layers, special_tokens=special_tokens).T.cpu().numpy()
+            )
+            return found
+
+    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[NDArray[np.float32]]:
+        some = [pairs[row] for row in rows]
+        return pool.submit(scored, pair_features(encoder, some))
+
+    most = batch_tokens or tokens_at_once(encoder.model.device)
+    with one_thread_each(encoder.model.device) as pool:
+        for rows, found in pool.each(begin, batches_by_length(longest, _AT_ONCE, most)):
+            scores[rows] = found
+            advance(len(rows))
+    return scores
+
+
+def pair_features(encoder: TokenEncoder, pairs: Sequence[tuple[str, str]]) -> Mapping[str, Tensor]:
+    """Encoder inputs for n pairs: the first texts, then the second, ``(2 · n, longest)``."""
+    return encoder.features([first for first, _ in pairs] + [second for _, second in pairs])
+
+
+def batch_scores(
+    encoder: TokenEncoder,
+    features: Mapping[str, Tensor],
+    layers: Sequence[int],
+    *,
+    special_tokens: bool = True,
+) -> Tensor:
+    """The BERTScore F of each pair from ``pair_features`` with each layer: ``(layers, n)`` float32."""
+    every = encoder.states(features)
+    states = torch.stack([every[layer] for layer in layers])  # (layers, 2 · n, longest, d)
+    there = features["attention_mask"].bool().to(states.device)
+    counted = there
+    if not special_tokens:
+        plain = there & ~encoder.is_special(features).to(states.device)
+        counted = torch.where(plain.any(dim=1, keepdim=True), plain, there)
+    first, second = states.chunk(2, dim=1)
+    return bertscore(first, second, *there.chunk(2), *counted.chunk(2))

@@ -1,0 +1,103 @@
+"""Exact match and F1 of answers, as the official evaluation of SQuAD v1.1 computes them (M11, Q7)."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pairsmith.core.errors import InputError
+
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True, slots=True)
+class QaScores:
+    """Scores of all answers together: means over the questions, ×100.
+
+    Attributes:
+        exact: share of the questions whose answer equals one of the gold answers.
+        f1: mean of the best overlap with a gold answer.
+        count: number of questions.
+    """
+
+    exact: float
+    f1: float
+    count: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The entries of a results file, scores rounded to four places."""
+        return {"exact": round(self.exact, 4), "f1": round(self.f1, 4), "count": self.count}
+
+
+def normalized(answer: str) -> str:
+    """``answer`` in lower case, without ASCII punctuation and the words a, an, the, in single spacing.
+
+    Punctuation is removed before the articles and leaves no space: ``the-end`` becomes ``theend``.
+    """
+    bare = answer.lower().translate(_WITHOUT_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", bare).split())
+
+
+def exact_match(prediction: str, golds: Sequence[str]) -> bool:
+    """Whether ``prediction`` equals one of ``golds`` once all are ``normalized``.
+
+    Raises:
+        ValueError: there is no gold answer.
+    """
+    _check(golds)
+    return normalized(prediction) in [normalized(gold) for gold in golds]
+
+
+def f1(prediction: str, golds: Sequence[str]) -> float:
+    """The largest F1 of ``prediction`` with one of ``golds``, in [0, 1].
+
+    F1 is the harmonic mean of precision and recall of the words of the ``normalized`` texts; a word counts
+    as often as it occurs in both. It is 0 where no word is shared, so also where both are empty, which
+    ``exact_match`` calls equal: version 1.1 has no empty answers.
+
+    Raises:
+        ValueError: there is no gold answer.
+    """
+    _check(golds)
+    words = normalized(prediction).split()
+    return max(_overlap(words, normalized(gold).split()) for gold in golds)
+
+
+def qa_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> QaScores:
+    """Score answers, each against the gold answers of its question.
+
+    Args:
+        predictions: one for each question; an empty text where none was found.
+        golds: one or more gold answers for each question.
+
+    Raises:
+        ValueError: the two are of different lengths.
+        InputError: there are no questions, or one of them has no gold answer.
+    """
+    if len(predictions) != len(golds):
+        raise ValueError(f"expected a prediction for each question, got {len(predictions)} for {len(golds)}")
+    if not golds:
+        raise InputError("there are no questions, so there is nothing to score; expected one or more")
+    for number, answers in enumerate(golds, start=1):
+        if not answers:
+            raise InputError(f"question {number} of {len(golds)} has no gold answer; drop it first")
+    each = list(zip(predictions, golds, strict=True))
+    exact = sum(exact_match(prediction, answers) for prediction, answers in each)
+    overlap = sum(f1(prediction, answers) for prediction, answers in each)
+    return QaScores(100.0 * exact / len(each), 100.0 * overlap / len(each), len(each))
+
+
+def _check(golds: Sequence[str]) -> None:
+    if not golds:
+        raise ValueError("expected one gold answer or more, got none")
+
+
+def _overlap(words: Sequence[str], gold: Sequence[str]) -> float:
+    same = (Counter(words) & Counter(gold)).total()
+    if same == 0:
+        return 0.0
+    precision, recall = same / len(words), same / len(gold)
+    return 2 * precision * recall / (precision + recall)

@@ -1,0 +1,126 @@
+"""Sentence vectors as the average of GloVe word vectors from a text file, a baseline (D12)."""
+
+import gzip
+import re
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import InputError, first_line
+
+Vectors = dict[str, NDArray[np.float32]]
+
+# GloVe was trained on text whose contractions are cut: "don't" is "do" and "n't".
+_WORD = re.compile(r"[\w-]+?(?=n't)|n't|'\w+|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
+
+
+def encode_with_glove(path: Path, sentences: Sequence[str]) -> NDArray[np.float32]:
+    """The average of each sentence's word vectors (D12).
+
+    A word is looked up as written, then in lower case; a word in neither form is left out.
+
+    Args:
+        path: a file of ``word v1 … vd`` lines, plain or ``.gz``, with or without a ``count d`` line on top.
+        sentences: n texts.
+
+    Returns:
+        Shape (n, d), float32; a zero vector for a sentence without known words.
+
+    Raises:
+        InputError: the file cannot be read, has a faulty line, or holds none of the words.
+    """
+    words = [split_words(sentence) for sentence in sentences]
+    wanted = {form for row in words for word in row for form in (word, word.lower())}
+    vectors = read_vectors(path, wanted)
+    if not vectors:
+        raise InputError(
+            f"{path}: holds no vector for any word of the sentences; is it a file of word vectors?"
+        )
+    size = len(next(iter(vectors.values())))
+    return np.stack([_average(row, vectors, size) for row in words])
+
+
+def split_words(sentence: str) -> list[str]:
+    """``sentence`` cut into words and punctuation marks, case kept."""
+    return _WORD.findall(sentence)
+
+
+def read_vectors(path: Path, wanted: Set[str]) -> Vectors:
+    """The vectors of the ``wanted`` words, each of shape (d,), float32; other words are skipped.
+
+    Raises:
+        InputError: the file cannot be read, or a line has another number of values than the first.
+    """
+    keys = {word.encode(): word for word in wanted}
+    found: Vectors = {}
+    size: int | None = None
+    with _opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            fields = line.split()
+            if not fields or (number == 1 and _is_header(fields)):
+                continue
+            size = len(fields) - 1 if size is None else size
+            if len(fields) - 1 != size:
+                _check_width(fields, size, f"{path}:{number}")
+                continue
+            word = keys.get(fields[0])
+            if word is not None and word not in found:
+                found[word] = _vector(fields[1:], f"{path}:{number}")
+    return found
+
+
+def _check_width(fields: list[bytes], size: int, where: str) -> None:
+    """Refuse a line of another width, unless its word has spaces, as a few in the largest GloVe file do."""
+    if len(fields) - 1 > size and not _is_number(fields[1]):
+        return
+    raise InputError(
+        f"{where}: {len(fields) - 1} values, where the lines before have {size}; is the file cut off?"
+    )
+
+
+def _vector(fields: list[bytes], where: str) -> NDArray[np.float32]:
+    try:
+        vector = np.array([float(field) for field in fields], dtype=np.float32)
+    except ValueError as error:
+        raise InputError(f"{where}: a value is no number ({first_line(error)})") from None
+    if not np.isfinite(vector).all():
+        raise InputError(f"{where}: a value is not finite")
+    return vector
+
+
+def _average(words: list[str], vectors: Vectors, size: int) -> NDArray[np.float32]:
+    known = [vectors[form] for word in words if (form := _known_form(word, vectors)) is not None]
+    average: NDArray[np.float32] = (
+        np.mean(known, axis=0, dtype=np.float32) if known else np.zeros(size, np.float32)
+    )
+    return average
+
+
+def _known_form(word: str, vectors: Vectors) -> str | None:
+    return next((form for form in (word, word.lower()) if form in vectors), None)
+
+
+def _is_header(fields: list[bytes]) -> bool:
+    """Whether a first line is word2vec's ``count d`` and not a vector."""
+    return len(fields) == 2 and all(field.isdigit() for field in fields)
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with path.open("rb") as plain:
+            yield cast(IO[bytes], gzip.GzipFile(fileobj=plain)) if path.suffix == ".gz" else plain
+    except (OSError, EOFError) as error:
+        raise InputError(f"{path}: cannot be read as word vectors ({first_line(error)})") from error

@@ -1,0 +1,222 @@
+"""Which rows attend to which keys in one decoding step, computed once for all layers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pairsmith.models.language.kv_store import Store
+
+PAGE = 16
+"""Tokens per page."""
+
+STEP = 8
+"""Numbers of rows, pieces and pages in a matrix product are rounded up to multiples of this. The libraries
+below torch compile a product for each new shape, which takes a millisecond, and keep it in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Some rows, and the pieces of a store that they share.
+
+    Attributes:
+        store: index of the store that holds the pieces.
+        length: tokens of each piece that take part in the products.
+        used: the pieces that take part in the products.
+        members: ``(pieces, most)`` the rows that share each of ``used``, padded with 0.
+        piece: ``(rows,)`` index in ``used`` of each row's piece, and ``place`` the row's column in
+            ``members``; 0 for a row without a piece.
+        has: ``(rows, 1, 1, 1)`` 1 for a row with a piece, else 0; None if all rows have one.
+    """
+
+    store: int
+    length: int
+    used: slice | Tensor
+    members: Tensor
+    piece: Tensor
+    place: Tensor
+    has: Tensor | None
+
+    def gather(self, of_rows: Tensor) -> Tensor:
+        """Rearrange ``(rows, heads, shared, x)`` to ``(pieces, heads, most * shared, x)``."""
+        # index_select copies whole rows, while indexing copies element by element.
+        gathered = of_rows.index_select(0, self.members.flatten()).view(
+            *self.members.shape, *of_rows.shape[1:]
+        )
+        return gathered.transpose(1, 2).reshape(len(self.members), of_rows.shape[1], -1, of_rows.shape[-1])
+
+    def spread(self, of_pieces: Tensor, shared: int) -> Tensor:
+        """Undo ``gather``: to ``(rows, heads, shared, x)``, with 0 for rows without a piece."""
+        split = of_pieces.view(*of_pieces.shape[:2], -1, shared, of_pieces.shape[3])
+        of_rows = split.transpose(1, 2)[self.piece, self.place]
+        return of_rows if self.has is None else of_rows.mul_(self.has)
+
+    def take(self, table: Tensor) -> Tensor:
+        """The tier's part of a store's keys or values, ``(pieces, heads, length, size)``."""
+        return table[self.used][:, :, : self.length]
+
+
+@dataclass(frozen=True, slots=True)
+class Paged:
+    """Which rows have which pages.
+
+    Attributes:
+        used: the pages that take part in the products.
+        row: ``(pages,)`` the row of each of ``used``, and ``part`` its index among the row's pages; 0 for an
+            unused page.
+        pages: ``(rows, most)`` indices in ``used`` of each row's pages, padded with 0.
+        parts: for the first, second, … page of rows: the rows that have one, and its index in ``used``.
+        page: ``(rows,)`` the page in the store of each row's new token, and ``offset`` its place there.
+    """
+
+    used: slice | Tensor
+    row: Tensor
+    part: Tensor
+    pages: Tensor
+    parts: list[tuple[Tensor, Tensor]]
+    page: Tensor
+    offset: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The plan of one decoding step.
+
+    Attributes:
+        tiers: how rows share starts and slots.
+        paged: how pages belong to rows.
+        distance: ``(rows, keys)`` tokens between a key and the row's new token, negative where there is no
+            key; the keys of each tier in turn, then those of the pages.
+    """
+
+    tiers: list[Tier]
+    paged: Paged
+    distance: Tensor
+
+    def bias(self, window: int | None) -> Tensor:
+        """0 where a row sees a key, minus infinity elsewhere, ``(rows, 1, 1, keys)`` float32."""
+        seen = self.distance >= 0
+        if window:
+            seen &= self.distance < window
+        nothing = torch.zeros_like(seen, dtype=torch.float32)
+        return nothing.masked_fill(~seen, -torch.inf)[:, None, None]
+
+    def in_order(self) -> tuple[Tensor, Tensor]:
+        """The indices of each row's keys without gaps, ``(rows, longest)``, and a mask of real keys."""
+        seen = self.distance >= 0
+        longest = int(seen.sum(dim=1).max())
+        order = (~seen).to(torch.uint8).argsort(dim=1, stable=True)[:, :longest]
+        return order, seen.gather(1, order)
+
+
+def plan_step(
+    stores: Sequence[tuple[Tensor, Tensor, Store]],
+    row_pages: list[list[int]],
+    tails: Tensor,
+    pages: Store,
+    device: torch.device,
+) -> Plan:
+    """Plan a step that feeds every row one token.
+
+    Args:
+        stores: in the order of a row's tokens: each row's piece, ``(rows,)``, the piece's number of tokens,
+            ``(rows,)``, and the store.
+        row_pages: each row's pages, including the page for the new token.
+        tails: ``(rows,)`` tokens fed to each row before this step.
+        pages: the store of the pages.
+        device: where the plan's tensors are put.
+    """
+    before = torch.zeros_like(tails)
+    here = tails + torch.stack([lengths for _, lengths, _ in stores]).sum(dim=0)
+    tiers: list[Tier] = []
+    distances: list[Tensor] = []
+    for number, (pieces, lengths, store) in enumerate(stores):
+        for rows in _alike(pieces, lengths > 0):
+            longest = rounded(int(lengths[rows].max()))
+            # Multiplying only a part of each piece needs a copy: worth it only for a small part.
+            length = store.length if 2 * longest > store.length else longest
+            columns = torch.arange(length)
+            there = rows[:, None] & (columns < lengths[:, None])
+            distances.append(torch.where(there, (here - before)[:, None] - columns, -1))
+            tiers.append(_tier(number, length, pieces, rows, store.count))
+        before = before + lengths
+    paged = _paged(row_pages, tails, pages.count)
+    distances.append(tails[:, None] - torch.arange(paged.pages.shape[1] * PAGE))
+    plan: Plan = _moved(Plan(tiers, paged, torch.cat(distances, dim=1)), device)
+    return plan
+
+
+def _alike(pieces: Tensor, some: Tensor) -> list[Tensor]:
+    """Split rows, into masks ``(rows,)``, by whether few or very many other rows share their piece.
+
+    Products are padded to the most rows of any piece, so popular pieces must be kept apart.
+    """
+    if not bool(some.any()):
+        return []
+    shared = torch.bincount(pieces[some])[pieces.clamp(max=int(pieces[some].max()))]
+    mean = int(some.sum()) / len(torch.unique(pieces[some]))
+    popular = some & (shared > 4 * mean)
+    return [rows for rows in (some & ~popular, popular) if bool(rows.any())]
+
+
+def _tier(number: int, length: int, pieces: Tensor, rows: Tensor, count: int) -> Tier:
+    """The tier of some of the rows, for a store of ``count`` pieces."""
+    which = rows.nonzero().squeeze(1)
+    used, found, size = _dense(pieces[which], count)
+    counts = torch.bincount(found, minlength=size)
+    order = found.argsort(stable=True)
+    first = counts.cumsum(0) - counts
+    piece, place = torch.zeros(2, len(pieces), dtype=torch.int64)
+    piece[which] = found
+    place[which[order]] = torch.arange(len(which)) - first[found[order]]
+    members = torch.zeros(size, rounded(int(counts.max()), STEP // 2), dtype=torch.int64)
+    members[found, place[which]] = which
+    has = None if bool(rows.all()) else rows[:, None, None, None].float()
+    return Tier(number, length, used, members, piece, place, has)
+
+
+def _paged(row_pages: list[list[int]], tails: Tensor, count: int) -> Paged:
+    """Map rows to their pages, of ``count`` in the store; ``tails``, ``(rows,)``: tokens fed before."""
+    most = max(map(len, row_pages))
+    listed = torch.tensor([pages + [-1] * (most - len(pages)) for pages in row_pages])
+    held = listed >= 0
+    used, numbers, size = _dense(listed[held], count)
+    pages = torch.zeros_like(listed)
+    pages[held] = numbers
+    row, part = torch.zeros(2, size, dtype=torch.int64)
+    row[numbers], part[numbers] = held.nonzero().T
+    parts = [(held[:, i].nonzero().squeeze(1), pages[held[:, i], i]) for i in range(most)]
+    page = listed[torch.arange(len(listed)), tails // PAGE]
+    return Paged(used, row, part, pages, parts, page, tails % PAGE)
+
+
+def _dense(used: Tensor, count: int) -> tuple[slice | Tensor, Tensor, int]:
+    """An index into a store of ``count`` that includes all of ``used``, each one's place in it, and its size.
+
+    A slice up to the last one used is a view; where few before it are used, copying those few is faster.
+    """
+    last = int(used.max()) + 1
+    distinct, where = torch.unique(used, return_inverse=True)
+    if 3 * len(distinct) < last:
+        filler = distinct.new_zeros(rounded(len(distinct)) - len(distinct))
+        return torch.cat([distinct, filler]), where, rounded(len(distinct))
+    size = min(rounded(last), count)
+    return slice(0, size), used, size
+
+
+def rounded(number: int, step: int = STEP) -> int:
+    """``number`` rounded up to a multiple of ``step``."""
+    return -(-number // step) * step
+
+
+def _moved(thing: Any, device: torch.device) -> Any:
+    """A plan, or a part of one, with its tensors on the device."""
+    if isinstance(thing, Tensor):
+        return thing.to(device)
+    if isinstance(thing, list | tuple):
+        return type(thing)(_moved(part, device) for part in thing)
+    if isinstance(thing, Plan | Paged | Tier):
+        return type(thing)(*(_moved(getattr(thing, field.name), device) for field in fields(thing)))
+    return thing

@@ -1,0 +1,199 @@
+"""Nucleus sampling from encoder-decoder models, with many sequences for each input (Q2).
+
+Each sequence has a random stream of its own, so that it does not depend on what else is in the batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pairsmith.core.errors import ModelError
+from pairsmith.models.language.sampling import draw, truncate
+from pairsmith.runs.seeds import uniforms
+
+_LIKELIEST = (256, 4096)
+"""How many likeliest tokens are searched for the nucleus, first and second; sorting all is rarely needed."""
+
+_WORTHWHILE = 0.75
+"""When at most this share of sequences is unfinished, the others are dropped, which copies the cache."""
+
+
+def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
+    """Like ``truncate`` without top-k, but fast where a few tokens hold ``top_p`` of the mass.
+
+    The result for a row does not depend on the other rows.
+
+    Args:
+        probabilities: ``(rows, vocab)`` float32, rows summing to 1.
+        top_p: 0 < top_p <= 1.
+
+    Returns:
+        probabilities ``(rows, k)`` float32, zero where truncated, and token ids ``(rows, k)`` int64.
+    """
+    if top_p >= 1:
+        return truncate(probabilities, 0, top_p)
+    left = torch.arange(len(probabilities), device=probabilities.device)
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    for few in _LIKELIEST:
+        if few < probabilities.shape[1] and len(left):
+            kept, tokens, whole = _among_likeliest(probabilities[left], few, top_p)
+            found.append((left[whole], kept[whole], tokens[whole]))
+            left = left[~whole]
+    if len(left):
+        found.append((left, *truncate(probabilities[left], 0, top_p)))
+    width = max((int((kept > 0).sum(dim=1).max()) for _, kept, _ in found if len(kept)), default=1)
+    every_kept = probabilities.new_zeros(len(probabilities), width)
+    every_token = torch.zeros(len(probabilities), width, dtype=torch.int64, device=probabilities.device)
+    for rows, kept, tokens in found:
+        some = min(width, kept.shape[1])
+        every_kept[rows, :some], every_token[rows, :some] = kept[:, :some], tokens[:, :some]
+    return every_kept, every_token
+
+
+def _among_likeliest(probabilities: Tensor, few: int, top_p: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The nucleus among the ``few`` likeliest tokens of each row, and ``(rows,)`` whether it is complete."""
+    likely, tokens = probabilities.topk(few + 1, dim=1)
+    before = likely.cumsum(dim=1) - likely
+    inside = before < top_p
+    # Other tokens may be as likely as the last one here.
+    whole = ~(inside & (likely == likely[:, -1:])).any(dim=1)
+    tied = ((likely[:, :-1] == likely[:, 1:]) & inside[:, :-1]).any(dim=1)
+    if bool(tied.any()):
+        tokens[tied] = _in_order(likely[tied], tokens[tied])
+    kept = likely.masked_fill(~inside, 0.0)
+    return kept / kept.sum(dim=1, keepdim=True), tokens, whole
+
+
+def _in_order(likely: Tensor, tokens: Tensor) -> Tensor:
+    """The tokens, likeliest first, equally likely ones in the order of their ids."""
+    numbers, places = tokens.sort(dim=1)
+    again = likely.gather(1, places).sort(dim=1, descending=True, stable=True).indices
+    return numbers.gather(1, again)
+
+
+def draw_sequences(
+    network: Any,
+    features: Mapping[str, Tensor],
+    streams: Sequence[NDArray[np.uint64]],
+    *,
+    seed: int,
+    top_p: float,
+    max_tokens: int,
+) -> list[list[list[int]]]:
+    """Draw sequences for each of n inputs, which are encoded only once.
+
+    Args:
+        network: an encoder-decoder model of transformers.
+        features: the encoder's inputs: ``input_ids`` and ``attention_mask``, ``(n, longest)`` int64.
+        streams: for each input the keys of its random streams, one per sequence to draw; one or more.
+        seed: seed of the streams.
+        top_p: share of the probability that the nucleus holds.
+        max_tokens: longest sequence; one without an end token by then is cut off.
+
+    Returns:
+        for each input its sequences in the order of the streams: tokens without start and padding, with
+        the end token if there is one.
+
+    Raises:
+        ModelError: the model's scores are NaN.
+    """
+    device, start = network.device, first_token(network)
+    ends = torch.tensor(network.generation_config.eos_token_id, device=device)
+    names = np.concatenate(list(streams))
+    rows, written = np.arange(len(names)), np.zeros((len(names), max_tokens), np.int64)
+    with torch.inference_mode():
+        moved = {name: value.to(device) for name, value in features.items()}
+        counts = torch.tensor([len(each) for each in streams], device=device)
+        states = network.get_encoder()(**moved)
+        states.last_hidden_state = states.last_hidden_state.repeat_interleave(counts, dim=0)
+        mask = moved["attention_mask"].repeat_interleave(counts, dim=0)
+        begun, cache = torch.full((len(names), 1), start, device=device), None
+        going = torch.ones_like(begun[:, 0], dtype=torch.bool)
+        rules = _rules(network.generation_config, device)
+        for place in range(max_tokens):
+            found = network(
+                encoder_outputs=states,
+                attention_mask=mask,
+                decoder_input_ids=begun[:, -1:],
+                past_key_values=cache,
+                use_cache=True,
+            )
+            cache = found.past_key_values
+            refuse_nan(found.logits[:, -1])
+            scores = rules(begun, found.logits[:, -1].float())
+            last = _draw_next(scores, names[rows], place + 1, seed, top_p)
+            begun = torch.cat([begun, last[:, None]], dim=1)
+            written[rows, place] = last.cpu().numpy()
+            going &= ~torch.isin(last, ends)
+            left = int(going.sum())
+            if not left:
+                break
+            if left <= _WORTHWHILE * len(going):  # drop finished sequences
+                kept = going.nonzero()[:, 0]
+                cache.batch_select_indices(kept)
+                states.last_hidden_state, mask = states.last_hidden_state[kept], mask[kept]
+                rows, begun, going = rows[kept.cpu().numpy()], begun[kept], going[kept]
+    whole = iter([upto(row, ends.tolist()) for row in written.tolist()])
+    return [[next(whole) for _ in each] for each in streams]
+
+
+def _draw_next(scores: Tensor, names: NDArray[np.uint64], place: int, seed: int, top_p: float) -> Tensor:
+    """Draw a token for each row, ``(rows,)`` int64, with its stream's number at this position."""
+    kept, tokens = nucleus(scores.softmax(dim=1), top_p)
+    chances = uniforms(seed, names, np.full(len(names), place, np.int64))
+    return draw(kept, tokens, torch.from_numpy(chances).to(scores.device))
+
+
+def _rules(config: Any, device: torch.device) -> Any:
+    """Processors for tokens that a generation config forces or forbids, such as an initial language token."""
+    from transformers import (
+        ForcedBOSTokenLogitsProcessor,
+        LogitsProcessorList,
+        NoBadWordsLogitsProcessor,
+        SuppressTokensAtBeginLogitsProcessor,
+        SuppressTokensLogitsProcessor,
+    )
+
+    rules, forced = LogitsProcessorList(), config.forced_bos_token_id
+    if config.bad_words_ids is not None:
+        ends = torch.as_tensor(config.eos_token_id, device=device).reshape(-1)
+        rules.append(NoBadWordsLogitsProcessor(config.bad_words_ids, ends))
+    if config.suppress_tokens is not None:
+        rules.append(SuppressTokensLogitsProcessor(config.suppress_tokens, device=device))
+    if config.begin_suppress_tokens is not None:
+        first = 1 if forced is None else 2  # after the token that a decoder starts from, and a forced one
+        rules.append(SuppressTokensAtBeginLogitsProcessor(config.begin_suppress_tokens, first, device=device))
+    if forced is not None:
+        rules.append(ForcedBOSTokenLogitsProcessor(forced))
+    return rules
+
+
+def refuse_nan(scores: Tensor) -> None:
+    """Check that no score is NaN.
+
+    Raises:
+        ModelError: a score is NaN.
+    """
+    if torch.isnan(scores).any():
+        raise ModelError(
+            "the model's scores are not numbers; its weights are damaged, or its number format is too "
+            "short: try float32"
+        )
+
+
+def first_token(network: Any) -> int:
+    """The token that a model's decoder starts from."""
+    config = network.generation_config
+    start = config.decoder_start_token_id
+    return int(config.bos_token_id if start is None else start)
+
+
+def upto(row: list[int], end: int | Sequence[int]) -> list[int]:
+    """The tokens up to and including the first end token."""
+    ends = {end} if isinstance(end, int) else set(end)
+    stop = next((place for place, token in enumerate(row) if token in ends), len(row))
+    return row[: stop + 1]

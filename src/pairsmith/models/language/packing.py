@@ -1,0 +1,85 @@
+"""Weights packed for the CPU once, instead of at every matrix product.
+
+On a CPU, torch's products rearrange a weight's blocks each time they are called; for a batch of decoding
+rows that is a quarter of the time. Linear layers are replaced by ones whose weights have the layout that
+oneDNN needs, and an activation that follows one is fused with it. Results stay the same except for
+rounding. A packed model can only decode: it cannot be saved, copied or trained.
+"""
+
+import os
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.activations import FastGELUActivation, GELUTanh, NewGELUActivation
+from transformers.pytorch_utils import Conv1D
+
+from pairsmith.models.language.transformers_backend import FOLDED
+
+_OPS = torch.ops.mkldnn
+"""Not part of torch's documented interface: where an operator is missing, nothing is packed."""
+
+ROWS = 256
+"""The batch size, in rows, that the layout is optimised for; other sizes work as well."""
+
+COMPILED = 128
+"""How many compiled products, of a megabyte each, oneDNN may cache; its default is 1,024."""
+
+TANH_GELUS = (NewGELUActivation, FastGELUActivation, GELUTanh)
+"""Activations that compute the same formula, written in different ways."""
+
+FIRST_AND_ACTIVATION = (("c_fc", "act"), ("dense_h_to_4h", "act"), ("fc1", "activation_fn"))
+"""Names of a block's first linear layer and the activation after it, in GPT-2, GPT-NeoX, and Phi and OPT."""
+
+
+class PackedLinear(nn.Module):
+    """A linear layer with a packed weight; see the module's docstring."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, *, gelu: bool = False) -> None:
+        super().__init__()
+        self.out_features = weight.shape[0]
+        self._packed = _OPS._reorder_linear_weight(weight.detach().contiguous(), ROWS)
+        self._bias = None if bias is None else bias.detach()
+        self._then: tuple[str, list[float], str] = ("gelu", [], "tanh") if gelu else ("none", [], "")
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Map ``(…, in)`` to ``(…, out)``."""
+        product: Tensor = _OPS._linear_pointwise(states, self._packed, self._bias, *self._then)
+        return product
+
+
+def packed(model: Any) -> Any:
+    """The model with its linear layers packed, where the model and torch allow it; they have no gradients."""
+    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # read at the first product
+        os.environ.setdefault(variable, str(COMPILED))
+    weight = next(model.parameters())
+    if weight.device.type != "cpu" or model.config.model_type not in FOLDED or not _can_pack(weight.dtype):
+        return model
+    for module in model.modules():
+        for first, activation in FIRST_AND_ACTIVATION:
+            parts = _linear(getattr(module, first, None))
+            if parts and isinstance(getattr(module, activation, None), TANH_GELUS):
+                setattr(module, first, PackedLinear(*parts, gelu=True))
+                setattr(module, activation, nn.Identity())
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if parts := _linear(child):
+                setattr(module, name, PackedLinear(*parts))
+    return model
+
+
+def _linear(module: Any) -> tuple[Tensor, Tensor | None] | None:
+    """Weight, ``(out, in)``, and bias of exactly an ``nn.Linear`` or ``Conv1D``; None for other modules."""
+    if type(module) is nn.Linear:
+        return module.weight, module.bias
+    if type(module) is Conv1D:
+        return module.weight.t(), module.bias
+    return None
+
+
+def _can_pack(dtype: torch.dtype) -> bool:
+    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call] # torch has no type here
+    needed = ("_linear_pointwise", "_reorder_linear_weight", "_is_mkldnn_bf16_supported")
+    if not available or not all(hasattr(_OPS, op) for op in needed):
+        return False
+    return dtype is torch.float32 or (dtype is torch.bfloat16 and bool(_OPS._is_mkldnn_bf16_supported()))

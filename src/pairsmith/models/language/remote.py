@@ -1,0 +1,281 @@
+"""A language model behind an OpenAI-compatible completions server, by its URL.
+
+``http://HOST:PORT/v1#NAME``: the part after ``#`` is the model's name on the server. An API key is taken
+from the environment variable ``PAIRSMITH_API_KEY``. Responses are kept in a cache, so that an interrupted
+run repeats no request.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import random
+import re
+import sqlite3
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pairsmith.core.errors import MissingExtra, ModelError, RemoteError, first_line, redacted
+from pairsmith.models.language.protocols import Prompt
+
+Way = Literal["plain", "certified", "reranked"]
+
+KEY = "PAIRSMITH_API_KEY"
+TRIES = 8
+"""The most times that a request is sent."""
+WAIT = 0.5
+"""Seconds before a retry, randomly lengthened and doubled each time; a longer Retry-After is respected."""
+BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
+"""Status codes of responses after which a request is retried."""
+SECONDS = 120.0
+"""How many seconds a response may take."""
+
+_LOG = logging.getLogger(__name__)
+_SPECIAL = re.compile(r"<[^<>\s]+>|\[EOS\]|")
+
+
+def is_remote(name: str) -> bool:
+    """Whether a model's name is the URL of a server."""
+    return name.startswith(("http://", "https://"))
+
+
+def remote_revision(name: str) -> str:
+    """The revision of a server's model: only its name is known."""
+    return f"remote:{redacted(name)}"
+
+
+class RemoteModel:
+    """A model on a server.
+
+    Args:
+        name: its URL, as in the module's docstring.
+        cache: a file that keeps responses; without one, none are kept.
+        way: how texts are steered (see ``remote_decoder``). ``certified`` needs prompts in the server's own
+            tokens (``/tokenize`` and ``/detokenize``, as vLLM has them); otherwise a byte is a token.
+        at_once: groups to decode at the same time.
+        listed: how many likeliest tokens to request, for ``certified``.
+
+    Raises:
+        ModelError: the URL names no model.
+        RemoteError: no server answers there.
+        MissingExtra: the package ``requests`` is not installed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cache: str | None = None,
+        *,
+        way: Way = "certified",
+        at_once: int = 16,
+        listed: int = 20,
+    ) -> None:
+        try:
+            import requests
+            from requests.adapters import HTTPAdapter
+        except ImportError:
+            raise MissingExtra("requests", "remote") from None
+        self.name = name
+        self.revision = remote_revision(name)
+        self._base, _, self._served = name.partition("#")
+        if not self._served or not urlsplit(self._base).hostname:
+            raise ModelError(
+                f"model {redacted(name)}: give what the server calls it, http://HOST:PORT/v1#NAME"
+            )
+        self._base = self._base.rstrip("/")
+        self._errors = requests.RequestException
+        self._session = requests.Session()
+        self._session.mount("http://", HTTPAdapter(pool_maxsize=at_once))
+        self._session.mount("https://", HTTPAdapter(pool_maxsize=at_once))
+        self._stopped = threading.Event()
+        if key := os.environ.get(KEY):
+            self._session.headers["Authorization"] = f"Bearer {key}"
+        self._cache = _Cache(cache) if cache else None
+        self.way, self.at_once, self.listed = way, at_once, listed
+        self._by_tokens = way == "certified"
+        self._reach()
+        self.end_tokens: frozenset[int] = frozenset()  # a server does not list them; see ``ends``
+        self.context = 2**31
+        if self._by_tokens:
+            self.context = int(self.ask("tokenize", {"prompt": ""}).get("max_model_len", self.context))
+        self.text_of = lru_cache(maxsize=65536)(self._text_of)
+
+    def _reach(self) -> None:
+        """Check at once that there is a server."""
+        try:
+            self._session.get(f"{self._base}/models", timeout=min(SECONDS, 10))
+        except self._errors as error:
+            self._session.close()
+            reason = first_line(error)
+            raise RemoteError(
+                f"{redacted(self._base)}: no server answers there ({redacted(reason)})"
+            ) from error
+
+    def close(self) -> None:
+        """Close the connections and the cache."""
+        self._session.close()
+        if self._cache:
+            self._cache.close()
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a prompt."""
+        if not self._by_tokens:
+            return list(text.encode("utf-8", "surrogatepass"))
+        return [int(token) for token in self.ask("tokenize", {"prompt": text})["tokens"]]
+
+    def encode_chat(self, message: str, answer: str) -> list[int]:
+        """The tokens of a chat in the server's template, ending with the given beginning of the answer.
+
+        Raises:
+            ModelError: ``way`` is not ``certified``: text alone cannot be put into a template.
+        """
+        if not self._by_tokens:
+            raise ModelError("a task of `format: chat` needs --steering certified with a server")
+        chat = {"messages": [{"role": "user", "content": message}], "add_generation_prompt": True}
+        begun = self.ask("tokenize", chat)["tokens"]
+        added = self.ask("tokenize", {"prompt": answer, "add_special_tokens": False})["tokens"]
+        return [int(token) for token in [*begun, *added]]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens."""
+        if not self._by_tokens:
+            return bytes(tokens).decode("utf-8", "surrogatepass")
+        return str(self.ask("detokenize", {"tokens": list(tokens)})["prompt"])
+
+    def _text_of(self, token: int) -> str:
+        return self.decode([token])
+
+    def ends(self, token: int) -> bool:
+        """Whether a token looks like a special token, which ends the text."""
+        return _SPECIAL.fullmatch(self.text_of(token)) is not None
+
+    def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
+        """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
+        answer = self.ask(
+            "v1/completions",
+            {
+                "prompt": [list(prompt) for prompt in prompts],
+                "max_tokens": 1,
+                "temperature": 1.0,
+                "logprobs": count,
+                "return_tokens_as_token_ids": True,
+            },
+        )
+        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+        lists = [choice["logprobs"]["top_logprobs"][0] for choice in choices]
+        # A server may add the token it drew, however unlikely, which must not count as the list's last.
+        top = [sorted(each.items(), key=lambda item: -item[1])[:count] for each in lists]
+        return [{int(name.removeprefix("token_id:")): float(p) for name, p in each} for each in top]
+
+    def continued(
+        self, prompt: str, seed: int, top_k: int, top_p: float, tokens: int, stop: str
+    ) -> tuple[str, str]:
+        """A text drawn by the server, and how it ended: ``stop``, ``end`` or ``length``."""
+        asked = {"prompt": prompt, "seed": seed, "temperature": 1.0, "top_p": top_p, "max_tokens": tokens}
+        limits = {"top_k": top_k} if top_k else {}
+        choice = self.ask("v1/completions", {**asked, **limits, "stop": [stop]})["choices"][0]
+        ended = "stop" if choice["finish_reason"] == "stop" else "length"
+        if ended == "stop" and choice.get("stop_reason", stop) is None:
+            ended = "end"  # some servers report which stop string matched, if any
+        return str(choice["text"]).partition(stop)[0], ended
+
+    def log_probabilities(self, prompts: Sequence[str], text: str) -> list[float]:
+        """The log-probability of ``text`` after each prompt, summed over the tokens that begin in it."""
+        answer = self.ask(
+            "v1/completions",
+            {
+                "prompt": [prompt + text for prompt in prompts],
+                "max_tokens": 1,
+                "temperature": 1.0,
+                "echo": True,
+                "logprobs": 1,
+            },
+        )
+        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+        sums = []
+        for prompt, choice in zip(prompts, choices, strict=True):
+            scored = zip(choice["logprobs"]["text_offset"], choice["logprobs"]["token_logprobs"], strict=True)
+            end = len(prompt) + len(text)
+            sums.append(sum(value for at, value in scored if len(prompt) <= at < end and value is not None))
+        return sums
+
+    def ask(self, path: str, body: dict[str, Any]) -> Any:
+        """Send a request, with retries where they may help; a cached response is returned without asking.
+
+        Raises:
+            RemoteError: the server cannot be reached, or gives no valid response after all tries.
+            ModelError: the server refuses the request.
+        """
+        base = self._base if path.startswith("v1/") else self._base.removesuffix("/v1")
+        url = f"{base}/{path.removeprefix('v1/')}"
+        body = {"model": self._served, **body}
+        name = hashlib.sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
+        if self._cache and (known := self._cache.get(name)) is not None:
+            return json.loads(known)
+        for number in range(TRIES):
+            text, pause = self._answer(url, path, body)
+            if pause is None:
+                if self._cache:
+                    self._cache.put(name, text)
+                return json.loads(text)
+            # A random factor keeps many clients from retrying in step.
+            pause = max(pause, WAIT * 2**number * (1 + random.random()))
+            if number == TRIES - 1 or self._stopped.is_set():
+                break
+            if number >= 2:  # faults that pass quickly are not reported
+                _LOG.warning("%s: %s; trying again in %.0f s", redacted(url), redacted(text[:100]), pause)
+            self._stopped.wait(pause)
+        raise RemoteError(
+            f"{redacted(url)}: no proper answer after {number + 1} tries ({redacted(text[:200])}); what "
+            "is done is saved, and the same command continues"
+        )
+
+    def _answer(self, url: str, path: str, body: dict[str, Any]) -> tuple[str, float | None]:
+        """The response to one request and None, or what went wrong and the least time to wait."""
+        try:
+            response = self._session.post(url, json=body, timeout=SECONDS)
+        except self._errors as error:
+            return first_line(error), 0.0
+        if response.status_code in BUSY:
+            asked = response.headers.get("Retry-After", "")
+            return f"{response.status_code} {response.text}", float(asked) if asked.isdigit() else 0.0
+        if response.status_code >= 400:
+            said = redacted(response.text[:300])
+            raise ModelError(f"{redacted(url)} refuses the request: {response.status_code} {said}")
+        try:
+            answer = json.loads(response.text)
+        except ValueError:
+            return f"not JSON: {response.text}", 0.0
+        if not isinstance(answer, dict) or (path.endswith("completions") and not answer.get("choices")):
+            return f"no choices: {response.text}", 0.0
+        return response.text, None
+
+    def stop(self) -> None:
+        """Make requests that wait for a retry give up."""
+        self._stopped.set()
+
+
+class _Cache:
+    """Responses by the hash of their request, in a file that several threads and processes share."""
+
+    def __init__(self, path: str) -> None:
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("CREATE TABLE IF NOT EXISTS answers (name TEXT PRIMARY KEY, answer TEXT)")
+
+    def get(self, name: str) -> str | None:
+        with self._lock:
+            found = self._database.execute("SELECT answer FROM answers WHERE name = ?", (name,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def put(self, name: str, answer: str) -> None:
+        with self._lock:
+            self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (name, answer))
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()

@@ -1,0 +1,151 @@
+"""From the logits of many rows to each group's choices of a next token: rule (D3), top-k, top-p (D4).
+
+The whole vocabulary is read once, for each row's normaliser and each main prompt's likeliest tokens.
+Where these **candidates** provably include every token that top-k or top-p can keep, the rest is computed
+on them alone; groups for which that cannot be shown are computed over the whole vocabulary.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pairsmith.models.language.combine import Combine, counter_maximum, favours_main
+from pairsmith.models.language.sampling import Sampling, truncate
+
+CANDIDATES = 64
+"""How many of a main prompt's likeliest tokens are candidates with top-k; at least four times k."""
+
+NUCLEUS = 512
+"""The number of candidates without top-k."""
+
+CHUNK = 16
+"""Rows whose normalisers are computed at once on a CPU: their float32 copy should fit its cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The tokens each group may draw: ``(groups, k)`` probabilities (float32), likeliest first, and ids."""
+
+    kept: Tensor
+    tokens: Tensor
+
+
+def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
+    """Find the tokens that each group may draw next, and their probabilities.
+
+    Args:
+        logits: ``(rows, vocab)`` of any floating-point format.
+        rows: ``(groups, prompts)`` int64: each group's rows, its main prompt's first, padded with -1.
+        rule: combines the distributions of groups that have counter-prompts.
+        sampling: top-k and top-p.
+
+    Returns:
+        probabilities that sum to 1 and token ids, with as many columns as the group with the most tokens
+        needs. A group with logits that are not finite gets probabilities that are not finite.
+    """
+    vocab = logits.shape[1]
+    wide = max(CANDIDATES, 4 * sampling.top_k) if sampling.top_k else NUCLEUS
+    steered = rows.shape[1] > 1
+    hopeless = steered and not (sampling.top_k and favours_main(rule)) and bool((rows[:, 1] >= 0).all())
+    if wide >= vocab or hopeless:
+        return _over_vocabulary(logits, rows, rule, sampling)
+    kept, tokens, certain = _over_candidates(logits, rows, rule, sampling, wide)
+    if bool(certain.all()):
+        return Choices(kept, tokens)
+    left = (~certain).nonzero().squeeze(1)
+    exact = _over_vocabulary(logits, rows[left], rule, sampling)
+    width = max(kept.shape[1], exact.kept.shape[1])
+    kept, tokens = (torch.nn.functional.pad(t, (0, width - t.shape[1])) for t in (kept, tokens))
+    kept[left], tokens[left] = 0.0, 0
+    kept[left, : exact.kept.shape[1]], tokens[left, : exact.kept.shape[1]] = exact.kept, exact.tokens
+    return Choices(kept, tokens)
+
+
+def combined(logits: Tensor, rows: Tensor, rule: Combine) -> tuple[Tensor, Tensor]:
+    """The main prompts' distributions and the combined ones, over the whole vocabulary.
+
+    Returns:
+        both as ``(groups, vocab)`` float32.
+    """
+    used, place = torch.unique(rows, return_inverse=True)
+    first = int(used[0] < 0)
+    probabilities = torch.softmax(logits[used[first:]], dim=1, dtype=torch.float32)
+    place = place - first  # -1 stays -1
+    p_main = probabilities[place[:, 0]]
+    return p_main, _steered(rule, p_main, counter_maximum(probabilities, place[:, 1:]), rows)
+
+
+def _over_vocabulary(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
+    kept, tokens = truncate(combined(logits, rows, rule)[1], sampling.top_k, sampling.top_p)
+    most = max(1, int((kept > 0).sum(dim=1).max())) if kept.numel() else 1
+    return Choices(kept[:, :most], tokens[:, :most])
+
+
+def _over_candidates(
+    logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling, wide: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Probabilities, token ids, and a mask of the groups for which the whole vocabulary gives the same."""
+    normaliser = normalisers(logits)
+    main = rows[:, 0]
+    likeliest, tokens = logits[main].topk(wide, dim=1)
+    least = likeliest[:, -1:]
+    tokens, order = tokens.sort(dim=1)  # so that equally likely tokens stay in the order of their ids
+    p_main = _probabilities(torch.cat([likeliest.gather(1, order), least], dim=1), normaliser[main])
+    # The last column bounds any other token: at most as likely as the last candidate, and impossible
+    # for the counter-prompts.
+    p_counter = torch.zeros_like(p_main)
+    for column in rows[:, 1:].T:
+        held = (column >= 0).nonzero().squeeze(1)
+        theirs = logits[column[held, None], tokens[held]]
+        p_counter[held, :-1] = torch.maximum(
+            p_counter[held, :-1], _probabilities(theirs, normaliser[column[held]])
+        )
+    weights = _steered(rule, p_main, p_counter, rows)
+    inside, outside = weights[:, :-1], weights[:, -1]
+    kept, choices = truncate(inside, sampling.top_k, sampling.top_p)
+    last = choices.gather(1, (kept > 0).sum(dim=1, keepdim=True).clamp_(min=1) - 1)
+    if sampling.top_k:
+        last = choices[:, -1:]
+    certain = (inside.gather(1, last).squeeze(1) > outside) | (outside == 0)
+    if rows.shape[1] > 1 and not (sampling.top_k and favours_main(rule)):
+        certain &= rows[:, 1] < 0
+    if not sampling.top_k:  # of groups without counter-prompts, whose weights are their probabilities
+        certain &= inside.sum(dim=1) >= sampling.top_p
+    return kept, tokens.gather(1, choices), certain
+
+
+def _probabilities(logits: Tensor, normaliser: Tensor) -> Tensor:
+    largest, rest = normaliser[:, None].unbind(dim=2)
+    return (logits.float() - largest).sub_(rest).exp_()
+
+
+def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> Tensor:
+    """The rule's distribution for groups with counter-prompts, the main prompt's for the others."""
+    steered = (rows[:, 1:] >= 0).any(dim=1)
+    if not bool(steered.any()):
+        return p_main
+    if bool(steered.all()):
+        return rule(p_main, p_counter)
+    result = p_main.clone()
+    result[steered] = rule(p_main[steered], p_counter[steered])
+    return result
+
+
+def normalisers(logits: Tensor) -> Tensor:
+    """The two numbers that turn each row's logits into probabilities: ``exp(logit - largest - rest)``.
+
+    Their sum would lose precision where logits are large.
+
+    Args:
+        logits: ``(rows, vocab)`` of any floating-point format.
+
+    Returns:
+        ``(rows, 2)`` float32: the largest logit, and the log-sum-exp of the logits minus it.
+    """
+    parts = []
+    for part in torch.split(logits, CHUNK if logits.device.type == "cpu" else len(logits)):
+        # One fused pass for the softmax; its largest probability gives the sum.
+        largest = torch.softmax(part, dim=1, dtype=torch.float32).amax(dim=1)
+        parts.append(torch.stack([part.amax(dim=1).float(), -largest.log()], dim=1))
+    return torch.cat(parts)

@@ -1,0 +1,310 @@
+"""Any causal LM of transformers as a ``SteerableModel``.
+
+A prefix that many prompts share is computed once, and the rest of each prompt in batches. Rows then start
+from these keys and values in a ``SharedCache``.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from heapq import heappop, heappush
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import DynamicCache
+
+from pairsmith.core.errors import ModelError, first_line
+from pairsmith.models.language.attention_plan import rounded
+from pairsmith.models.language.kv_store import LayerStates
+from pairsmith.models.language.memory import free_memory
+from pairsmith.models.language.prefixes import common_starts
+from pairsmith.models.language.protocols import Prompt
+from pairsmith.models.language.shared_cache import ATTENTION, SharedCache
+
+PREFILL_TOKENS = 4096
+"""Prompts are computed in batches of about this many tokens, to bound memory."""
+
+LENGTH_LIMITS = ("max_position_embeddings", "window_size", "attention_chunk_size", "sliding_window")
+"""Names in model configurations for the number of tokens that a layer can attend to."""
+
+FOLDED = (
+    "gpt2", "gpt_neox", "opt", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "mistral",
+    "phi", "phi3", "olmo2", "qwen3_moe", "mixtral", "starcoder2", "granite", "cohere", "stablelm", "smollm3",
+)  # fmt: skip
+"""Model types known to attend as ``SharedCache.attend`` does, and to use their linear layers only by calling
+them. Any other is decoded with its own attention, from keys and values copied for each row."""
+
+MOST_ROWS = {"cpu": 256, "other": 1024}
+"""The most rows per batch, by device: larger batches decode no faster per row."""
+
+
+class TransformersModel:
+    """A causal LM and its tokenizer; ``pairsmith.models.language.loading.load_model`` loads one by name.
+
+    It is not thread-safe.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, name: str, revision: str) -> None:
+        self._model = model.eval()
+        self.vocab_size: int = model.get_output_embeddings().out_features
+        self._tokenizer = tokenizer
+        self.name = name
+        self.revision = revision
+        self.context: int = context_of(model.config, folded=_folds(model))
+        ends = model.generation_config.eos_token_id
+        listed = ends if isinstance(ends, list) else [ends]
+        self._closing = frozenset(int(end) for end in listed if end is not None)
+        special = getattr(tokenizer, "all_special_ids", ())  # chat markers and padding are not text
+        self.end_tokens = frozenset(int(end) for end in (*listed, *special) if end is not None)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a prompt, as the tokenizer makes them, special tokens included."""
+        tokens: list[int] = self._tokenizer(text, verbose=False)["input_ids"]
+        if tokens and tokens[-1] in self._closing:  # some tokenizers append an end token to every text
+            tokens = tokens[:-1]
+        return tokens
+
+    def encode_chat(self, message: str, answer: str) -> list[int]:
+        """The tokens of a chat in the tokenizer's template, ending with the given beginning of the answer.
+
+        Raises:
+            ModelError: the tokenizer has no chat template, or the template fails.
+        """
+        if not getattr(self._tokenizer, "chat_template", None):
+            raise ModelError(
+                f"model {self.name}: its tokenizer has no chat template, so it is not made for chats; give "
+                "an instruct model, or leave the chat out (`format: plain` in a task, no --chat for ask)"
+            )
+        chat = [{"role": "user", "content": message}]
+        try:
+            text: str = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # templates are programs
+            raise ModelError(f"model {self.name}: its chat template fails: {first_line(error)}") from error
+        tokens: list[int] = self._tokenizer(text + answer, add_special_tokens=False, verbose=False)[
+            "input_ids"
+        ]
+        return tokens
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without special tokens and without any tidying of spaces."""
+        text: str = self._tokenizer.decode(
+            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return text
+
+    def tokens_with(self, piece: str) -> frozenset[int]:
+        """The tokens whose own text contains ``piece``."""
+        return frozenset(number for number, text in enumerate(self._token_texts) if piece in text)
+
+    @cached_property
+    def _token_texts(self) -> list[str]:
+        known = len(self._tokenizer)
+        texts: list[str] = self._tokenizer.batch_decode(
+            [[number] for number in range(known)], clean_up_tokenization_spaces=False
+        )
+        return texts
+
+    def rows_that_fit(self, tokens: int) -> int:
+        """The number of rows that fit half of the free memory, from 16 to ``MOST_ROWS``.
+
+        A row counts the keys and values of its tokens, as if no prompt were shared, and its logits twice in
+        the model's format and once in float32.
+        """
+        config = self._model.config.get_text_config()
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        number = self._model.dtype.itemsize
+        row = 2 * config.num_hidden_layers * heads * size * number * tokens
+        row += self.vocab_size * (2 * number + 4)
+        most = MOST_ROWS["cpu" if self._model.device.type == "cpu" else "other"]
+        return int(max(16, min(most, free_memory(self._model.device) // 2 // row)))
+
+    def session(self, rows: int, prompts: Iterable[Prompt], tail: int) -> "TransformersSession":
+        """A session of up to ``rows`` rows from these prompts, with up to ``tail`` tokens fed to each."""
+        return TransformersSession(self._model, rows, prompts, tail)
+
+
+class TransformersSession:
+    """Computed prompts, and the rows that began from them."""
+
+    def __init__(self, model: Any, rows: int, prompts: Iterable[Prompt], tail: int) -> None:
+        self._model = model
+        self._device = model.device
+        self._folded = _folds(model)
+        self._start_of = common_starts(prompts)
+        self._starts = {start: i for i, start in enumerate(sorted(set(self._start_of.values()) - {()}))}
+        starts = len(self._starts), max(map(len, self._starts), default=0)
+        rest = max((len(prompt) - len(start) for prompt, start in self._start_of.items()), default=0)
+        self._cache = SharedCache(rows, starts, rest, tail, folded=self._folded)
+        self._computed_starts: set[Prompt] = set()
+        self._ahead: dict[Prompt, list[LayerStates]] = {}  # computed, but not in a slot
+        self._slots: dict[Prompt, int] = {}
+        self._free = list(range(rows))  # a heap: low slots first, as steps multiply all up to the last
+        self._logits: dict[Prompt, Tensor] = {}
+
+    def prefill(self, prompts: Sequence[Prompt]) -> None:
+        """Compute prompts, in batches that share a start."""
+        by_start: dict[Prompt, list[Prompt]] = defaultdict(list)
+        for prompt in sorted(set(prompts) - self._logits.keys(), key=len):
+            by_start[self._start_of[prompt]].append(prompt)
+        for start, waiting in by_start.items():
+            if start and start not in self._computed_starts:
+                states, _ = self._compute([start], ())
+                self._cache.put_start(self._starts[start], next(states))
+                self._computed_starts.add(start)
+            while waiting:
+                size = max(1, PREFILL_TOKENS // len(waiting[-1]))
+                batch = waiting[-size:]
+                del waiting[-size:]
+                states, logits = self._compute(batch, start)
+                self._ahead |= dict(zip(batch, states, strict=True))
+                self._logits |= dict(zip(batch, logits, strict=True))
+
+    def _compute(self, prompts: list[Prompt], start: Prompt) -> tuple[Iterator[list[LayerStates]], Tensor]:
+        """Keys and values of the tokens after the start, and next-token logits, ``(prompts, vocab)``."""
+        cache = DynamicCache()  # without the config: full attention, every key kept
+        shared = len(start)
+        if start:
+            for layer, (keys, values) in enumerate(self._cache.start(self._starts[start])):
+                cache.update(*(x.expand(len(prompts), -1, -1, -1) for x in (keys, values)), layer)
+        width = max(map(len, prompts)) - shared
+        tokens = torch.zeros(len(prompts), width, dtype=torch.int64)
+        for row, prompt in enumerate(prompts):
+            tokens[row, : len(prompt) - shared] = torch.tensor(prompt[shared:])
+        lengths = torch.tensor([len(prompt) for prompt in prompts])
+        mask = torch.arange(shared + width) < lengths[:, None]
+        last = (lengths - shared - 1).to(self._device)
+        with self._head_sees(last), _named_failures(self._model):
+            output = self._model(
+                input_ids=tokens.to(self._device),
+                attention_mask=mask.to(self._device, torch.int64),
+                position_ids=torch.arange(shared, shared + width, device=self._device).expand(
+                    len(prompts), -1
+                ),
+                past_key_values=cache,
+                use_cache=True,
+            )
+        if not cache.layers or not all(getattr(layer, "is_initialized", False) for layer in cache.layers):
+            raise ModelError(
+                "this kind of model keeps no keys and values (a recurrent one?); use a transformer"
+            )
+        logits = output.logits
+        if logits.shape[1] > 1:  # the hook cannot reach this model's head
+            logits = logits[torch.arange(len(prompts), device=logits.device), last][:, None]
+        ends = lengths.tolist()
+        states = (
+            [(x.keys[row, :, shared:end], x.values[row, :, shared:end]) for x in cache.layers]
+            for row, end in enumerate(ends)
+        )
+        return states, logits[:, 0].clone()  # copied, so that the batch, which may be large, is freed
+
+    @contextmanager
+    def _head_sees(self, places: Tensor) -> Iterator[None]:
+        """Within this context only one token of each row, ``(rows,)``, is passed to the output layer."""
+
+        def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
+            (hidden,) = args
+            return (hidden[torch.arange(len(places), device=hidden.device), places][:, None],)
+
+        hook = self._model.get_output_embeddings().register_forward_pre_hook(narrow)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def forget(self, prompt: Prompt) -> None:
+        """Free the memory of a prompt that no row needs."""
+        del self._logits[prompt]
+        self._ahead.pop(prompt, None)
+        if prompt in self._slots:
+            heappush(self._free, self._slots.pop(prompt))
+
+    def add_rows(self, prompts: Sequence[Prompt]) -> Tensor:
+        """Append one row for each prompt."""
+        for prompt in dict.fromkeys(prompts):
+            if prompt not in self._slots:
+                if not self._free:
+                    self._vacate(keeping=prompts)
+                self._slots[prompt] = heappop(self._free)
+                start = self._starts.get(self._start_of[prompt], -1)
+                self._cache.put(self._slots[prompt], start, self._ahead.pop(prompt))
+        self._cache.add_rows(self._slots[prompt] for prompt in prompts)
+        return torch.stack([self._logits[prompt] for prompt in prompts])
+
+    def _vacate(self, keeping: Sequence[Prompt]) -> None:
+        """Move prompts that no current row uses out of their slots; later rows may still need them."""
+        busy = self._cache.slots_in_use | {self._slots[prompt] for prompt in keeping if prompt in self._slots}
+        for prompt, slot in list(self._slots.items()):
+            if slot not in busy:
+                self._ahead[prompt] = [(k.clone(), v.clone()) for k, v in self._cache.read(slot)]
+                heappush(self._free, self._slots.pop(prompt))
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Feed every row one token at its own position."""
+        positions = self._cache.positions
+        rows = len(tokens)
+        if self._folded:
+            filler = (0, rounded(rows) - rows)
+            tokens, positions = (torch.nn.functional.pad(x, filler) for x in (tokens, positions))
+        with self._attention(), self._cache.step(self._device) as seen:
+            output = self._model(
+                input_ids=tokens[:, None].to(self._device),
+                attention_mask=None if self._folded else seen,
+                position_ids=positions[:, None].to(self._device),
+                past_key_values=self._cache,
+                use_cache=True,
+            )
+        logits: Tensor = output.logits[:rows, -1]
+        return logits
+
+    @contextmanager
+    def _attention(self) -> Iterator[None]:
+        """Within this context the model uses the cache's attention, where it can."""
+        if not self._folded:
+            yield
+            return
+        usual = self._model.config._attn_implementation
+        self._model.set_attn_implementation(ATTENTION)
+        try:
+            yield
+        finally:
+            self._model.set_attn_implementation(usual)
+
+    def keep_rows(self, rows: Sequence[int]) -> None:
+        """Keep these rows in this order."""
+        self._cache.keep_rows(list(rows))
+
+
+def context_of(config: Any, *, folded: bool | None = None) -> int:
+    """The most tokens that a model can read.
+
+    Args:
+        config: the model's configuration.
+        folded: whether the shared attention replaces the model's own; None: decided by the model type.
+    """
+    text_config = config.get_text_config()
+    if folded is None:
+        folded = text_config.model_type in FOLDED
+    # A model's own attention gets no sliding windows here, so its rows may be no longer than one window.
+    limits = (getattr(text_config, name, None) for name in (LENGTH_LIMITS[:1] if folded else LENGTH_LIMITS))
+    return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=2048)
+
+
+def _folds(model: Any) -> bool:
+    """Whether the shared attention can replace the model's own."""
+    folded: bool = (
+        model.config.get_text_config().model_type in FOLDED and model._can_set_attn_implementation()
+    )
+    return folded
+
+
+@contextmanager
+def _named_failures(model: Any) -> Iterator[None]:
+    """Name the model type in errors of models that cannot be continued from keys and values."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+        kind = model.config.model_type
+        raise ModelError(f"models of the kind {kind} cannot be decoded here: {first_line(error)}") from error

@@ -1,0 +1,91 @@
+"""Question generators read a passage and write answer, separator and question in one sequence (Q2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pairsmith.core.errors import ModelError
+from pairsmith.models.summarizer import Summarizer
+
+SEPARATOR = "<sep>"
+"""Token between an answer and its question."""
+
+QUESTION_TOKENS = 50
+"""Longest question in tokens (Q1)."""
+
+ANSWER_TOKENS = 30
+"""Longest answer in tokens."""
+
+Fault = Literal[
+    "unfinished", "no separator", "no answer", "no question", "long answer", "long question",
+    "several lines", "unreadable", "not chosen",
+]  # fmt: skip
+"""``not chosen``: an answer found by the search but left out for more diverse ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An answer and a question that a question generator wrote about a passage.
+
+    Attributes:
+        fault: what is wrong with them; None if nothing is.
+        start: where the answer starts in the passage; None if that has still to be found.
+    """
+
+    answer: str
+    question: str
+    fault: Fault | None
+    start: int | None = None
+
+
+def separator_of(asker: Summarizer, separator: str = SEPARATOR) -> int:
+    """The id of the separator token.
+
+    Raises:
+        ModelError: the model has no such token, so it is not a question generator.
+    """
+    number = asker.tokenizer.convert_tokens_to_ids(separator)
+    if number is None or number == asker.tokenizer.unk_token_id:
+        raise ModelError(
+            f"the model knows no token {separator!r} to put between an answer and a question; train one with "
+            "train-asker, or give its --separator"
+        )
+    return int(number)
+
+
+def parse(asker: Summarizer, tokens: Sequence[int], separator: int, end: int | Sequence[int]) -> Written:
+    """Split a generated sequence into its answer and its question.
+
+    Args:
+        asker: the question generator that wrote the sequence.
+        tokens: token ids of the sequence.
+        separator: id of the separator token; a second one is a fault, and what follows it is ignored.
+        end: id of the token that ends a complete sequence, or several such ids.
+    """
+
+    def text(some: Sequence[int]) -> str:
+        found: str = asker.tokenizer.decode(list(some), skip_special_tokens=True)
+        return found.strip()
+
+    parts: list[list[int]] = [[]]
+    for token in tokens:
+        if token == separator:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    ends = {end} if isinstance(end, int) else set(end)
+    whole = bool(tokens) and tokens[-1] in ends
+    answer, question = text(parts[0]), text(parts[1]) if len(parts) > 1 else ""
+    return Written(answer, question, _fault(answer, question, parts, whole=whole))
+
+
+def _fault(answer: str, question: str, parts: Sequence[Sequence[int]], *, whole: bool) -> Fault | None:
+    if len(parts) != 2:
+        return "no separator"
+    if not whole:
+        return "unfinished"
+    if not answer:
+        return "no answer"
+    if not question:
+        return "no question"
+    return "long question" if len(parts[1]) - 1 > QUESTION_TOKENS else None

@@ -1,0 +1,229 @@
+"""Loading sentence encoders: saved ones, and bare transformers with a pooling put on top."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+from pairsmith.core.errors import ModelError, first_line
+from pairsmith.core.model_files import check_model_folder, pick_device, pick_dtype, quiet_loading
+from pairsmith.core.model_names import GLOVE, DtypeName, PoolingName, not_on_hub, resolve_model
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_sentence_encoder(
+    model: str,
+    *,
+    pooling: PoolingName = "default",
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+    max_length: int | None = None,
+    layers: int | None = None,
+    bidirectional: bool = False,
+) -> SentenceTransformer:
+    """Load ``model`` as a ``SentenceTransformer`` whose ``encode`` gives vectors of shape (n, d).
+
+    Args:
+        model: a folder or Hub id of a sentence-transformers model, or of any transformers encoder or
+            causal language model; ``pairsmith:tiny``; ``embedded:all-minilm-l6-v2``.
+        pooling: ``default`` takes a sentence-transformers model as it was saved, and the mean of the last
+            layer's token vectors of any other; ``mean`` and ``cls`` pool the bare transformer's last
+            layer, whatever was saved on top of it (the baselines of D12).
+        device: as for ``pick_device``.
+        dtype: number format of the weights, as for ``pick_dtype``.
+        max_length: longest input in tokens, special tokens included; the rest of a text is cut off.
+            Never more than the model's context.
+        layers: keep only this many of the transformer's first layers; its final norm stays.
+        bidirectional: let the tokens of a causal language model attend to later tokens too.
+
+    Raises:
+        ModelError: the model is missing, has no tokenizer, is incomplete, cannot be pooled this way, has
+            fewer layers, or has attention that cannot be changed.
+        MissingExtra: an embedded model whose package is not installed.
+        SettingsError: there is no such device.
+    """
+    if model.startswith(GLOVE):
+        raise ModelError(
+            f"model {model}: GloVe vectors can be evaluated, but they are no transformer to load"
+        )
+    device = pick_device(device)
+    dtype = pick_dtype(dtype, device)
+    where = resolve_model(model)
+    local = Path(where).is_dir()
+    if local and not (Path(where) / "modules.json").is_file():
+        check_model_folder(Path(where), model)
+    with _loading(model, local=local):
+        encoder = _load(where, pooling, device, dtype, local=local)
+        if layers is not None:
+            _keep_layers(encoder, layers, model)
+        if bidirectional:
+            _see_both_ways(encoder, model)
+    if max_length is not None:
+        encoder.max_seq_length = min(max_length, _context(encoder) or max_length)
+    return encoder
+
+
+def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: bool) -> SentenceTransformer:
+    card = SentenceTransformerModelCardData(local_files_only=local)
+    if _is_sentence_model(where, local=local):
+        saved = SentenceTransformer(
+            where,
+            device=device,
+            local_files_only=local,
+            model_card_data=card,
+            model_kwargs={"dtype": _DTYPES[dtype]},
+        )
+        if pooling == "default":
+            return saved
+        transformer = saved[0]
+        if not isinstance(transformer, Transformer):
+            raise ModelError(
+                f"model {where}: pooling {pooling!r} needs a transformer, this has none; use default"
+            )
+    else:
+        transformer = Transformer(
+            where,
+            model_kwargs={"dtype": _DTYPES[dtype]},
+            transformer_task="feature-extraction",
+            # By default the library would put each text into the chat template of an instruct model: three
+            # times as many tokens, most of which all texts share.
+            modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+            module_output_name="token_embeddings",
+        )
+        _make_paddable(transformer, where)
+    mode = "cls" if pooling == "cls" else "mean"
+    if mode == "cls" and transformer.tokenizer.cls_token is None:
+        raise ModelError(
+            f"model {where}: its tokenizer has no CLS token, so pooling 'cls' cannot be; use mean"
+        )
+    pooled = Pooling(transformer.get_embedding_dimension(), mode)
+    return SentenceTransformer(modules=[transformer, pooled], device=device, model_card_data=card)
+
+
+def _keep_layers(encoder: SentenceTransformer, count: int, model: str) -> None:
+    """Remove the transformer's layers after the first ``count``, in its configuration too."""
+    network, config = _network(encoder, model)
+    total = int(config.num_hidden_layers)
+    if count > total:
+        raise ModelError(f"model {model}: it has {total} layers, so {count} of them cannot be kept")
+    stack = next(
+        (m for m in network.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == total), None
+    )
+    if stack is None:
+        raise ModelError(f"model {model}: its layers are not in one list, so they cannot be cut")
+    del stack[count:]
+    config.num_hidden_layers = count
+    if isinstance(getattr(config, "layer_types", None), list):
+        config.layer_types = config.layer_types[:count]
+
+
+def _see_both_ways(encoder: SentenceTransformer, model: str) -> None:
+    """Remove the causal mask, so that each token sees later ones; the saved configuration records it."""
+    network, config = _network(encoder, model)
+    config.is_causal = False
+    two = torch.tensor([[0, 1], [0, 2]], device=encoder.device)
+    with torch.inference_mode():
+        first = network.eval()(input_ids=two, attention_mask=torch.ones_like(two)).last_hidden_state[:, 0]
+    if torch.equal(first[0], first[1]):
+        raise ModelError(
+            f"model {model}: models of the kind {config.model_type} stay causal; "
+            "leave bidirectional attention out"
+        )
+
+
+def _network(encoder: SentenceTransformer, model: str) -> tuple[Any, Any]:
+    """The transformer inside, and its configuration."""
+    first = encoder[0]
+    if not isinstance(first, Transformer):
+        raise ModelError(f"model {model}: this has no transformer whose layers or attention could be changed")
+    return first.model, first.model.config
+
+
+def _make_paddable(transformer: Transformer, where: str) -> None:
+    """Pad on the right, with the end token where a causal model has no padding token.
+
+    Padding is masked out of attention and of the mean, so which token it is does not matter. The side
+    does: models with learned positions count them from the left end, padding included.
+    """
+    tokenizer = transformer.tokenizer
+    if tokenizer is None:
+        raise ModelError(f"model {where}: holds no text tokenizer")
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:
+        stand_in = tokenizer.eos_token or tokenizer.unk_token
+        if stand_in is None:
+            raise ModelError(f"model {where}: its tokenizer has neither a padding nor an end token")
+        tokenizer.pad_token = stand_in
+    # Trainers warn if the model's config has a different padding token.
+    transformer.config.pad_token_id = tokenizer.pad_token_id
+
+
+def _is_sentence_model(where: str, *, local: bool) -> bool:
+    from sentence_transformers.util import is_sentence_transformer_model
+
+    return bool(is_sentence_transformer_model(where, local_files_only=local))
+
+
+def _context(encoder: SentenceTransformer) -> int | None:
+    """The longest input in tokens that the model has positions for; None if its config does not say."""
+    positions = getattr(encoder.config, "max_position_embeddings", None)
+    return positions if isinstance(positions, int) and positions > 0 else None
+
+
+@contextmanager
+def _loading(model: str, *, local: bool) -> Iterator[None]:
+    """Load quietly and reproducibly, and turn whatever the libraries raise into a ``ModelError``.
+
+    The libraries print a table of a checkpoint's missing and superfluous weights. Superfluous ones (a
+    language model's head) are of no interest here; a missing one means a model that is partly random,
+    which is refused. The exception is the pooler of BERT's family, which no pooling here uses: it is random,
+    so the random state is fixed while loading, and training twice with one seed saves the same file.
+    """
+    reports: list[str] = []
+    logger = logging.getLogger("transformers.modeling_utils")
+    keep = _withhold(reports)
+    logger.addFilter(keep)
+    try:
+        with quiet_loading(local=local), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            yield
+    except ModelError:
+        raise
+    except Exception as error:  # whatever a library raises on a damaged or unknown model
+        if not local:
+            raise ModelError(not_on_hub(model, error)) from error
+        raise ModelError(f"model {model}: cannot be loaded ({first_line(error)})") from error
+    finally:
+        logger.removeFilter(keep)
+    missing = [name for report in reports for name in _missing_weights(report)]
+    if missing:
+        raise ModelError(
+            f"model {model}: its weights lack {missing[0]} ({len(missing)} missing in all), "
+            "so it is not the model that its config.json says"
+        )
+
+
+def _withhold(reports: list[str]) -> Any:
+    """A log filter that puts the libraries' load reports into ``reports`` instead of on the screen."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if "LOAD REPORT" not in text:
+            return True
+        reports.append(text)
+        return False
+
+    return keep
+
+
+def _missing_weights(report: str) -> list[str]:
+    """The weights that a load report lists as missing, without poolers."""
+    rows = [[cell.strip() for cell in line.split("|")] for line in report.splitlines()]
+    return [row[0] for row in rows if len(row) > 1 and "MISSING" in row[1] and "pooler" not in row[0]]

@@ -1,0 +1,107 @@
+"""Bi-encoders for question answering: questions and passage tokens are encoded separately (Q4).
+
+The start head turns the vector of a question's first token into f_start, the end head into f_end. The inner
+product of f_start with a token's vector scores an answer that starts there; f_end scores where it ends.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from pairsmith.core.model_names import DtypeName, resolve_model
+from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
+from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEncoder:
+    """A token encoder, and the heads for questions."""
+
+    tokens: TokenEncoder
+    heads: SpanHeads
+
+    def cut(self, tokens: int) -> "SpanEncoder":
+        """The same encoder, which reads at most ``tokens`` tokens of a text."""
+        return SpanEncoder(replace(self.tokens, max_length=min(tokens, self.tokens.max_length)), self.heads)
+
+    def token_vectors(self, features: Mapping[str, Tensor]) -> Tensor:
+        """r(c): the vectors of the last layer, ``(n, longest, d)``."""
+        device = self.tokens.model.device
+        moved = {name: value.to(device) for name, value in features.items()}
+        found: Tensor = self.tokens.model(**moved).last_hidden_state
+        return found
+
+    def question_vectors(self, features: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """f_start and f_end of n questions, each ``(n, d)``."""
+        starts, ends = self.heads(self.token_vectors(features)[:, 0])
+        return starts, ends
+
+
+def load_span_encoder(
+    model: str,
+    *,
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+    max_length: int | None = None,
+    fresh_heads: bool = False,
+    seed: int = 0,
+) -> SpanEncoder:
+    """Load ``model`` as a bi-encoder for question answering.
+
+    Args:
+        model: a folder or Hub id written by ``infuse``; with ``fresh_heads`` any encoder of transformers.
+        device: as for ``pick_device``.
+        dtype: number format of the weights.
+        max_length: longest passage or question in tokens; never more than the model's context, which is
+            the default.
+        fresh_heads: give a model without heads for questions random ones, to be trained. Existing heads
+            are kept.
+        seed: seed of the random heads.
+
+    Raises:
+        ModelError: the model is missing or incomplete, or has no heads and ``fresh_heads`` is false.
+        MissingExtra: an embedded model whose package is not installed.
+        SettingsError: there is no such device.
+    """
+    tokens = load_token_encoder(model, device=device, dtype=dtype, max_length=max_length, bidirectional=True)
+    where, width = resolve_model(model), int(tokens.model.config.hidden_size)
+    fresh = fresh_heads and heads_kind(where) != "questions"
+    heads = SpanHeads(width, "questions", seed) if fresh else load_heads(where, width, "questions")
+    return SpanEncoder(tokens, heads.to(tokens.model.device, tokens.model.dtype).eval())
+
+
+def span_logits(
+    vectors: Tensor, starts: Tensor, ends: Tensor, counts: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """How well an answer starts, and ends, at each token of its question's passage (Q4).
+
+    Args:
+        vectors: ``(passages, tokens, d)``, of any floating dtype.
+        starts: ``(questions, d)``, f_start of the questions, passage by passage.
+        ends: ``(questions, d)``, f_end.
+        counts: number of questions of each passage, at least 1; the sum is ``questions``.
+
+    Returns:
+        two ``(questions, tokens)`` float32, unnormalised. Each passage's vectors are multiplied once with all
+        its questions, in float32: with bfloat16's eight bits of precision many tokens would tie.
+
+    Raises:
+        ValueError: the counts do not match the passages and questions.
+    """
+    if len(counts) != len(vectors) or sum(counts) != len(starts) or min(counts, default=1) < 1:
+        raise ValueError(
+            f"expected a count of 1 or more for each of {len(vectors)} passages, {len(starts)} in all, got "
+            f"{list(counts)}"
+        )
+    asked = torch.arange(max(counts)) < torch.tensor(counts)[:, None]  # (passages, largest count)
+    asked = asked.to(vectors.device)
+
+    def products(questions: Tensor) -> Tensor:
+        by_passage = pad_sequence(list(torch.split(questions.float(), list(counts))), batch_first=True)
+        return (by_passage @ vectors.float().transpose(1, 2))[asked]
+
+    with torch.autocast(vectors.device.type, enabled=False):
+        return products(starts), products(ends)

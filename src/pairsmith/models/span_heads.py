@@ -1,0 +1,108 @@
+"""Heads that turn an encoder into a cross-encoder (Q3) or bi-encoder (Q4) for question answering.
+
+They are saved in a file of their own beside the model, so that ``AutoModel`` still opens the folder.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from pairsmith.core.errors import ModelError, first_line
+from pairsmith.core.model_names import file_of
+
+FILE = "heads.safetensors"
+
+Kind = Literal["tokens", "questions"]
+"""What the heads read: each token of a question and its text, or only the first token of a question."""
+
+KINDS: tuple[Kind, ...] = ("tokens", "questions")
+
+
+class SpanHeads(nn.Module):
+    """Two perceptrons, for starts and for ends, each of two layers with tanh between them (Q3, Q4)."""
+
+    def __init__(self, width: int, kind: Kind, seed: int = 0) -> None:
+        """Heads with random weights.
+
+        Args:
+            width: d, the width of the encoder's vectors and of the hidden layer.
+            kind: ``tokens`` maps each vector to a number, ``questions`` to a vector of the same width.
+            seed: seed of the weights, which are initialised as in ``torch.nn.Linear``.
+        """
+        super().__init__()
+        self.kind = kind
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.start = _perceptron(width, 1 if kind == "tokens" else width)
+            self.end = _perceptron(width, 1 if kind == "tokens" else width)
+
+    def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """Map vectors ``(…, d)`` to numbers ``(…)`` or vectors ``(…, d)``, for starts and for ends."""
+        start, end = self.start(vectors), self.end(vectors)
+        return (start.squeeze(-1), end.squeeze(-1)) if self.kind == "tokens" else (start, end)
+
+
+def _perceptron(width: int, out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, out))
+
+
+def save_heads(heads: SpanHeads, folder: Path) -> None:
+    """Save heads beside the model in ``folder``."""
+    weights = {name: value.contiguous() for name, value in heads.state_dict().items()}
+    # Only one entry: the order of several in the file would differ from process to process.
+    save_file(weights, folder / FILE, metadata={"kind": heads.kind})
+
+
+def heads_kind(where: str) -> Kind | None:
+    """The kind of the heads saved beside a model.
+
+    Args:
+        where: the model's folder or Hub id, as ``resolve_model`` gives it.
+
+    Returns:
+        None where there are none.
+
+    Raises:
+        ModelError: the file cannot be read, or does not say what its heads read.
+    """
+    path = file_of(where, FILE)
+    if path is None:
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            kind = (file.metadata() or {}).get("kind")
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path} cannot be read ({first_line(error)}); copy the model again") from error
+    for known in KINDS:
+        if kind == known:
+            return known
+    raise ModelError(f"{path} does not say whether its heads read tokens or questions")
+
+
+def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
+    """Load the heads saved beside a model.
+
+    Args:
+        where: as for ``heads_kind``.
+        width: width of the model's vectors.
+        kind: the kind of heads that is wanted.
+
+    Raises:
+        ModelError: there are no heads, or they are of another kind or width.
+    """
+    found = heads_kind(where)
+    if found != kind:
+        there = "none are there" if found is None else f"those there read {found}"
+        raise ModelError(f"model {where}: heads that read {kind} are wanted in {FILE}, and {there}")
+    heads = SpanHeads(width, kind)
+    try:
+        heads.load_state_dict(load_file(str(file_of(where, FILE))))
+    except RuntimeError as error:
+        raise ModelError(
+            f"model {where}: the heads in {FILE} do not fit the model, whose vectors have {width} numbers"
+        ) from error
+    return heads

@@ -1,0 +1,117 @@
+"""A teacher's span distributions: the probabilities of where an answer starts and ends (Q3)."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from pairsmith.models.encode import batches_by_length, one_thread_each, tokens_at_once
+from pairsmith.models.reader import (
+    ANSWER_TOKENS,
+    Feature,
+    Prediction,
+    Reader,
+    TextScores,
+    encode_questions,
+    read_windows,
+    whole_text,
+)
+
+TOP = 8
+"""How many of the likeliest starts, and of the likeliest ends, are kept."""
+
+Places = list[tuple[int, float]]
+"""Character positions and their probabilities, the likeliest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A teacher's predictions for a question.
+
+    Attributes:
+        starts: where the answer's first token begins; ``ends``: where its last token ends (exclusive).
+        best: the best span (Q7).
+    """
+
+    starts: Places
+    ends: Places
+    best: Prediction
+
+
+def teach(
+    reader: Reader,
+    questions: Sequence[str],
+    contexts: Sequence[str],
+    *,
+    top: int = TOP,
+    max_answer_tokens: int = ANSWER_TOKENS,
+    batch_tokens: int | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[Told]:
+    """A teacher's sparse distributions over starts and ends, and its answers (Q3).
+
+    In a text of several windows each token is scored in the window with the most context around it (see
+    ``whole_text``), and one softmax is taken over all tokens of the text.
+
+    Args:
+        reader: the teacher; it is put into evaluation mode.
+        questions: n questions.
+        contexts: the text of each question.
+        top: how many of the likeliest starts, and of the ends, are kept; the others count as impossible.
+        max_answer_tokens: longest answer in tokens.
+        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
+        advance: called once, at the end, with the number of questions.
+
+    Returns:
+        the predictions for each question; for a blank text no starts or ends, and an empty answer of score 0.
+
+    Raises:
+        ModelError: the model gives scores that are not finite.
+    """
+    if not questions:
+        return []
+    reader.model.eval()
+    windows = encode_questions(reader, questions, contexts)
+    scores = _scores(reader, windows, batch_tokens)
+    found: dict[int, Told] = {}
+    for number, rows in groupby(range(len(windows)), key=lambda row: windows[row].question):
+        each = list(rows)
+        text = whole_text([windows[row] for row in each], [scores[row] for row in each])
+        found[number] = _told(contexts[number], text, top, max_answer_tokens)
+    advance(len(questions))
+    return [found[number] for number in range(len(questions))]
+
+
+def _scores(reader: Reader, windows: Sequence[Feature], batch_tokens: int | None) -> list[Tensor]:
+    """Start and end scores of each window, ``(2, tokens)`` float32."""
+    device = reader.model.device
+    found: list[Tensor] = [torch.empty(0)] * len(windows)
+
+    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[list[Tensor]]:
+        return pool.submit(read_windows, reader, [windows[row] for row in rows])
+
+    lengths = [len(window.input_ids) for window in windows]
+    batches = batches_by_length(lengths, len(windows), batch_tokens or tokens_at_once(device))
+    with one_thread_each(device) as pool:
+        for rows, each in pool.each(begin, batches):
+            for row, both in zip(rows, each, strict=True):
+                found[row] = both
+    return found
+
+
+def _told(context: str, text: TextScores, top: int, max_tokens: int) -> Told:
+    """The predictions for one question, from the scores over its text."""
+    offsets = text.offsets[text.allowed]
+    likely, tokens = text.scores[:, text.allowed].softmax(dim=1).topk(min(top, len(offsets)), dim=1)
+    pieces = [context[begin:end] for begin, end in offsets.tolist()]
+    # Byte-level tokens may begin with the space before a word.
+    spaces = torch.tensor([len(piece) - len(piece.lstrip()) for piece in pieces], dtype=torch.int64)
+    begins = offsets[:, 0] + spaces
+    starts, ends = (
+        [(place, share) for place, share in zip(at.tolist(), shares.tolist(), strict=True) if share > 0]
+        for at, shares in ((begins[tokens[0]], likely[0]), (offsets[tokens[1], 1], likely[1]))
+    )
+    return Told(starts, ends, text.best(context, max_tokens))

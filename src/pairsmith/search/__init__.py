@@ -1,0 +1,1 @@
+"""Nearest neighbours in both directions, exactly or with FAISS, and margin scores."""

@@ -1,0 +1,273 @@
+"""Exact nearest neighbours of two sets of vectors in each other, each product computed once.
+
+All products are computed in a short number format, and of every **group** of neighbouring vectors only the
+largest product is kept. Apart from rounding, the k nearest of a vector lie in the k groups with the largest
+products, so that only a few groups have to be computed in float32. The rounding error is bounded: where it
+could hide a neighbour, more groups are computed, and where those kept do not suffice, all. Where k groups are
+half of all or more, nothing would be gained, and all products are computed in float32.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from pairsmith.core.model_files import sums_in_float32
+from pairsmith.search import shortlist
+from pairsmith.search.neighbours import Neighbours
+from pairsmith.search.shortlist import (
+    Shortlist,
+    groups_of,
+    multiplies_int8,
+    padded,
+    short_format,
+    shortlists,
+)
+
+MANY = 2
+"""All products are computed in float32 where this many times k is at least the number of groups."""
+
+FULL_ROWS = 256
+"""Vectors whose similarities to all others are computed at once in float32."""
+
+TOGETHER = 4096
+"""Largest number of vectors that are multiplied with a group at once."""
+
+LEAST = 16
+"""Smallest number of vectors in a product; fewer are padded with zeros."""
+
+PAIR = 64
+"""Bytes needed for each vector and each of its groups while they are multiplied."""
+
+HIT = 128
+"""Bytes needed for each similarity while the neighbours found are sorted."""
+
+CACHED = 2**24
+"""Bytes of similarities that fit the processor's caches."""
+
+SPARE = 4
+"""Neighbours kept beyond the k wanted until the end, as rounding may change the order of near ties."""
+
+ROUNDING = 2e-6
+"""Largest difference of two float32 products of the same vectors, which depend on the number of threads."""
+
+
+def two_way_search(
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    *,
+    memory: int = 2**30,
+    short: torch.dtype | None = None,
+    device: torch.device | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> tuple[Neighbours, Neighbours]:
+    """The k nearest of each x among y, and of each y among x, by inner product; exact in float32.
+
+    The result does not depend on the number of threads or on which x are searched together, except where more
+    than ``SPARE`` others are nearly as near as the k-th but not equal: any of them may take its place.
+
+    Args:
+        x: ``(n, d)`` float32, vectors of length 1, finite; may be mapped from a file.
+        y: ``(m, d)``, likewise.
+        k: at least 1; where a side has fewer vectors, all of them are found.
+        memory: bytes of similarities that may be held at once; a guide. Besides x and y, about 200 bytes per
+            vector and 30 per neighbour are needed on top.
+        short: format in which all products are computed once; None: the one of ``short_format``. It does not
+            change the result.
+        device: where these are computed; None: the processor, which computes the few float32 products anyway.
+        advance: called with the number of rows of x that were multiplied with all of y.
+
+    Raises:
+        ValueError: the shapes do not match, a side is empty, or k is less than 1.
+    """
+    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
+        raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
+    device = device or torch.device("cpu")
+    short = short or short_format(device, x, y)
+    if short == torch.int8 and not multiplies_int8(device, x.shape[1]):
+        short = torch.float32
+    all_of_y, all_of_x = (MANY * k >= groups_of(len(side)) for side in (y, x))
+    of_x = of_y = None
+    if not (all_of_x and all_of_y):
+        with sums_in_float32():  # the error bound covers rounded factors, not rounded sums
+            of_x, of_y = shortlists(x, y, k, memory=memory, short=short, device=device, advance=advance)
+    found_x = _nearest(x, y, min(k, len(y)), None if all_of_y else of_x, memory)
+    if of_x is None:
+        advance(len(x))
+    return found_x, _nearest(y, x, min(k, len(x)), None if all_of_x else of_y, memory)
+
+
+def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | None, memory: int) -> Neighbours:
+    """The k nearest in float32: first in the k most promising groups, then where nearer ones may be.
+
+    Without a shortlist all products are computed.
+    """
+    found = _Found(len(vectors), k, min(k + SPARE, len(others)))
+    if promising is None:
+        _compute_all(vectors, others, torch.arange(len(vectors)), found)
+        return _settled(vectors, others, found, k)
+    height = max(LEAST, memory // 16 // (PAIR * promising.groups.shape[1]))
+    for top in range(0, len(vectors), height):
+        rows = slice(top, top + height)
+        groups, (bounds, rest) = promising.groups[rows], promising.bounds(rows)
+        pairs = torch.zeros_like(groups, dtype=torch.bool)
+        pairs[rest < bounds[:, 0], :k] = True  # else (e.g. many equal vectors) all are computed
+        _compute(vectors, others, top, pairs, groups, promising.floor(rows, k), found, memory)
+        least = found.least(rows)
+        hopeful = least > -torch.inf
+        pairs = ~pairs & hopeful[:, None] & (bounds >= least[:, None])
+        _compute(vectors, others, top, pairs, groups, least, found, memory)
+        doubtful = (~hopeful | (rest >= found.least(rows))).nonzero().squeeze(1)
+        if len(doubtful):
+            _compute_all(vectors, others, doubtful + top, found)
+    return _settled(vectors, others, found, k)
+
+
+def _settled(vectors: Tensor, others: Tensor, found: "_Found", k: int) -> Neighbours:
+    """The k nearest of those found, by sums that do not depend on the number of threads."""
+    ids, similarities = torch.empty(len(vectors), k, dtype=torch.int64), torch.empty(len(vectors), k)
+    close = found.values[:, k:] >= found.least()[:, None]  # too close to the k-th to leave out
+    for some, kept in ((~close.any(dim=1), k), (close.any(dim=1), found.ids.shape[1])):
+        together = max(16, CACHED // (64 * kept * vectors.shape[1]))
+        for rows in torch.split(some.nonzero().squeeze(1), together):
+            near, there = found.ids[rows, :kept], found.values[rows, :kept] > -torch.inf
+            sums = _products(vectors[rows], others, near.where(there, 0)).where(there, -torch.inf)
+            similarities[rows], ids[rows] = _ordered(sums, near, k)
+    return Neighbours(ids, similarities)
+
+
+def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest values of each row, largest first, and their ids; ties in the order of the ids."""
+    found, order = values.sort(dim=1, descending=True)
+    there = ids.gather(1, order)
+    rows = (found[:, 1:] == found[:, :-1]).any(dim=1).nonzero().squeeze(1)
+    if len(rows):
+        there[rows], order = ids[rows].sort(dim=1)
+        _, places = values[rows].gather(1, order).sort(dim=1, descending=True, stable=True)
+        there[rows] = there[rows].gather(1, places)
+    return found[:, :k], there[:, :k]
+
+
+def _products(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
+    """Products of each vector with c others, ``(n, c)``; float64 sums, whose differences float32 hides."""
+    near = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
+    return torch.einsum("nd,ncd->nc", vectors.double(), near.double()).float()
+
+
+def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, found: "_Found") -> None:
+    """Multiply the vectors ``which`` with all others."""
+    width = max(shortlist.TILE[1], CACHED // (4 * FULL_ROWS))
+    for rows in torch.split(which, FULL_ROWS):
+        found.clear(rows)
+        for left in range(0, len(others), width):
+            found.add_all(rows, _multiplied(vectors[rows], others[left : left + width]), left)
+
+
+def _compute(
+    vectors: Tensor,
+    others: Tensor,
+    top: int,
+    pairs: Tensor,
+    groups: Tensor,
+    floor: Tensor,
+    found: "_Found",
+    memory: int,
+) -> None:
+    """Multiply the vectors from ``top`` on with some groups, and keep products not below their floor.
+
+    Args:
+        pairs: ``(rows, kept)`` bool: which of ``groups``, ``(rows, kept)``, each vector is multiplied with.
+        floor: ``(rows,)`` float32, the smallest product that is kept.
+    """
+    rows, places = pairs.nonzero(as_tuple=True)
+    wanted, order = groups[rows, places].sort(stable=True)
+    enough, held = memory // 16 // HIT, 0
+    hits: list[tuple[Tensor, Tensor, Tensor]] = []
+    for group, wanting in _runs(wanted, rows[order]):
+        first = group * shortlist.GROUP
+        part = others[first : first + shortlist.GROUP]
+        for some in torch.split(wanting, TOGETHER):
+            products = _multiplied(vectors.index_select(0, some + top), part)
+            row, column = (products >= floor.index_select(0, some)[:, None]).nonzero(as_tuple=True)
+            hits.append((some[row] + top, column + first, products[row, column]))
+            held += len(row)
+            if held > enough:
+                found.add(*map(torch.cat, zip(*hits, strict=True)))
+                hits, held = [], 0
+    if hits:
+        found.add(*map(torch.cat, zip(*hits, strict=True)))
+
+
+def _multiplied(vectors: Tensor, others: Tensor) -> Tensor:
+    """All products in float32, padded, as sums over few vectors round differently, which would break ties."""
+    one, other = (padded(side, LEAST) for side in (vectors, others))
+    return (one @ other.T)[: len(vectors), : len(others)]
+
+
+def _runs(keys: Tensor, values: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Each distinct key with its values; the keys are sorted."""
+    distinct, counts = torch.unique_consecutive(keys, return_counts=True)
+    yield from zip(distinct.tolist(), torch.split(values, counts.tolist()), strict=True)
+
+
+class _Found:
+    """The nearest neighbours found so far, nearest first; of ties those with the smallest ids."""
+
+    def __init__(self, count: int, k: int, kept: int) -> None:
+        self._k = k
+        self.ids = torch.full((count, kept), torch.iinfo(torch.int64).max)
+        self.values = torch.full((count, kept), -torch.inf)
+
+    def least(self, rows: slice = slice(None)) -> Tensor:
+        """The similarity that a neighbour needs at least to be one of the k nearest, ``(rows,)``."""
+        return self.values[rows, self._k - 1] - ROUNDING
+
+    def clear(self, rows: Tensor) -> None:
+        """Forget the neighbours found for ``rows``."""
+        self.values[rows] = -torch.inf
+
+    def add(self, rows: Tensor, ids: Tensor, values: Tensor) -> None:
+        """Add neighbours: the vector, the id of its neighbour and their similarity, each ``(h,)``."""
+        whose, kept = torch.unique(rows), self.ids.shape[1]
+        known = self.values[whose] > -torch.inf
+        rows = torch.cat([rows, whose[:, None].expand(-1, kept)[known]])
+        ids = torch.cat([ids, self.ids[whose][known]])
+        values = torch.cat([values, self.values[whose][known]])
+        order = ids.argsort()  # then by similarity and by vector, with stable sorts
+        order = order[values[order].argsort(descending=True, stable=True)]
+        order = order[rows[order].argsort(stable=True)]
+        rows, ids, values = rows[order], ids[order], values[order]
+        counts = torch.unique_consecutive(rows, return_counts=True)[1]
+        rank = torch.arange(len(rows)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+        best = rank < kept
+        self.ids[rows[best], rank[best]], self.values[rows[best], rank[best]] = ids[best], values[best]
+
+    def add_all(self, rows: Tensor, similarities: Tensor, first: int) -> None:
+        """Add similarities of ``rows``, ``(rows, width)``, to the others with ids from ``first`` on."""
+        values, ids = _largest(similarities, self.ids.shape[1])
+        ids = torch.cat([self.ids[rows], ids + first], dim=1)
+        self.values[rows], places = _largest(
+            torch.cat([self.values[rows], values], dim=1), self.ids.shape[1], ids
+        )
+        self.ids[rows] = ids.gather(1, places)
+
+
+def _largest(values: Tensor, k: int, ids: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The k largest values of each row, largest first, and their columns; all where there are fewer.
+
+    Of ties those with the smallest ids are taken, or without ids those in the first columns.
+    """
+    if values.shape[1] <= k:
+        return values.sort(dim=1, descending=True)
+    found, places = values.topk(k + 1, dim=1)
+    border = (found[:, k - 1] == found[:, k]).nonzero().squeeze(1)  # ``topk`` may have taken any of the ties
+    found, places = found[:, :k], places[:, :k]
+    if len(border):
+        found, places = found.clone(), places.clone()
+        order = None if ids is None else ids[border].argsort(dim=1)
+        some = values[border] if order is None else values[border].gather(1, order)
+        ordered, numbers = some.sort(dim=1, descending=True, stable=True)
+        found[border] = ordered[:, :k]
+        places[border] = (numbers if order is None else order.gather(1, numbers))[:, :k]
+    return found, places

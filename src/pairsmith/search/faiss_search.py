@@ -1,0 +1,310 @@
+"""Approximate nearest neighbours by FAISS, for corpora that are too large to multiply with each other.
+
+An index finds candidates: their similarities are computed again from the vectors, since those of compressed
+vectors would bias the margin (M3). The search effort is tuned on one sample of the queries, and recall is
+measured on another. Where there are too many vectors for one index, the results of several are ``merged``.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pairsmith.core.errors import MissingExtra, SettingsError
+from pairsmith.search.exact import ROUNDING
+from pairsmith.search.neighbours import Neighbours, merged
+
+EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x4fs"
+
+PER_CENTROID = 39
+"""Training vectors per centroid; FAISS warns if there are fewer, and 64 did no better on real sentences."""
+
+CENTROIDS = 256
+"""Least number of centroids assumed (the codes of a byte); with too few vectors for them, search is exact."""
+
+BLOCK = 4096
+"""Queries that are searched at once."""
+
+GATHERED = 2**22
+"""Vector components that are gathered at once."""
+
+
+def faiss_search(
+    queries: Tensor,
+    others: Tensor,
+    k: int,
+    *,
+    index: str,
+    candidates: int | None = None,
+    probe: int | None = None,
+    recall: float = 0.95,
+    seed: int = 1,
+    sample: int = 500,
+    advance: Callable[[int], None] = lambda _: None,
+) -> tuple[Neighbours, float]:
+    """Most of the k nearest of each query among others, by inner product.
+
+    The same input, seed and number of threads give the same bytes.
+
+    Args:
+        queries: ``(n, d)`` float32, vectors of length 1, finite; may be mapped from a file.
+        others: ``(m, d)``, likewise.
+        k: at least 1; where there are fewer others, all of them are found.
+        index: the index in FAISS's ``index_factory`` notation, e.g. ``IVF4096,Flat``. An index that needs
+            training is replaced by ``Flat``, which is exact, where there are fewer others than
+            ``PER_CENTROID`` for each of its centroids, of which at least ``CENTROIDS`` are assumed.
+        candidates: candidates per query, whose similarities are computed again.
+        probe: lists searched in an IVF index; queue length (``efSearch``) in HNSW.
+        recall: whichever of ``candidates`` and ``probe`` is not given is doubled until the recall on a sample
+            of the queries, less one standard error, reaches this, or until doubling does not raise it.
+        seed: seed of the samples and of the centroids.
+        sample: number of queries for this tuning, and again for measuring the recall.
+        advance: called with the number of queries that were finished.
+
+    Returns:
+        the neighbours found, ties in the order of their ids, and the recall, 0 to 1: the share of the k
+        nearest that was found, where a vector as near as the k-th counts as found.
+
+    Raises:
+        ValueError: the shapes do not match, a side is empty, or a number is below 1.
+        SettingsError: FAISS cannot build or train such an index.
+        MissingExtra: FAISS is not installed.
+    """
+    k = min(k, len(others))
+    _check(queries, others, k, min(sample, 1 if probe is None else probe), candidates)
+    made = _Index(index, others.shape[1])
+    made.hold(others, seed)
+    tried = queries[_drawn(min(sample, len(queries)), len(queries), seed)]
+    effort = _tuned(made, tried, others, k, probe, candidates, recall)
+    ids, similarities = torch.full((len(queries), k), -1), torch.full((len(queries), k), -torch.inf)
+    for top in range(0, len(queries), BLOCK):
+        rows = slice(top, min(top + BLOCK, len(queries)))
+        near = made.search(queries[rows], k, effort)
+        ids[rows], similarities[rows] = near.ids, near.similarities
+        advance(rows.stop - rows.start)
+    lacking = (ids[:, -1] < 0).nonzero().squeeze(1)
+    if len(lacking):
+        near = _exact(queries[lacking], others, k)
+        ids[lacking], similarities[lacking] = near.ids, near.similarities
+    measured = _drawn(min(sample, len(queries)), len(queries), seed + 1)
+    nearest = _exact(queries[measured], others, k)
+    return Neighbours(ids, similarities), _share(similarities[measured], nearest.similarities)
+
+
+def needed_vectors(index: str, width: int) -> int:
+    """The number of vectors of this width that an index is trained on; 0 for one that needs no training.
+
+    Raises:
+        SettingsError: FAISS cannot build such an index.
+        MissingExtra: FAISS is not installed.
+    """
+    return _Index(index, width).needed
+
+
+def _check(queries: Tensor, others: Tensor, k: int, least: int, candidates: int | None) -> None:
+    shapes = [(tuple(each.shape), each.dtype) for each in (queries, others)]
+    same = all(len(shape) == 2 and dtype == torch.float32 for shape, dtype in shapes)
+    if not same or queries.shape[1] != others.shape[1] or not len(queries):
+        raise ValueError(f"expected (n, d) and (m, d) in float32, got {shapes}")
+    if k < 1 or least < 1 or (candidates is not None and candidates < k):
+        raise ValueError(
+            f"expected others, k, sample and probe of 1 or more and candidates of k or more, "
+            f"got {k=}, {candidates=}, the least of the others {least}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Effort:
+    """The search effort for a query; see ``faiss_search``."""
+
+    probe: int
+    candidates: int
+
+
+class _Index:
+    """A FAISS index and the vectors in it."""
+
+    def __init__(self, index: str, width: int) -> None:
+        """An empty index."""
+        self._library = _faiss()
+        self._name, self._width = index, width
+        self._whole, self._core = self._empty(index)
+        # Several threads would link a graph in a different order each time.
+        self._graph = "HNSW" in index or "NSG" in index
+
+    @property
+    def needed(self) -> int:
+        """The number of vectors that it is trained on; 0 if it needs no training."""
+        return 0 if self._whole.is_trained else PER_CENTROID * max(CENTROIDS, *self._centroids())
+
+    def hold(self, others: Tensor, seed: int) -> None:
+        """Train on some of the others, and add all; if they are too few to train on, use ``Flat``."""
+        if len(others) < self.needed:
+            self._whole, self._core = self._empty("Flat")
+        elif self.needed:
+            self._train(others[_drawn(self.needed, len(others), seed)], seed)
+        self._others = others.contiguous()
+        with self._refusals(), self._threads(one=self._graph and self._parameter != "nprobe"):
+            self._whole.add(self._others.numpy())
+
+    def _empty(self, index: str) -> tuple[Any, Any]:
+        """An empty index, and the core index inside its wrappers (rotations and the like)."""
+        if re.search(r"(IVF|HNSW|NSG)0*[01](?!\d)", index):
+            raise self._refusal("fewer than 2 lists or links")  # FAISS would crash, or find nothing
+        with self._refusals():
+            whole = self._library.index_factory(self._width, index, self._library.METRIC_INNER_PRODUCT)
+        core = whole
+        while inner := getattr(core, "index", None) or getattr(core, "base_index", None):
+            core = self._library.downcast_index(inner)
+        return whole, core
+
+    def _centroids(self) -> Iterator[int]:
+        yield getattr(self._core, "nlist", 1)
+        yield self._core.pq.ksub if hasattr(self._core, "pq") else 1
+
+    def _train(self, vectors: Tensor, seed: int) -> None:
+        if hasattr(self._core, "cp"):
+            self._core.cp.seed = seed
+        if hasattr(self._core, "do_polysemous_training"):
+            self._core.do_polysemous_training = False  # slow, and for a search mode that is not used
+        with self._refusals(), self._threads(one=self._graph):
+            self._whole.train(vectors.numpy())
+
+    def search(self, queries: Tensor, k: int, effort: _Effort) -> Neighbours:
+        """The k nearest found for each query; id -1 where there are fewer."""
+        if self._parameter:
+            probe = min(effort.probe, self.limits.probe)
+            self._library.ParameterSpace().set_index_parameter(self._whole, self._parameter, probe)
+        queries = queries.contiguous()
+        _, ids = self._whole.search(queries.numpy(), min(effort.candidates, len(self._others)))
+        return _scored(self._library, queries, self._others, torch.from_numpy(ids), k)
+
+    @property
+    def _parameter(self) -> str | None:
+        """FAISS's name of the parameter that ``probe`` sets."""
+        if hasattr(self._core, "nlist"):
+            return "nprobe"
+        return "efSearch" if hasattr(self._core, "hnsw") else None
+
+    @property
+    def least(self) -> int:
+        """The smallest ``probe`` that is worth a try."""
+        return 16 if self._parameter == "efSearch" else 1
+
+    @property
+    def limits(self) -> _Effort:
+        """The largest effort that is of use."""
+        count = len(self._others)
+        probes = {"nprobe": getattr(self._core, "nlist", 1), "efSearch": count, None: 1}
+        return _Effort(probes[self._parameter], count)
+
+    def _refusal(self, reason: str) -> SettingsError:
+        return SettingsError(
+            f"index {self._name!r} cannot be made of vectors of width {self._width} ({reason}); "
+            f"try {EXAMPLES}"
+        )
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Raise FAISS's errors as ``SettingsError``, without the place in its code that they begin with."""
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            raise self._refusal(str(error).rpartition(": ")[2]) from None
+
+    @contextmanager
+    def _threads(self, *, one: bool) -> Iterator[None]:
+        usual = self._library.omp_get_max_threads()
+        self._library.omp_set_num_threads(1 if one else usual)
+        try:
+            yield
+        finally:
+            self._library.omp_set_num_threads(usual)
+
+
+def _tuned(
+    made: _Index,
+    queries: Tensor,
+    others: Tensor,
+    k: int,
+    probe: int | None,
+    candidates: int | None,
+    recall: float,
+) -> _Effort:
+    """The search effort, in which what is not given is doubled as in ``faiss_search``."""
+    if probe is not None and candidates is not None:
+        return _Effort(probe, candidates)
+    nearest = _exact(queries, others, k)
+
+    def tried(effort: _Effort) -> tuple[float, _Effort]:
+        found = made.search(queries, k, effort)
+        return _share(found.similarities, nearest.similarities), effort
+
+    share, effort = tried(_Effort(probe or made.least, candidates or 2 * k))
+    while share - (share * (1 - share) / len(queries)) ** 0.5 < recall:
+        more = []
+        if probe is None and effort.probe < made.limits.probe:
+            more.append(tried(_Effort(2 * effort.probe, effort.candidates)))
+        if candidates is None and effort.candidates < made.limits.candidates:
+            more.append(tried(_Effort(effort.probe, 2 * effort.candidates)))
+        best = max(more, key=lambda each: each[0], default=(share, effort))
+        if best[0] <= share:
+            break
+        share, effort = best
+    return effort
+
+
+def _exact(queries: Tensor, others: Tensor, k: int) -> Neighbours:
+    """The k nearest by computing all products; for few queries."""
+    library = _faiss()
+    queries, others = queries.contiguous(), others.contiguous()
+    count = min(2 * k, len(others))
+    _, ids = library.knn(queries.numpy(), others.numpy(), count, metric=library.METRIC_INNER_PRODUCT)
+    return _scored(library, queries, others, torch.from_numpy(ids), k)
+
+
+def _scored(library: Any, queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
+    """The k nearest of the candidates ``ids``.
+
+    They are chosen by float32 sums; their similarities are rounded float64 sums, as in ``two_way_search``.
+    """
+    values = torch.empty(ids.shape)
+    pointers = (library.swig_ptr(each.numpy()) for each in (values, queries, others, ids))
+    library.fvec_inner_products_by_idx(*pointers, queries.shape[1], *ids.shape)
+    near = merged([Neighbours(ids, values.masked_fill(ids < 0, -torch.inf))], k).ids
+    height = max(1, GATHERED // (near.shape[1] * others.shape[1]))
+    sums = [
+        _products(queries[top : top + height], others, near[top : top + height].clamp(min=0))
+        for top in range(0, len(queries), height)
+    ]
+    return Neighbours(near, torch.cat(sums).masked_fill(near < 0, -torch.inf))
+
+
+def _products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
+    """Products of each query, ``(n, d)``, with the others ``ids``, ``(n, k)``."""
+    near = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
+    return torch.einsum("nd,nkd->nk", queries.double(), near.double()).float()
+
+
+def _share(found: Tensor, nearest: Tensor) -> float:
+    """Recall: the share of the similarities found, ``(n, k)``, that are among the k largest."""
+    return float((found >= nearest[:, -1:] - ROUNDING).double().mean())
+
+
+def _drawn(count: int, of: int, seed: int) -> Tensor:
+    """Distinct random numbers below ``of``, in order: one from each of ``count`` equal intervals."""
+    edges = torch.arange(count + 1) * of // count
+    places = torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return edges[:-1] + (places * edges.diff()).long()
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError:
+        raise MissingExtra("faiss-cpu", "faiss") from None
+    return faiss

@@ -1,0 +1,266 @@
+"""Groups that may hold each vector's nearest neighbours, from products in a short number format.
+
+Each product of the two sets is computed once. The maxima of a block of similarities are taken along its rows
+and along its columns: of every **group** of neighbouring vectors only the largest similarity is kept. How far
+rounding can move it is known for each vector.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from pairsmith.core.model_files import multiplies_fast, processor_has
+
+GROUP = 128
+"""Vectors in a group."""
+
+KEPT = 16
+"""Groups kept for a vector, or twice the number of neighbours wanted if that is more; twice that for int8."""
+
+TILE = (1024, 1024)
+"""Rows and columns of a block of similarities; multiples of ``GROUP``. It stays in the processor's caches."""
+
+LOSS = 0.012
+"""Largest mean rounding error (as a length) for which int8 is used. MiniLM's vectors have 0.010; with 0.013 a
+search takes longer than in bfloat16, as too many groups may hold a neighbour."""
+
+SAMPLE = 16
+"""Groups on which the mean rounding error is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlist:
+    """The groups that may hold the nearest neighbours of each of n vectors, most promising first.
+
+    Attributes:
+        groups: ``(n, kept)`` int32.
+        largest: ``(n, kept)``, or one column more where other groups are left: the largest similarity to a
+            vector of each group, and of all other groups, in a short format.
+        lost: ``(n,)`` float32: length of each vector's rounding error.
+        most: ``(groups,)`` float32: largest length of a rounding error in each group.
+    """
+
+    groups: Tensor
+    largest: Tensor
+    lost: Tensor
+    most: Tensor
+
+    def bounds(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """Upper bounds on similarities to each group, ``(rows, kept)``, and to all others, ``(rows,)``."""
+        values, error = self._largest(rows)
+        found, kept = values + error, self.groups.shape[1]
+        rest = found[:, kept] if found.shape[1] > kept else torch.full((len(found),), -torch.inf)
+        return found[:, :kept], rest
+
+    def floor(self, rows: slice, k: int) -> Tensor:
+        """Lower bound on the k largest similarities, ``(rows,)``: each of k groups has one this large."""
+        values, error = self._largest(rows)
+        lowest = (values - error).where(values > 0, -torch.inf)  # 0 may stand for less
+        return lowest[:, :k].amin(dim=1)
+
+    def _largest(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """The largest similarities in float32, and how far they may be from the exact ones.
+
+        By Cauchy and Schwarz: ``|x'y' - xy| <= |x' - x| |y'| + |x| |y' - y|``. The products were rounded too.
+        """
+        values, kept = self.largest[rows].float(), self.groups.shape[1]
+        most = self.most.max().expand(values.shape).clone()
+        most[:, :kept] = self.most[self.groups[rows].long()]
+        error = 1.001 * (self.lost[rows, None] * (1 + most) + most) + 1e-6
+        return values, error + torch.finfo(self.largest.dtype).eps * (values.abs() + error)
+
+
+def short_format(device: torch.device, *sides: Tensor) -> torch.dtype:
+    """The format that a device multiplies fastest, among those precise enough for these vectors.
+
+    On a processor: int8 if it has VNNI but not AMX, as bfloat16 takes twice as long there, unless the vectors
+    have a few large numbers among small ones; else bfloat16 if it has instructions for it (with AMX, products
+    are not the bottleneck); else float32. On a GPU: bfloat16, or float16 if it has none.
+    """
+    integers = device.type == "cpu" and processor_has("avx512_vnni") and not processor_has("amx_bf16")
+    if integers and all(_keeps_enough(side) for side in sides):
+        return torch.int8
+    if multiplies_fast("bfloat16", device.type):
+        return torch.bfloat16
+    return torch.float16 if device.type == "cuda" else torch.float32
+
+
+def _keeps_enough(vectors: Tensor) -> bool:
+    """Whether the mean rounding error in int8 is at most ``LOSS``, on a sample of the vectors."""
+    step = max(1, groups_of(len(vectors)) // SAMPLE)
+    sample = torch.cat(torch.split(vectors, GROUP)[::step][:SAMPLE])
+    return float(_Side(sample, torch.int8, torch.device("cpu")).lost().mean()) <= LOSS
+
+
+def multiplies_int8(device: torch.device, width: int) -> bool:
+    """Whether torch multiplies int8 vectors of this width correctly: without VNNI sums may saturate."""
+    return device.type == "cpu" and width > 1 and _sums_are_right()  # torch misreads a single column
+
+
+@cache
+def _sums_are_right() -> bool:
+    factors = torch.tensor([[127], [-127]], dtype=torch.int8).repeat(8, 64)
+    return torch.equal(torch._int_mm(factors, factors.T).long(), factors.long() @ factors.long().T)
+
+
+def shortlists(
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    *,
+    memory: int,
+    short: torch.dtype,
+    device: torch.device,
+    advance: Callable[[int], None],
+) -> tuple[Shortlist, Shortlist]:
+    """Multiply x with y, and keep the most promising groups of y for each x, and of x for each y.
+
+    Args:
+        x: ``(n, d)`` float32, vectors of length 1.
+        y: ``(m, d)``, likewise.
+        k: neighbours that are wanted.
+        memory: bytes of similarities that may be held at once; a guide.
+        short: format of the factors: bfloat16, float16, float32, or int8 where ``multiplies_int8``.
+        device: where the products are computed.
+        advance: called with the number of rows of x that were multiplied with all of y.
+    """
+    sums = torch.int32 if short == torch.int8 else short
+    side_x, side_y = _Side(x, short, device), _Side(y, short, device)
+    best_x, best_y = _Best(side_x, side_y, k), _Best(side_y, side_x, k)
+    # This many rows, and their largest similarities to all groups, fit an eighth of the memory.
+    each = max(groups_of(len(y)) * sums.itemsize, x.shape[1] * short.itemsize)
+    height = max(TILE[0], memory // 16 // each // TILE[0] * TILE[0])
+    tile = torch.empty(TILE[0] * TILE[1], dtype=sums, device=device)
+    for top in range(0, len(x), height):
+        bottom = min(top + height, len(x))
+        of_rows, of_columns = _largest_of_groups(side_x, slice(top, bottom), side_y, tile)
+        best_x.add(top, of_rows, 0)
+        best_y.add(0, of_columns.T, top // GROUP)
+        advance(bottom - top)
+    lost_x, lost_y = side_x.lost(), side_y.lost()
+    return best_x.shortlist(lost_x, lost_y), best_y.shortlist(lost_y, lost_x)
+
+
+class _Side:
+    """One set of vectors, and how they are rounded.
+
+    Attributes:
+        vectors: ``(n, d)`` float32.
+        short: the short format.
+        scales: ``(groups,)`` float32: the value of an int8 1 in each group; None for other formats.
+    """
+
+    def __init__(self, vectors: Tensor, short: torch.dtype, device: torch.device) -> None:
+        self.vectors, self.short, self._device = vectors, short, device
+        self.scales: Tensor | None = None
+        if short == torch.int8:
+            largest = [part.abs().amax() for part in torch.split(vectors, GROUP)]
+            self.scales = torch.stack(largest).clamp_(min=1e-30) / 127
+
+    def rounded(self, rows: slice) -> Tensor:
+        """Some vectors, starting at a group, rounded; zeros, which only raise bounds, fill the last group."""
+        some = self.vectors[rows]
+        numbers = torch.zeros(
+            GROUP * groups_of(len(some)), some.shape[1], dtype=self.short, device=self._device
+        )
+        for low in range(0, len(some), TILE[0]):
+            part = some[low : low + TILE[0]]
+            if self.scales is not None:
+                part = (part / self.of_each(rows.start + low, len(part))).round_()
+            numbers[low : low + len(part)] = part
+        return numbers
+
+    def lost(self) -> Tensor:
+        """Length of each vector's rounding error, ``(n,)`` float32."""
+        lost = []
+        for low in range(0, len(self.vectors), TILE[1]):
+            rows = slice(low, min(low + TILE[1], len(self.vectors)))
+            there = self.rounded(rows)[: rows.stop - low].cpu().float()
+            there *= 1 if self.scales is None else self.of_each(low, len(there))
+            lost.append(torch.linalg.vector_norm(there - self.vectors[rows], dim=1))
+        return torch.cat(lost)
+
+    def of_each(self, first: int, count: int) -> Tensor:
+        """The scales of ``count`` vectors from ``first`` on, which starts a group: ``(count, 1)``."""
+        assert self.scales is not None
+        groups = self.scales[first // GROUP : groups_of(first + count)]
+        return groups.repeat_interleave(GROUP)[:count, None]
+
+
+def _largest_of_groups(x: _Side, rows: slice, y: _Side, tile: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest products of each x of ``rows`` with each group of y, and of their groups with each y.
+
+    Returns:
+        ``(rows, groups of y)``, ``(groups of rows, m)``; 0 where all are negative.
+    """
+    factors, count, m = x.rounded(rows), rows.stop - rows.start, len(y.vectors)
+    of_rows = tile.new_empty(len(factors), groups_of(m))
+    of_columns = tile.new_empty(len(factors) // GROUP, GROUP * groups_of(m))
+    for left in range(0, m, TILE[1]):
+        columns = y.rounded(slice(left, min(left + TILE[1], m)))
+        right = left + len(columns)
+        for low in range(0, len(factors), TILE[0]):
+            part = factors[low : low + TILE[0]]
+            block = tile[: len(part) * len(columns)].view(len(part), len(columns))
+            # torch's only product of int8 that does not round its sums
+            (torch._int_mm if part.dtype == torch.int8 else torch.mm)(part, columns.T, out=block)
+            high = low + len(part)
+            of_columns[low // GROUP : high // GROUP, left:right] = _largest(
+                block.view(-1, GROUP, len(columns)), 1
+            )
+            of_rows[low:high, left // GROUP : right // GROUP] = _largest(block.view(len(part), -1, GROUP), 2)
+    return of_rows[:count], of_columns[:, :m]
+
+
+def _largest(products: Tensor, dim: int) -> Tensor:
+    """Maxima along a dimension, 0 where all are negative: numbers above 0 are ordered like their bits."""
+    bits = products.view(torch.int32 if products.itemsize == 4 else torch.int16)
+    return bits.amax(dim=dim).clamp_(min=0).view(products.dtype)
+
+
+class _Best:
+    """The most promising groups of each vector among those seen so far, and the next best one."""
+
+    def __init__(self, side: _Side, others: _Side, k: int) -> None:
+        self._side, self._others = side, others
+        groups, integers = groups_of(len(others.vectors)), side.scales is not None
+        self._kept = min(groups, max(KEPT, 2 * k) * (2 if integers else 1))
+        shape = len(side.vectors), min(groups, self._kept + 1)
+        self._values = torch.full(shape, -torch.inf, dtype=torch.float16 if integers else side.short)
+        self._groups = torch.zeros(shape, dtype=torch.int32)
+
+    def add(self, top: int, largest: Tensor, first: int) -> None:
+        """Add largest products, ``(rows, groups)``, of vectors from ``top`` on, groups from ``first`` on."""
+        numbers = torch.arange(first, first + largest.shape[1], dtype=torch.int32)
+        for low in range(0, len(largest), TILE[0]):
+            part = self._similarities(top + low, largest[low : low + TILE[0]].cpu(), first)
+            rows = slice(top + low, top + low + len(part))
+            joined = torch.cat([self._values[rows], part], dim=1)
+            known = torch.cat([self._groups[rows], numbers.expand(len(part), -1)], dim=1)
+            self._values[rows], places = joined.topk(self._values.shape[1], dim=1)
+            self._groups[rows] = known.gather(1, places)
+
+    def _similarities(self, top: int, products: Tensor, first: int) -> Tensor:
+        if self._others.scales is None:
+            return products
+        scales = self._others.scales[first : first + products.shape[1]]
+        return (products * self._side.of_each(top, len(products)) * scales).to(self._values.dtype)
+
+    def shortlist(self, lost: Tensor, lost_by_others: Tensor) -> Shortlist:
+        """The shortlist, given the lengths of the rounding errors of these vectors and of the others."""
+        most = torch.stack([part.max() for part in torch.split(lost_by_others, GROUP)])
+        return Shortlist(self._groups[:, : self._kept], self._values, lost, most)
+
+
+def padded(vectors: Tensor, count: int) -> Tensor:
+    """The vectors, with zero vectors appended up to ``count``."""
+    missing = count - len(vectors)
+    return torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing > 0 else vectors
+
+
+def groups_of(count: int) -> int:
+    """The number of groups that ``count`` vectors make; the last group may be smaller."""
+    return -(-count // GROUP)

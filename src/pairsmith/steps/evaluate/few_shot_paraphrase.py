@@ -1,0 +1,217 @@
+"""Few-shot paraphrase detection with the BERTScores of the last layers as features (Q9).
+
+frozen: logistic regression on the standardised scores. tuned: the encoder is fine-tuned through the scores.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data import GradedPair
+from pairsmith.data.paraphrases import Paraphrase
+from pairsmith.metrics.pair_scores import batch_scores, pair_features, pair_scores
+from pairsmith.models.token_vectors import TokenEncoder
+from pairsmith.steps.evaluate.settings import EvaluateParaphraseSettings
+
+LAYERS = 8
+"""The scores of this many last layers are the features."""
+
+C = 1.0
+"""Inverse regularisation strength of the logistic regression."""
+
+RATE = 1e-5
+EPOCHS = 20
+BATCH = 16
+SCALE = 1e3
+"""Factor on the output layer's logits, which makes its steps this much larger than the encoder's."""
+
+Floats = NDArray[np.float64]
+
+
+def few_shot_figures(
+    encoder: TokenEncoder,
+    train: Sequence[Paraphrase],
+    test: Sequence[Paraphrase],
+    of_test: Floats,
+    settings: EvaluateParaphraseSettings,
+    progress: Progress,
+) -> dict[str, Any]:
+    """F1 ×100 on ``test`` after training on a few pairs of ``train``, frozen and tuned (Q9).
+
+    Args:
+        encoder: the encoder that gives the scores.
+        train: the pairs from which ``shots`` of each class are drawn for each of the ``splits``.
+        test: the test pairs.
+        of_test: scores of the test pairs by the last layers, ``(pairs, layers)``.
+        settings: the evaluation's settings; with ``tune`` the encoder is fine-tuned too.
+        progress: where progress is shown.
+
+    Returns:
+        For ``frozen`` and, with ``tune``, ``tuned``: ``f1``, the mean over the splits, ``error``, its
+        standard error, ``splits``, the F1 of each, and ``shots``.
+
+    Raises:
+        InputError: ``train`` has too few pairs of a class.
+        ModelError: the encoder gives vectors that are not finite.
+    """
+    splits = {seed: drawn(train, settings.shots, seed) for seed in settings.splits}
+    positive = np.array([pair.label for pair in test])
+    layers = last_layers(encoder)
+
+    def frozen(some: Sequence[Paraphrase], _: int) -> float:
+        learned = scored(encoder, some, layers, settings)
+        return f1(_regression(learned, [pair.label for pair in some], of_test), positive)
+
+    def tuned(some: Sequence[Paraphrase], seed: int) -> float:
+        copy = TokenEncoder(deepcopy(encoder.model).float(), encoder.tokenizer, encoder.max_length)
+        head = tune(copy, some, layers, settings, seed)
+        found = torch.from_numpy(scored(copy, test, layers, settings, progress)).float()
+        with torch.inference_mode():
+            return f1((head(found.to(copy.model.device)) > 0).cpu().numpy(), positive)
+
+    ways = {"frozen": frozen} | ({"tuned": tuned} if settings.tune else {})
+    figures = {}
+    for name, way in ways.items():
+        found = {seed: 100 * way(some, seed) for seed, some in splits.items()}
+        figures[name] = _summed_up(found) | {"shots": settings.shots}
+    return figures
+
+
+def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
+    """The first ``shots`` pairs of each class after shuffling.
+
+    Raises:
+        InputError: a class has fewer pairs.
+    """
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    found: list[Paraphrase] = []
+    for label in (False, True):
+        some = [pairs[place] for place in order if pairs[place].label is label][:shots]
+        if len(some) < shots:
+            raise InputError(
+                f"--train has {len(some)} pairs with the label {int(label)}, and {shots} are drawn; "
+                "give more, or fewer --shots"
+            )
+        found += some
+    return found
+
+
+def last_layers(encoder: TokenEncoder) -> range:
+    """The numbers of the last ``LAYERS`` layers, or of all if there are fewer."""
+    return range(max(1, encoder.layers - LAYERS + 1), encoder.layers + 1)
+
+
+def scored(
+    encoder: TokenEncoder,
+    pairs: Sequence[Paraphrase | GradedPair],
+    layers: Sequence[int],
+    settings: EvaluateParaphraseSettings,
+    progress: Progress | None = None,
+) -> Floats:
+    """The BERTScores of pairs by the given layers, ``(pairs, layers)``, with a bar on ``progress`` if given.
+
+    Raises:
+        ModelError: the encoder gives vectors that are not finite.
+    """
+    with (progress or Silent()).task("score", len(pairs), "pairs") as bar:
+        found = pair_scores(
+            encoder,
+            [(pair.sentence1, pair.sentence2) for pair in pairs],
+            layers,
+            special_tokens=settings.special_tokens,
+            batch_tokens=settings.batch_tokens,
+            advance=bar.advance,
+        )
+    if not np.isfinite(found).all():
+        raise ModelError(f"model {settings.model}: gives vectors that are not finite; try dtype float32")
+    return found.astype(np.float64)
+
+
+def _regression(learned: Floats, labels: Sequence[bool | None], asked: Floats) -> NDArray[np.bool_]:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=C)).fit(learned, labels)
+    found: NDArray[np.bool_] = model.predict(asked).astype(bool)
+    return found
+
+
+def tune(
+    encoder: TokenEncoder,
+    pairs: Sequence[Paraphrase],
+    layers: Sequence[int],
+    settings: EvaluateParaphraseSettings,
+    seed: int,
+    epochs: int = EPOCHS,
+) -> "Head":
+    """Train an encoder in place, and a head on the BERTScores of its layers, without dropout (Q9).
+
+    Args:
+        encoder: trained in evaluation mode, and left in it.
+        pairs: labelled pairs to train on.
+        layers: the layers whose scores are the features.
+        settings: says whether special tokens count.
+        seed: seed of the order of the pairs.
+        epochs: passes over the pairs.
+    """
+    device = encoder.model.device
+    head = Head(len(layers)).to(device)
+    encoder.model.eval()
+    weights = [*encoder.model.parameters(), *head.parameters()]
+    optimizer = torch.optim.Adam(weights, lr=RATE, betas=(0.9, 0.98), eps=1e-6)
+    labels = torch.tensor([float(bool(pair.label)) for pair in pairs], device=device)
+    rng = np.random.default_rng(seed)
+    head.train()
+    for _ in range(epochs):
+        order = rng.permutation(len(pairs))
+        for first in range(0, len(pairs), BATCH):
+            rows = order[first : first + BATCH]
+            if len(rows) < 2:  # a single row cannot be standardised
+                continue
+            features = pair_features(encoder, [(pairs[i].sentence1, pairs[i].sentence2) for i in rows])
+            scores = batch_scores(encoder, features, layers, special_tokens=settings.special_tokens)
+            loss = nn.functional.binary_cross_entropy_with_logits(head(scores.T), labels[rows])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
+            optimizer.step()
+    return head.eval()
+
+
+class Head(nn.Module):
+    """Logits from features: batch normalisation and a linear layer that starts at 0 (Q9)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(width, affine=False)
+        self.weights = nn.Linear(width, 1)
+        nn.init.zeros_(self.weights.weight)
+        nn.init.zeros_(self.weights.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """``(n, width)`` to ``(n,)``."""
+        found: Tensor = SCALE * self.weights(self.norm(features)).squeeze(1)
+        return found
+
+
+def f1(found: NDArray[np.bool_], positive: NDArray[np.bool_]) -> float:
+    """F1 of the positive class, in [0, 1]."""
+    both = int((found & positive).sum())
+    return 2 * both / max(1, int(found.sum()) + int(positive.sum()))
+
+
+def _summed_up(found: dict[int, float]) -> dict[str, Any]:
+    values = list(found.values())
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    return {
+        "f1": round(float(np.mean(values)), 4),
+        "error": round(error, 4),
+        "splits": {str(seed): round(value, 4) for seed, value in found.items()},
+    }

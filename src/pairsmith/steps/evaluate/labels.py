@@ -1,0 +1,167 @@
+"""How well labels separate generated pairs: the mean cosine of each label's pairs, by another encoder.
+
+Without self-debiasing a small language model writes much the same for every instruction, and the labels mean
+nothing. The mean cosines show that without any human labels.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.model_names import model_revision
+from pairsmith.core.progress import Progress
+from pairsmith.data.sources import open_source
+from pairsmith.data.tasks.spec import label_text
+from pairsmith.metrics.bootstrap import interval
+from pairsmith.metrics.similarity import cosine_similarity_rows
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs import Run, hash_source, settled
+from pairsmith.runs.identity import Identity
+from pairsmith.steps.evaluate.results import Figures, Predictions, evaluate_once
+from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
+
+STEP = "evaluate labels"
+_NOT_IN_FIGURES = {"model", "data", "device", "batch_size"}
+Floats = NDArray[np.float64]
+LabelledPairs = list[tuple[str, str, str]]
+"""First text, second text, label."""
+
+
+def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any]:
+    """Compare the texts of each pair, write the results into the run's folder, and show a table.
+
+    ``predictions.jsonl`` has a line for each pair: its texts, label and cosine.
+
+    Returns:
+        The content of ``results.json``: ``labels``, for each label the ``mean`` cosine with its 95 % interval
+        (``ci``) and the ``count`` of pairs; if labels are numbers, the difference between the means of the
+        highest and the lowest label (``gap`` and ``gap_ci``); and ``about``.
+
+    Raises:
+        InputError: the data are not labelled or scored pairs, or cannot be read.
+        ModelError: the model cannot be loaded.
+        MissingExtra: the package of an embedded model is not installed.
+        SettingsError: there is no such device.
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    settings = settled(settings, run)
+    identity = Identity.of(
+        STEP,
+        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        inputs={"data": hash_source(settings.data)},
+        models={"model": model_revision(settings.model)},
+    )
+    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+    results = evaluate_once(run, identity, rest, lambda: _compute(settings, run.progress))
+    run.progress.result(labels_table(results))
+    return results
+
+
+def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> tuple[Figures, Predictions]:
+    pairs = labelled_pairs(settings.data)
+    encoder = load_sentence_encoder(settings.model, device=settings.device, dtype=settings.dtype)
+    texts = sorted({text for first, second, _ in pairs for text in (first, second)})
+    rows = {text: row for row, text in enumerate(texts)}
+    with progress.task("encode", len(texts), "sentences") as bar:
+        vectors = encode_texts(encoder, texts, batch_size=settings.batch_size, advance=bar.advance)
+    sides = [vectors[[rows[pair[side]] for pair in pairs]] for side in (0, 1)]
+    cosines = cosine_similarity_rows(*sides)
+    figures = separation(pairs, cosines, draws=settings.bootstrap, seed=settings.seed)
+    return figures, [
+        {"sentence1": first, "sentence2": second, "label": label, "cosine": round(float(cosine), 4)}
+        for (first, second, label), cosine in zip(pairs, cosines, strict=True)
+    ]
+
+
+def labelled_pairs(source: str) -> LabelledPairs:
+    """Read scored or labelled pairs, with the label as text.
+
+    Raises:
+        InputError: the pairs cannot be read, or there are none.
+    """
+    pairs: LabelledPairs = []
+    for where, row in open_source(source).rows():
+        label = row.get("score", row.get("label"))
+        first, second = row.get("sentence1"), row.get("sentence2")
+        if not isinstance(first, str) or not isinstance(second, str) or label is None:
+            raise InputError(
+                f"{where}: evaluate labels needs pairs with the columns sentence1, sentence2 and score or "
+                f"label, as `pairsmith generate` writes them; found {', '.join(row)}"
+            )
+        name = label_text(float(label) if isinstance(label, int | float) else str(label))
+        pairs.append((first, second, name))
+    if not pairs:
+        raise InputError(f"{source} holds no pairs")
+    return pairs
+
+
+def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) -> dict[str, Any]:
+    """The mean cosine of each label, and the difference between the highest and the lowest label.
+
+    Args:
+        pairs: n pairs.
+        cosines: the pairs' cosines, ``(n,)``, within [-1, 1].
+        draws: bootstrap resamples of the first texts behind each interval; 0 for no interval.
+        seed: seed of the resamples.
+
+    Returns:
+        What ``evaluate_labels`` returns, without ``about``; resamples without pairs of a label are left out.
+    """
+    firsts = {text: place for place, text in enumerate(dict.fromkeys(first for first, _, _ in pairs))}
+    labels = sorted({label for _, _, label in pairs}, key=_order)
+    sums, counts = np.zeros((2, len(labels), len(firsts)))
+    for (first, _, label), cosine in zip(pairs, cosines, strict=True):
+        sums[labels.index(label), firsts[first]] += cosine
+        counts[labels.index(label), firsts[first]] += 1
+    rng = np.random.default_rng(seed)
+    drawn = np.full((len(labels), draws), np.nan)
+    for draw in range(draws):
+        times = np.bincount(rng.integers(0, len(firsts), len(firsts)), minlength=len(firsts))
+        total = counts @ times
+        np.divide(sums @ times, total, out=drawn[:, draw], where=total > 0)
+    means = sums.sum(axis=1) / counts.sum(axis=1)
+    found: dict[str, Any] = {
+        "labels": {
+            label: {
+                "mean": round(float(means[i]), 4),
+                "ci": _rounded(interval(drawn[i])),
+                "count": int(counts[i].sum()),
+            }
+            for i, label in enumerate(labels)
+        }
+    }
+    if len(labels) > 1 and all(isinstance(_order(label)[1], float) for label in labels):
+        found["gap"] = round(float(means[0] - means[-1]), 4)
+        found["gap_ci"] = _rounded(interval(drawn[0] - drawn[-1]))
+    return found
+
+
+def labels_table(results: Mapping[str, Any]) -> str:
+    """The results as a plain table, a line for each label."""
+    lines = [f"{'label':<12}{'pairs':>7}  mean cosine (95 %)"]
+    for label, figures in results["labels"].items():
+        lines.append(f"{label:<12}{figures['count']:>7}  {_shown(figures['mean'], figures['ci'])}")
+    if "gap" in results:
+        lines.append(f"highest less lowest  {_shown(results['gap'], results['gap_ci'])}")
+    return "\n".join(lines)
+
+
+def _order(label: str) -> tuple[bool, float | str]:
+    """Sort key: numbers from the highest down, then names."""
+    try:
+        return False, -float(label)
+    except ValueError:
+        return True, label
+
+
+def _shown(value: float, limits: Sequence[float] | None) -> str:
+    return f"{value:.2f}" + ("" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]")
+
+
+def _rounded(pair: tuple[float, float] | None) -> list[float] | None:
+    return None if pair is None else [round(pair[0], 4), round(pair[1], 4)]

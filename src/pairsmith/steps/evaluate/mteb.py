@@ -1,0 +1,193 @@
+"""Evaluates an encoder on tasks of the package ``mteb`` (Massive Text Embedding Benchmark)."""
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pairsmith.core.errors import MissingExtra, ModelError, SettingsError, StorageError, redacted_values
+from pairsmith.core.model_names import GLOVE, model_revision
+from pairsmith.core.paths import Place, inside, reaching, remove_files, size_of
+from pairsmith.core.progress import Progress
+from pairsmith.data.sts import read_sts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs import Run, hash_file, lock, settled, write_json
+from pairsmith.runs.claim import claim
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
+from pairsmith.steps.evaluate.results import RESULTS, Record, read_about
+from pairsmith.steps.evaluate.settings import EvaluateMtebSettings
+from pairsmith.steps.evaluate.sts import hash_pairs
+
+if TYPE_CHECKING:
+    from pairsmith.steps.evaluate.mteb_tasks import Encoder, Task
+
+STEP = "evaluate mteb"
+FOLDER = "mteb"
+# Data and tasks are identified by their pairs and revisions; the other settings change no figure.
+_NOT_IN_FIGURES = {"model", "data", "tasks", "benchmark", "device", "batch_size"}
+
+
+def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
+    """Run tasks of mteb on an encoder, write ``results.json`` into the run's folder, and show a table.
+
+    mteb's own results of each task are written to ``mteb/TASK.json`` when the task is done, so that a run
+    that was stopped goes on with the next task. Existing results of the same settings, model and data are
+    returned; ``run.fresh`` computes them again. No result leaves this machine.
+
+    Returns:
+        The content of ``results.json``: ``tasks``, for each task the main score ×100 and its parts; their
+        ``mean``; and ``about``.
+
+    Raises:
+        InputError: the data have a fault, or the data of a task cannot be fetched.
+        ModelError: the model cannot be loaded, or gives all texts the same vector.
+        MissingExtra: mteb, or an embedded model's package, is not installed.
+        SettingsError: mteb has no such task, or there is no such device.
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    settings = settled(settings, run)
+    if settings.model.startswith(GLOVE):
+        raise ModelError(f"model {settings.model}: mteb takes no GloVe vectors; evaluate sts does")
+    with_mteb()
+    from pairsmith.steps.evaluate import mteb_tasks
+
+    with mteb_tasks.told_in_lines(run.progress.say):
+        tasks, inputs = tasks_of(settings)
+        identity = Identity.of(
+            STEP,
+            settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+            inputs=inputs,
+            models={"model": model_revision(settings.model)},
+        )
+        there = claim(run, identity, RESULTS, read_about)
+        results: dict[str, Any]
+        if there is not None and not run.fresh and _is_whole(run.out, there):
+            run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
+            results = json.loads((run.out / RESULTS).read_bytes())
+        else:
+            rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+            about = identity.as_record() | redacted_values(rest) | {"mteb": mteb_tasks.VERSION}
+            there = None if run.fresh else there
+            write_json(run.out / RESULTS, {"about": {**about, "complete": False}})
+            run.on_begun()
+            figures, files = _evaluated(tasks, settings, run, there)
+            mean = round(sum(each["main"] for each in figures.values()) / len(figures), 4)
+            results = {
+                "tasks": figures,
+                "mean": mean,
+                "about": {**about, "complete": True, "files": files},
+            }
+            write_json(run.out / RESULTS, results)
+    lock.release(run.out)
+    run.progress.result(mteb_table(results))
+    return results
+
+
+def with_mteb() -> None:
+    """Check that mteb is installed, without importing it.
+
+    Raises:
+        MissingExtra: mteb is not installed.
+    """
+    if importlib.util.find_spec("mteb") is None:
+        raise MissingExtra("mteb", "eval")
+
+
+def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["Task"], dict[str, str]]:
+    """The tasks, the user's own pairs last, and the revisions of their data by ``task NAME`` or ``data``.
+
+    Raises:
+        InputError: the data have a fault.
+        SettingsError: mteb has no such task or benchmark, or a file of pairs has the name of a task.
+    """
+    from pairsmith.steps.evaluate.mteb_tasks import local_task, named_tasks, revisions
+
+    suites = read_sts(settings.data) if settings.data is not None else []
+    tasks = named_tasks(settings.tasks, settings.benchmark)
+    inputs = {f"task {task.metadata.name}": revisions(task) for task in tasks}
+    for suite in suites:
+        if f"task {suite.name}" in inputs:
+            raise SettingsError(f"--data holds {suite.name!r}, and a task of mteb is called so; rename it")
+        tasks.append(local_task(suite))
+    if suites:
+        inputs["data"] = hash_pairs(suites)
+    return tasks, inputs
+
+
+def load_encoder(settings: EvaluateMtebSettings, revision: str, progress: Progress) -> "Encoder":
+    """The encoder, wrapped for mteb.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+        SettingsError: there is no such device.
+    """
+    from pairsmith.steps.evaluate.mteb_tasks import Encoder
+
+    encoder = load_sentence_encoder(
+        settings.model,
+        pooling=settings.pooling,
+        device=settings.device,
+        dtype=settings.dtype,
+        max_length=settings.max_length,
+    )
+    return Encoder(encoder, revision, progress)
+
+
+def mteb_table(results: Mapping[str, Any]) -> str:
+    """The results as a plain table, a line per task."""
+    tasks: Mapping[str, Mapping[str, Any]] = results["tasks"]
+    wide = max(map(len, [*tasks, "mean"])) + 2
+    lines = [f"{'task':<{wide}}{'×100':>6}  metric"]
+    lines += [f"{name:<{wide}}{each['main']:>6.2f}  {each['metric']}" for name, each in tasks.items()]
+    return "\n".join([*lines, f"{'mean':<{wide}}{results['mean']:>6.2f}"] if len(tasks) > 1 else lines)
+
+
+def _evaluated(
+    tasks: "list[Task]", settings: EvaluateMtebSettings, run: Run, there: Record | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Figures by task, and hashes of mteb's own files; the model is loaded after the first task's data."""
+    from pairsmith.steps.evaluate.mteb_tasks import figures_of, load_data, result_to_json, run_task
+
+    figures: dict[str, Any] = {}
+    files: dict[str, str] = {}
+    encoder: Encoder | None = None
+    if there is None:
+        with storage_errors(run.out):
+            remove_files(inside(run.out / FOLDER))
+    for number, task in enumerate(tasks, start=1):
+        name = task.metadata.name
+        path = run.out / FOLDER / f"{name}.json"
+        result = _done(path, there.files.get(f"{FOLDER}/{name}.json")) if there else None
+        if result is None:
+            run.progress.say(f"task {number}/{len(tasks)} · {name}")
+            load_data(task)
+            encoder = encoder or load_encoder(settings, model_revision(settings.model), run.progress)
+            result = run_task(task, encoder, settings.batch_size)
+            write_atomic(path, result_to_json(result))
+        figures[name] = figures_of(task, result)
+        files[f"{FOLDER}/{name}.json"] = hash_bytes(path.read_bytes())
+    return figures, files
+
+
+def _done(path: Place, hashed: str | None) -> Any:
+    """A task's result from an earlier run; None if there is none, or its file was changed since."""
+    from pairsmith.steps.evaluate.mteb_tasks import result_from_json
+
+    with reaching(path, StorageError):
+        if size_of(path) is None or (hashed is not None and hash_file(path) != hashed):
+            return None
+        try:
+            return result_from_json(path.read_bytes())
+        except ValueError:
+            return None
+
+
+def _is_whole(out: Place, record: Record) -> bool:
+    """Whether the evaluation is complete and mteb's files are unchanged."""
+    with reaching(out, StorageError):
+        return record.complete and all(
+            size_of(out / name) is not None and hash_file(out / name) == hashed
+            for name, hashed in record.files.items()
+        )

@@ -1,0 +1,289 @@
+"""The interface to the package ``mteb``: its tasks by name, own pairs as a task, and their figures.
+
+Importing this module imports mteb, which takes some seconds.
+"""
+
+import json
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any
+
+import mteb
+import numpy as np
+from datasets import Dataset, DatasetDict
+from mteb.abstasks.aggregated_task import AbsTaskAggregate
+from mteb.abstasks.sts import AbsTaskSTS
+from mteb.abstasks.task_metadata import TaskMetadata
+from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
+from mteb.results import TaskResult
+from scipy.stats import ConstantInputWarning  # type: ignore[import-untyped]  # it has no types
+from sentence_transformers import SentenceTransformer
+
+from pairsmith.core.errors import InputError, ModelError, SettingsError, first_line
+from pairsmith.core.model_files import unsaid
+from pairsmith.core.progress import Progress
+from pairsmith.data.sts import StsSuite
+
+Task = Any
+"""A task of mteb; the type checker ignores the library's classes."""
+
+VERSION: str = mteb.__version__
+SPLIT = "test"
+_METRIC = "cosine_spearman"
+# Python warnings that mteb also logs; only the log is shown.
+_TOLD_TWICE = ("is superseded by", "is currently in beta", "has been renamed", "prompts")
+
+
+def named_tasks(names: Sequence[str], benchmark: str | None) -> list[Task]:
+    """The tasks with these names and those of the benchmark, each once.
+
+    Raises:
+        SettingsError: mteb has no such task or benchmark, or a task is not about text alone.
+    """
+    found: dict[str, Task] = {}
+    known = {task.metadata.name for task in mteb.get_tasks(exclude_superseded=False, exclude_private=False)}
+    for name in names:
+        if name not in known:
+            raise SettingsError(f"mteb {VERSION} has no task {name!r}{_nearest(name, known)}")
+        found[name] = mteb.get_task(name)
+    if benchmark is not None:
+        benchmarks = {each.name: each for each in mteb.get_benchmarks()}
+        aliases = {alias: each for each in benchmarks.values() for alias in each.aliases or ()}
+        if benchmark not in benchmarks | aliases:
+            raise SettingsError(
+                f"mteb {VERSION} has no benchmark {benchmark!r}{_nearest(benchmark, benchmarks | aliases)}"
+            )
+        for task in (benchmarks | aliases)[benchmark].tasks:
+            found[task.metadata.name] = task  # limited to the subsets that the benchmark averages over
+    for name, task in found.items():
+        if set(task.metadata.modalities) != {"text"}:
+            kinds = ", ".join(sorted(task.metadata.modalities))
+            raise SettingsError(f"mteb's task {name} is one of {kinds}; a sentence encoder reads only text")
+    return list(found.values())
+
+
+def local_task(suite: StsSuite) -> Task:
+    """The pairs of ``suite``, of all its subsets together, as a task of mteb.
+
+    Raises:
+        InputError: the scores are all equal, so no correlation is defined.
+    """
+    pairs = suite.pairs
+    scores = [pair.score for pair in pairs]
+    if len(set(scores)) < 2:
+        raise InputError(
+            f"{suite.name}: needs at least two pairs with different scores, so that there is an order"
+        )
+
+    class LocalPairs(AbsTaskSTS):
+        """The user's own graded pairs."""
+
+        min_score, max_score = min(scores), max(scores)
+        metadata = TaskMetadata(
+            name=suite.name,
+            description="Graded pairs from a file.",
+            dataset={"path": "local", "revision": "local"},
+            type="STS",
+            category="t2t",
+            eval_splits=[SPLIT],
+            eval_langs=["eng-Latn"],
+            main_score=_METRIC,
+        )
+
+    task = LocalPairs()
+    columns = {
+        "sentence1": [pair.sentence1 for pair in pairs],
+        "sentence2": [pair.sentence2 for pair in pairs],
+        "score": scores,
+    }
+    task.dataset = DatasetDict({SPLIT: Dataset.from_dict(columns)})
+    task.data_loaded = True
+    return task
+
+
+def revisions(task: Task) -> str:
+    """Which data a task uses: data set, revision, subsets and splits, or those of its subtasks."""
+    if isinstance(task, AbsTaskAggregate):
+        return " ".join(f"{each.metadata.name}={revisions(each)}" for each in task.tasks)
+    about = task.metadata.dataset
+    parts = [*sorted(task.hf_subsets or ()), *sorted(task.eval_splits or ())]
+    return " ".join([f"{about['path']}@{about.get('revision')}", *parts])
+
+
+def load_data(task: Task) -> None:
+    """Load a task's data from the Hub or its local cache.
+
+    Raises:
+        InputError: the data cannot be fetched.
+    """
+    if isinstance(task, AbsTaskAggregate):
+        for each in task.tasks:
+            load_data(each)
+        return
+    if task.data_loaded:
+        return
+    try:
+        with _quiet_bars(), unsaid("huggingface_hub.utils._http", "thrown while requesting", "Retrying in"):
+            task.load_data()
+    except Exception as error:  # network, Hub and data set errors have no common base class
+        raise InputError(
+            f"task {task.metadata.name}: its data ({task.metadata.dataset['path']}) cannot be had from the "
+            f"Hugging Face Hub ({first_line(error)}); graded pairs of your own go in by --data"
+        ) from error
+
+
+def run_task(task: Task, encoder: "Encoder", batch_size: int) -> TaskResult:
+    """Run a task whose data are loaded on ``encoder``; the data are unloaded afterwards.
+
+    Raises:
+        ModelError: the main score is undefined, as the vectors are all equal or not finite.
+        InputError: a package that the task needs is not installed.
+    """
+    name = task.metadata.name
+    try:
+        with warnings.catch_warnings(), _quiet_bars():
+            warnings.simplefilter("ignore", ConstantInputWarning)  # reported as a ModelError below
+            found = mteb.evaluate(
+                encoder,
+                task,
+                co2_tracker=False,
+                cache=None,
+                encode_kwargs={"batch_size": batch_size, "show_progress_bar": False},
+                show_progress_bar=False,
+            )
+    except ImportError as error:
+        raise InputError(f"task {name}: {first_line(error)}") from error
+    except ValueError as error:
+        if "NaN" not in str(error) and "infinity" not in str(error):
+            raise
+        raise ModelError(f"task {name}: the model's vectors are not finite; try dtype float32") from error
+    for each in task.tasks if isinstance(task, AbsTaskAggregate) else [task]:
+        each.unload_data()
+    result = found.task_results[0]
+    if not math.isfinite(result.get_score()):
+        raise ModelError(f"task {name}: the score is undefined; the model gives every text the same vector?")
+    return result
+
+
+def figures_of(task: Task, result: TaskResult) -> dict[str, Any]:
+    """A task's part of ``results.json``: the main score ×100, and that of each split and subset."""
+    parts = {
+        split: {each["hf_subset"]: _percent(each["main_score"]) for each in found}
+        for split, found in result.scores.items()
+    }
+    return {"main": _percent(result.get_score()), "metric": task.metadata.main_score, "splits": parts}
+
+
+def result_to_json(result: TaskResult) -> bytes:
+    """mteb's own result file, as its program writes it except for rounding."""
+    return (json.dumps(result.model_dump(mode="json"), indent=2) + "\n").encode()
+
+
+def result_from_json(data: bytes) -> TaskResult:
+    """Read what ``result_to_json`` wrote.
+
+    Raises:
+        ValueError: ``data`` is something else.
+    """
+    return TaskResult.model_validate_json(data)
+
+
+def characters_of(task: Task) -> int:
+    """The number of characters in a task's texts, from mteb's statistics; 0 where it has none."""
+    if isinstance(task, AbsTaskAggregate):
+        return sum(characters_of(each) for each in task.tasks)
+    if task.data_loaded:
+        rows = task.dataset[SPLIT]
+        return sum(len(text) for name in ("sentence1", "sentence2") for text in rows[name])
+    stats = task.metadata.descriptive_stats or {}
+    return sum(int(stats.get(split, {}).get("number_of_characters") or 0) for split in task.eval_splits)
+
+
+class Encoder(SentenceTransformerEncoderWrapper):
+    """mteb's own wrapper of a sentence-transformers model, with a progress bar."""
+
+    mteb_model_meta: Any
+
+    def __init__(self, model: SentenceTransformer, revision: str, progress: Progress) -> None:
+        with warnings.catch_warnings():
+            # Both warnings are about calls that mteb makes.
+            warnings.filterwarnings("ignore", "The fill_missing parameter", DeprecationWarning)
+            warnings.filterwarnings("ignore", "The `get_sentence_embedding_dimension` method", FutureWarning)
+            super().__init__(model)
+        # A fixed name, so that mteb looks up nothing on the Hub and no path gets into the results.
+        about = {"name": "pairsmith/encoder", "revision": revision}
+        self.mteb_model_meta = self.mteb_model_meta.model_copy(update=about)
+        self._progress = progress
+
+    def encode(self, inputs: Any, **rest: Any) -> Any:
+        """Encode the n texts in a ``DataLoader`` of mteb into vectors of shape (n, d)."""
+        with self._progress.task("encode", len(inputs.dataset), "texts") as bar:
+
+            def count(module: Any, features: Any, made: Any) -> None:  # noqa: ARG001 - as torch calls it
+                bar.advance(len(made["sentence_embedding"]))
+
+            hook = self.model[-1].register_forward_hook(count)
+            try:
+                return super().encode(inputs, **rest)
+            finally:
+                hook.remove()
+
+
+@contextmanager
+def told_in_lines(say: Callable[[str], None]) -> Iterator[None]:
+    """Pass the warnings that mteb logs to ``say``, each once; hide Python warnings that repeat them."""
+    logger = logging.getLogger("mteb")
+    teller = _Teller(say)
+    passed_on, logger.propagate = logger.propagate, False
+    logger.addHandler(teller)
+    try:
+        with warnings.catch_warnings():
+            for words in _TOLD_TWICE:
+                warnings.filterwarnings("ignore", f"(?s).*{words}", UserWarning)
+            yield
+    finally:
+        logger.removeHandler(teller)
+        logger.propagate = passed_on
+
+
+class _Teller(logging.Handler):
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._say = say
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage().strip().splitlines()[0]
+        if text not in self._said:
+            self._said.add(text)
+            self._say(f"mteb: {text}")
+
+
+@contextmanager
+def _quiet_bars() -> Iterator[None]:
+    """Hide the progress bars of the library ``datasets`` inside the context."""
+    from datasets.utils import logging as bars
+
+    shown = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            bars.enable_progress_bar()
+
+
+def _percent(score: float) -> float:
+    return round(100.0 * float(np.float64(score)), 4)
+
+
+def _nearest(name: str, known: Any) -> str:
+    """The tail of an "unknown name" message; there are too many names to list them all."""
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    hint = f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+    return f"{hint or ';'} all are listed at https://github.com/embeddings-benchmark/mteb"

@@ -1,0 +1,235 @@
+"""Few-shot NER: a linear layer on token vectors, initialised from questions or at random (Q10)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairsmith.core.errors import InputError, MissingExtra, SettingsError, choices
+from pairsmith.core.model_names import model_revision
+from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
+from pairsmith.core.progress import Progress
+from pairsmith.core.yamlfile import read_yaml
+from pairsmith.data.tagged import TaggedSentence, has_tags_beside, read_tagged, tags_beside
+from pairsmith.runs import Run, hash_source, settled
+from pairsmith.runs.identity import Identity
+from pairsmith.steps.evaluate.results import Figures, Predictions, at_splits, evaluate_once
+from pairsmith.steps.evaluate.settings import EvaluateNerSettings
+
+STEP = "evaluate ner"
+_NOT_IN_FIGURES = {"model", "data", "train", "questions", "device"}
+
+QUESTIONS: Mapping[str, str] = {
+    "O": "What is a generic object ?",
+    "person": "Who is a person ?",
+    "location": "What is a location ?",
+    "organization": "What is an organization ?",
+    "miscellaneous": "What is a miscellaneous entity ?",
+    "corporation": "What is a corporation ?",
+    "product": "What is a product ?",
+    "creative_work": "What is a creative work ?",
+    "group": "What is a group ?",
+}
+"""The question for words that are not names (O), and for each entity type."""
+
+_OTHER_NAMES = {"per": "person", "loc": "location", "org": "organization", "misc": "miscellaneous"}
+
+
+def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
+    """Train a tagger on the few sentences of each split, and evaluate it on the test sentences.
+
+    ``predictions.jsonl`` has a line for each test sentence: words, tags, and the tags predicted after the
+    first split with the last of ``start``. Existing results of the same settings, model and sentences are
+    returned; ``run.fresh`` computes them again.
+
+    Returns:
+        The content of ``results.json``: for ``random`` and ``questions`` the mean entity ``f1`` ×100 over
+        the splits, its standard ``error``, and the F1 of each of the ``splits``; ``count`` of test sentences;
+        ``about``.
+
+    Raises:
+        InputError: the sentences cannot be read.
+        MissingExtra: the package ``seqeval``, or that of an embedded model, is not installed.
+        ModelError: the model cannot be loaded, or has no heads for questions.
+        SettingsError: there is no such device, or an entity type has no question.
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    entity_f1([["O"]], [["O"]])  # so that a missing package is reported before anything is read
+    sources = sources_of(settings)
+    inputs = {name: hash_source(str(source)) for name, source in sources.items()}
+    inputs |= {
+        f"{name}, tags": hash_source(str(tags_beside(place(source))))
+        for name, source in sources.items()
+        if has_tags_beside(place(source))
+    }
+    if settings.questions:
+        inputs["questions"] = hash_source(settings.questions)
+    identity = Identity.of(
+        STEP,
+        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        inputs=inputs,
+        models={"model": model_revision(settings.model)},
+    )
+
+    def compute() -> tuple[Figures, Predictions]:
+        return _compute(settings, *few_and_test(settings), run.progress)
+
+    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+    results = evaluate_once(run, identity, rest, compute)
+    run.progress.result(ner_table(results))
+    return results
+
+
+def sources_of(settings: EvaluateNerSettings) -> dict[str, str | Place]:
+    """The sources of the training sentences, one for all splits or one for each, and of the test sentences.
+
+    Raises:
+        InputError: the file of a split is missing.
+    """
+    if settings.train:
+        return {"train": settings.train, "test": settings.data}
+    folder = place(settings.data)
+    names = [f"few_shot_{settings.shots}_{number}.words" for number in settings.splits]
+    files = [folder / name for name in [*names, "test.words"]]
+    with reaching(folder, InputError):
+        lacking = [file for file in files if not is_folder(folder) or size_of(file) is None]
+    if lacking:
+        raise InputError(
+            f"{lacking[0]} is not there; give tagged sentences to learn from as --train, or a folder with "
+            f"few_shot_{settings.shots}_N.words and .ner for each of --splits, and test.words and .ner"
+        )
+    names = [*(f"split {number}" for number in settings.splits), "test"]
+    return dict(zip(names, files, strict=True))
+
+
+def few_and_test(
+    settings: EvaluateNerSettings,
+) -> tuple[list[list[TaggedSentence]], list[TaggedSentence]]:
+    """The training sentences of each split, and the test sentences.
+
+    Raises:
+        InputError: the sentences cannot be read, or are too few.
+    """
+    *few, test = sources_of(settings).values()
+    splits = [read_tagged(source) for source in few]
+    if settings.train:
+        splits = [drawn(splits[0], settings.shots, seed) for seed in settings.splits]
+    return splits, read_tagged(test)
+
+
+def drawn(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
+    """For each entity type the first ``shots`` shuffled sentences with it that no earlier type has taken.
+
+    Raises:
+        InputError: a type has fewer sentences.
+    """
+    order = np.random.default_rng(seed).permutation(len(sentences)).tolist()
+    types = [{tag[2:] for tag in each.tags if tag != "O"} for each in sentences]
+    taken: list[int] = []
+    for name in sorted(set().union(*types)):
+        some = [place for place in order if name in types[place] and place not in taken][:shots]
+        if len(some) < shots:
+            raise InputError(
+                f"--train has {len(some)} sentences with the type {name} that are drawn for no other, and "
+                f"{shots} are wanted; give more, or fewer --shots"
+            )
+        taken += some
+    if not taken:
+        raise InputError("--train has no sentence with a name; give others")
+    return [sentences[place] for place in taken]
+
+
+def _compute(
+    settings: EvaluateNerSettings,
+    splits: Sequence[Sequence[TaggedSentence]],
+    test: Sequence[TaggedSentence],
+    progress: Progress,
+) -> tuple[Figures, Predictions]:
+    from pairsmith.steps.evaluate.tagging import tag_after_training
+
+    asked = questions_of(settings, [*(each for split in splits for each in split), *test])
+    gold = [list(each.tags) for each in test]
+    figures: dict[str, Any] = {}
+    shown: list[list[str]] = []
+    passes = sum(settings.epochs * len(split) + len(test) for split in splits)
+    with progress.task("learn and tag", len(settings.start) * passes, "sentences") as bar:
+        for start in settings.start:
+            found = {}
+            for number, split in zip(settings.splits, splits, strict=True):
+                tags = tag_after_training(
+                    settings, split, test, asked if start == "questions" else None, advance=bar.advance
+                )
+                found[number] = entity_f1(gold, tags)
+                shown = tags if number == settings.splits[0] else shown
+            values = list(found.values())
+            error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
+            figures[start] = {
+                "f1": round(float(np.mean(values)), 4),
+                "error": round(error, 4),
+                "splits": {str(number): round(value, 4) for number, value in found.items()},
+            }
+    return figures | {"count": len(test)}, [
+        {"words": list(each.words), "tags": list(each.tags), "predicted": tags}
+        for each, tags in zip(test, shown, strict=True)
+    ]
+
+
+def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSentence]) -> dict[str, str]:
+    """The question for each entity type that occurs, and for O.
+
+    Raises:
+        SettingsError: a type has no question and ``start`` needs one.
+    """
+    known: dict[str, Any] = {_type(name): question for name, question in QUESTIONS.items()}
+    if settings.questions:
+        given = read_yaml(Path(settings.questions), SettingsError)
+        if given.duplicates:
+            raise SettingsError(given.report([]))
+        if not all(isinstance(each, str) for each in given.data.values()):
+            raise SettingsError(f"{settings.questions}: a question for each type is expected, as a text")
+        known |= {_type(str(name)): question for name, question in given.data.items()}
+    types = sorted({tag[2:] for each in sentences for tag in each.tags if tag != "O"})
+    found = {"O": known["o"]}
+    for name in types:
+        question = known.get(_type(name)) or known.get(_OTHER_NAMES.get(_type(name), ""))
+        if question is None and "questions" in settings.start:
+            where = settings.questions or "--questions FILE"
+            raise SettingsError(
+                f"no question for the type {name!r}; write one in {where}; {choices(name, known)}"
+            )
+        found[name] = question or ""
+    return found
+
+
+def _type(name: str) -> str:
+    """An entity type's name, normalised for look-up."""
+    return name.casefold().replace("-", "_")
+
+
+def entity_f1(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
+    """Entity F1 ×100 by ``seqeval``: an entity is correct if its words and its type are.
+
+    Raises:
+        MissingExtra: ``seqeval`` is not installed.
+    """
+    try:
+        from seqeval.metrics import f1_score
+    except ImportError:
+        raise MissingExtra("seqeval", "eval") from None
+    lists = ([list(each) for each in tags] for tags in (gold, found))
+    return 100.0 * float(f1_score(*lists, zero_division=0))
+
+
+def ner_table(results: Mapping[str, Any]) -> str:
+    """The figures of ``results.json`` as a plain table."""
+    lines = [f"{results['count']:,} sentences", f"{'start':<12}{'entity F1 ×100':<18}of each split"]
+    for name in ("random", "questions"):
+        if name in results:
+            found = results[name]
+            mean = f"{found['f1']:.2f} ± {found['error']:.2f}"
+            splits = " ".join(f"{each:.1f}" for each in found["splits"].values())
+            lines.append(f"{name:<12}{mean:<18}{splits}")
+    return "\n".join(lines)

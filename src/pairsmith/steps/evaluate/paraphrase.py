@@ -1,0 +1,159 @@
+"""Paraphrase detection: by BERTScore alone, and with a few training examples (Q8, Q9)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.model_names import model_revision
+from pairsmith.core.progress import Progress
+from pairsmith.data import read_pairs
+from pairsmith.data.paraphrases import Paraphrase, read_paraphrases
+from pairsmith.metrics.auroc import auroc, auroc_draws
+from pairsmith.metrics.bootstrap import interval
+from pairsmith.metrics.correlation import pearson
+from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
+from pairsmith.runs import Run, hash_source, settled
+from pairsmith.runs.identity import Identity
+from pairsmith.steps.evaluate.few_shot_paraphrase import drawn, few_shot_figures, last_layers, scored
+from pairsmith.steps.evaluate.results import Figures, Predictions, at_splits, evaluate_once, with_interval
+from pairsmith.steps.evaluate.sampled_negatives import with_negatives
+from pairsmith.steps.evaluate.settings import EvaluateParaphraseSettings
+
+STEP = "evaluate paraphrase"
+_NOT_IN_FIGURES = {"model", "data", "train", "judgements", "device", "batch_tokens"}
+
+
+def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[str, Any]:
+    """Score pairs of texts by BERTScore, write results and scores into the run's folder, and show a table.
+
+    ``predictions.jsonl`` has a line for each pair: its texts, label and score. Existing results of the same
+    settings, model and pairs are returned; ``run.fresh`` computes them again.
+
+    Returns:
+        The content of ``results.json``: ``auroc`` ×100 with its 95 % interval (``auroc_ci``), ``layer``, the
+        ``count`` of pairs and of ``positives``, whether the ``negatives`` are from ``people`` or ``sampled``;
+        with training pairs also ``few_shot``, see ``few_shot_figures``, and ``negatives learned from``; with
+        human judgements the correlation of each layer (``layers``); and ``about``.
+
+    Raises:
+        InputError: the data have a fault, or all have the same label.
+        ModelError: the model cannot be loaded, or gives vectors that are not finite.
+        MissingExtra: the package of an embedded model is not installed.
+        SettingsError: there is no such device or layer.
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    sources = {"data": settings.data, "train": settings.train, "judgements": settings.judgements}
+    identity = Identity.of(
+        STEP,
+        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        inputs={name: hash_source(source) for name, source in sources.items() if source},
+        models={"model": model_revision(settings.model)},
+    )
+
+    def compute() -> tuple[Figures, Predictions]:
+        return _compute(settings, run.progress)
+
+    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+    results = evaluate_once(run, identity, rest, compute)
+    run.progress.result(paraphrase_table(results))
+    return results
+
+
+def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> tuple[Figures, Predictions]:
+    pairs, negatives = labelled_pairs(settings.data, settings.seed)
+    positive = np.array([pair.label for pair in pairs])
+    train, sampled = labelled_pairs(settings.train, settings.seed) if settings.train else ([], "")
+    if settings.train:  # so that too few pairs are reported before anything is scored
+        for split in settings.splits:
+            drawn(train, settings.shots, split)
+    encoder = load_token_encoder(
+        settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+    )
+    layer, figures = chosen_layer(encoder, settings, progress)
+    last = last_layers(encoder) if settings.train else ()
+    every = scored(encoder, pairs, [layer, *last], settings, progress)
+    scores = every[:, 0]
+    rng = np.random.default_rng(settings.seed)
+    limits = interval(100 * auroc_draws(scores, positive, draws=settings.bootstrap, rng=rng))
+    figures |= {
+        "auroc": round(100 * auroc(scores, positive), 4),
+        "auroc_ci": None if limits is None else [round(limit, 4) for limit in limits],
+        "layer": layer,
+        "count": len(pairs),
+        "positives": int(positive.sum()),
+        "negatives": negatives,
+    }
+    if settings.train:
+        figures["negatives learned from"] = sampled
+        figures["few_shot"] = few_shot_figures(encoder, train, pairs, every[:, 1:], settings, progress)
+    rows = zip(pairs, scores.tolist(), strict=True)
+    return figures, [
+        {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label, "score": score}
+        for pair, score in rows
+    ]
+
+
+def labelled_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
+    """The pairs of ``source``, and the origin of its negatives: ``people`` or ``sampled``.
+
+    Raises:
+        InputError: the source cannot be read, or all its pairs have the same label.
+    """
+    pairs = list(read_paraphrases(source))
+    if pairs[0].label is None:
+        return with_negatives(pairs, seed), "sampled"
+    labels = {pair.label for pair in pairs}
+    if len(labels) < 2:
+        raise InputError(
+            f"{source}: all {len(pairs):,} pairs have the label {int(bool(pairs[0].label))}; both are needed "
+            "to tell them apart"
+        )
+    return pairs, "people"
+
+
+def chosen_layer(
+    encoder: TokenEncoder, settings: EvaluateParaphraseSettings, progress: Progress
+) -> tuple[int, dict[str, Any]]:
+    """The layer whose vectors are compared, and if judgements choose it, each layer's correlation (Q8).
+
+    Raises:
+        SettingsError: the model has no such layer.
+        InputError: the judgements cannot be read, or all scores are equal.
+    """
+    if settings.layer is not None and settings.layer > encoder.layers:
+        raise SettingsError(f"--layer {settings.layer}: {settings.model} has {encoder.layers} layers")
+    if settings.layer is not None or settings.judgements is None:
+        return settings.layer if settings.layer is not None else usual_layer(encoder.layers), {}
+    judged = list(read_pairs(settings.judgements))
+    gold = np.array([pair.score for pair in judged])
+    if np.ptp(gold) == 0:
+        raise InputError(f"{settings.judgements}: all scores are equal, so no layer agrees more than another")
+    scores = scored(encoder, judged, range(1, encoder.layers + 1), settings, progress)
+    found = {layer: pearson(scores[:, layer - 1], gold) for layer in range(1, encoder.layers + 1)}
+    best = max(found, key=lambda layer: (np.nan_to_num(found[layer], nan=-1.0), layer))
+    return best, {"layers": {str(layer): _rounded(value) for layer, value in found.items()}}
+
+
+def _rounded(correlation: float) -> float | None:
+    return None if np.isnan(correlation) else round(100 * correlation, 2)
+
+
+def usual_layer(layers: int) -> int:
+    """The default layer: five sixths of the way up, as QUIP's layer 20 of 24."""
+    return max(1, round(layers * 5 / 6))
+
+
+def paraphrase_table(results: Mapping[str, Any]) -> str:
+    """The figures of ``results.json`` as a plain table."""
+    head = f"{'pairs':>9}  {'of them 1':>9}  {'layer':>5}  AUROC ×100 (95 %)"
+    line = f"{results['count']:>9,}  {results['positives']:>9,}  {results['layer']:>5}  "
+    lines = [head, line + with_interval(results, "auroc")]
+    if results["negatives"] == "sampled":
+        lines.append("the pairs with label 0 were put together by this program")
+    for name, found in results.get("few_shot", {}).items():
+        lines.append(f"F1 ×100 of {found['shots']} a class, {name}: {found['f1']:.2f} ± {found['error']:.2f}")
+    return "\n".join(lines)

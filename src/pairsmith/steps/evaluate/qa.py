@@ -1,0 +1,172 @@
+"""Question answering: exact match and F1 of a reader's answers (M11, Q7)."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pairsmith.core.model_names import model_revision, resolve_model
+from pairsmith.core.progress import Progress
+from pairsmith.data import Question, read_questions
+from pairsmith.metrics.squad import exact_match, f1
+from pairsmith.runs import Run, settled
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
+from pairsmith.steps.evaluate.results import (
+    Figures,
+    Predictions,
+    at_splits,
+    evaluate_once,
+    mean_intervals,
+    with_interval,
+)
+from pairsmith.steps.evaluate.settings import EvaluateQaSettings
+
+if TYPE_CHECKING:
+    from pairsmith.models.reader import Prediction
+
+STEP = "evaluate qa"
+# The data are identified by their questions; the other settings change no figure.
+_NOT_IN_FIGURES = {"model", "data", "device", "batch_size"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A question with a reader's answer and its scores; ``f1`` is within [0, 1]."""
+
+    id: str
+    question: str
+    prediction: str
+    answers: Sequence[str]
+    exact: bool
+    f1: float
+
+    @classmethod
+    def of(cls, question: Question, prediction: str) -> "Answered":
+        """Score ``prediction`` against all answers of ``question``."""
+        worth = exact_match(prediction, question.golds), f1(prediction, question.golds)
+        return cls(question.id, question.question, prediction, question.golds, *worth)
+
+    def to_json(self) -> dict[str, JSON]:
+        """A line of ``predictions.jsonl``."""
+        return {
+            "id": self.id,
+            "question": self.question,
+            "prediction": self.prediction,
+            "answers": list(self.answers),
+            "exact": self.exact,
+            "f1": round(self.f1, 6),
+        }
+
+
+def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
+    """Evaluate a reader, write its results and answers into the run's folder, and show a table.
+
+    ``predictions.jsonl`` has a line for each question (see ``Answered``). Existing results of the same
+    settings, model and questions are returned; ``run.fresh`` computes them again.
+
+    Returns:
+        The content of ``results.json``: ``exact`` and ``f1``, ×100, each with its 95 % interval
+        (``exact_ci``), ``count``, the number of questions, and ``about``.
+
+    Raises:
+        InputError: the data have a fault.
+        ModelError: the model cannot be loaded, or has no head for question answering.
+        MissingExtra: the package of an embedded model is not installed.
+        SettingsError: there is no such device.
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    questions = list(read_questions(settings.data))
+    identity = Identity.of(
+        STEP,
+        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        inputs={"data": _hash_questions(questions)},
+        models={"model": model_revision(settings.model)},
+    )
+
+    def compute() -> tuple[Figures, Predictions]:
+        answered = answer_all(settings, questions, run.progress)
+        figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
+        return figures, [each.to_json() for each in answered]
+
+    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+    results = evaluate_once(run, identity, rest, compute)
+    run.progress.result(qa_table(results))
+    return results
+
+
+def answer_all(
+    settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress
+) -> list[Answered]:
+    """Answer all questions, in order, with the model of ``settings``, a reader or a bi-encoder (Q7).
+
+    Raises:
+        ModelError: the model cannot be loaded, cannot answer questions, or gives scores that are not finite.
+        MissingExtra: the package of an embedded model is not installed.
+        SettingsError: there is no such device.
+    """
+    answers = answerer(settings)
+    with progress.task("answer", len(questions), "questions") as bar:
+        found = answers(
+            [question.question for question in questions],
+            [question.context for question in questions],
+            max_answer_tokens=settings.max_answer_tokens,
+            advance=bar.advance,
+        )
+    return [Answered.of(question, each.text) for question, each in zip(questions, found, strict=True)]
+
+
+def answerer(settings: EvaluateQaSettings) -> "Callable[..., list[Prediction]]":
+    """A function that answers questions as ``answer`` does, with a reader or a bi-encoder.
+
+    Raises:
+        ModelError: the model cannot be loaded, or cannot answer questions.
+    """
+    from pairsmith.models.reader import answer, load_reader
+    from pairsmith.models.span_encoder import load_span_encoder
+    from pairsmith.models.span_heads import heads_kind
+    from pairsmith.models.span_reader import answer_by_vectors
+
+    how: dict[str, Any] = {
+        "device": settings.device,
+        "dtype": settings.dtype,
+        "max_length": settings.max_length,
+    }
+    if heads_kind(resolve_model(settings.model)) == "questions":
+        return partial(answer_by_vectors, load_span_encoder(settings.model, **how))
+    return partial(answer, load_reader(settings.model, **how), batch_size=settings.batch_size)
+
+
+def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
+    """Means over the questions, ×100, with 95 % intervals: the figures of ``results.json``.
+
+    Each resample draws as many questions as there are, with replacement, for both means.
+
+    Args:
+        answered: one or more answered questions.
+        bootstrap: resamples behind the intervals; 0 for no intervals.
+        seed: seed of the resamples.
+    """
+    each = {
+        "exact": [100.0 * answer.exact for answer in answered],
+        "f1": [100.0 * answer.f1 for answer in answered],
+    }
+    means = {name: round(math.fsum(worth) / len(worth), 4) for name, worth in each.items()}
+    limits = mean_intervals(each, bootstrap=bootstrap, seed=seed)
+    return {**means, **limits, "count": len(answered)}
+
+
+def qa_table(results: Mapping[str, Any]) -> str:
+    """The figures of ``results.json`` as a plain table of one line."""
+    exact, overlap = (with_interval(results, name) for name in ("exact", "f1"))
+    head = f"{'questions':>9}  {'exact match ×100 (95 %)':<25}F1 ×100 (95 %)"
+    return f"{head}\n{results['count']:>9,}  {exact:<25}{overlap}"
+
+
+def _hash_questions(questions: Sequence[Question]) -> str:
+    """SHA-256 of the questions, whatever their file format."""
+    rows: JSON = [[each.id, each.context, each.question, list(each.golds)] for each in questions]
+    return hash_bytes(canonical_json(rows).encode())

@@ -1,0 +1,164 @@
+"""Result folders of evaluations: ``results.json`` with its provenance, and ``predictions.jsonl``."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from pairsmith.core.errors import FolderError, StorageError, redacted_values
+from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
+from pairsmith.core.settings import Settings
+from pairsmith.data.splits import Say, to_measure_on, to_train_on
+from pairsmith.metrics.bootstrap import Floats, interval
+from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
+from pairsmith.runs.claim import claim
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import hash_bytes, write_atomic
+
+RESULTS = "results.json"
+PREDICTIONS = "predictions.jsonl"
+
+Figures = Mapping[str, Any]
+Predictions = Iterable[Mapping[str, Any]]
+
+S = TypeVar("S", bound=Settings)
+
+
+def at_splits(settings: S, say: Say | None = None) -> S:
+    """The settings with a split named for each folder with several: ``test``, or ``train`` to train on.
+
+    Args:
+        settings: the settings of an evaluation.
+        say: called with a message on the splits that are not used, if there are any.
+
+    Raises:
+        InputError: a folder has several splits but not the needed one, and none is named.
+    """
+    sources = {name: getattr(settings, name, None) for name in ("data", "judgements", "train")}
+    changes = {
+        name: to_train_on(source, "learned from", say)
+        if name == "train"
+        else to_measure_on(source, "measured on", say)
+        for name, source in sources.items()
+        if source and is_folder(place(source) / "data")  # other folders are left to the evaluation
+    }
+    return settings.model_copy(update=changes)
+
+
+class Record(Manifest):
+    """``about`` in ``results.json``: what was evaluated, and the hash of the predictions."""
+
+    files: dict[str, str] = Field(default_factory=dict)
+
+
+def evaluate_once(
+    run: Run,
+    identity: Identity,
+    rest: Mapping[str, Any],
+    compute: Callable[[], tuple[Figures, Predictions]],
+) -> dict[str, Any]:
+    """Compute and write the results, unless the run's folder already holds those of the same evaluation.
+
+    Args:
+        run: where to write; with ``fresh`` the results are computed in any case.
+        identity: identity of the evaluation.
+        rest: settings that change no figure, recorded in ``about``.
+        compute: returns the figures, and a line of ``predictions.jsonl`` for each row.
+
+    Returns:
+        The content of ``results.json``.
+
+    Raises:
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    there = claim(run, identity, RESULTS, read_about)
+    results: dict[str, Any]
+    if there is not None and not run.fresh and is_whole(run.out, there):
+        run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
+        results = json.loads((run.out / RESULTS).read_bytes())
+    else:
+        if there is not None and there.complete and not run.fresh:
+            run.progress.say(f"{run.out} is not as it was written; it is evaluated again")
+        figures, predictions = compute()
+        results = write_results(run, figures, predictions, identity.as_record() | redacted_values(rest))
+    lock.release(run.out)
+    return results
+
+
+def read_about(out: Place) -> Record:
+    """The record of what the results in ``out`` were computed from.
+
+    Raises:
+        FolderError: ``out`` holds no results of an evaluation.
+    """
+    try:
+        return Record.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise FolderError(f"{out / RESULTS} holds no results of this evaluation") from error
+
+
+def is_whole(out: Place, record: Record) -> bool:
+    """Whether the results are complete and the predictions unchanged."""
+    path = out / PREDICTIONS
+    with reaching(path, StorageError):
+        kept = record.complete and size_of(path) is not None
+        return kept and hash_file(path) == record.files.get(PREDICTIONS)
+
+
+def write_results(
+    run: Run, figures: Figures, predictions: Predictions, about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write both files, in an order that lets a run stopped at any moment be continued.
+
+    Returns:
+        The content of ``results.json``: ``figures``, and ``about`` with the predictions' hash.
+
+    Raises:
+        StorageError: a file cannot be written.
+    """
+    lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in predictions]
+    data = "".join(f"{line}\n" for line in lines).encode()
+    # Written first, so that the folder says whose it is.
+    write_json(run.out / RESULTS, {"about": {**about, "complete": False}})
+    run.on_begun()
+    write_atomic(run.out / PREDICTIONS, data)
+    files = {PREDICTIONS: hash_bytes(data)}
+    results = {**figures, "about": {**about, "complete": True, "files": files}}
+    write_json(run.out / RESULTS, results)
+    return results
+
+
+def mean_intervals(
+    each: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
+) -> dict[str, list[float] | None]:
+    """95 % bootstrap intervals of means: each resample draws as many rows as there are, with replacement.
+
+    Args:
+        each: for each name the figures of the same n rows, at least 1.
+        bootstrap: number of resamples; with 0 every interval is None.
+        seed: seed of the resamples.
+
+    Returns:
+        For each ``{name}_ci`` the two limits, rounded to four places.
+    """
+    worth: Floats = np.array(list(each.values()), np.float64)  # (names, n)
+    count = worth.shape[1]
+    rng = np.random.default_rng(seed)
+    draws: Floats = np.empty((bootstrap, len(each)))
+    for draw in draws:
+        draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
+    found = {f"{name}_ci": interval(draws[:, column]) for column, name in enumerate(each)}
+    return {
+        name: None if limits is None else [round(limit, 4) for limit in limits]
+        for name, limits in found.items()
+    }
+
+
+def with_interval(figures: Mapping[str, Any], name: str) -> str:
+    """A figure of ``results.json`` and its interval, for a table."""
+    limits = figures[f"{name}_ci"]
+    spread = "" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]"
+    return f"{figures[name]:6.2f}{spread}"

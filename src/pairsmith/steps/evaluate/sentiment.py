@@ -1,0 +1,178 @@
+"""Zero-shot sentiment: does a text answer why something is good, or why it is bad (Q11)?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.model_names import model_revision
+from pairsmith.core.progress import Progress
+from pairsmith.data.sentiment import Opinion, read_opinions
+from pairsmith.runs import Run, hash_source, settled
+from pairsmith.runs.identity import Identity
+from pairsmith.steps.evaluate.results import Figures, Predictions, at_splits, evaluate_once
+from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
+
+STEP = "evaluate sentiment"
+_NOT_IN_FIGURES = {"model", "data", "device", "batch_tokens"}
+
+PROMPTS = (
+    ("Why is it bad?", "Why is it good?"),
+    ("Why is this {item} bad?", "Why is this {item} good?"),
+    ("Why is it terrible?", "Why is it great?"),
+    ("What makes this {item} bad?", "What makes this {item} good?"),
+    ("What is the reason this {item} is bad?", "What is the reason this {item} is good?"),
+    ("What is the reason this {item} is terrible?", "What is the reason this {item} is great?"),
+)
+"""Pairs of questions, the one for negative texts first."""
+
+NEUTRAL = ("the", "be", "to", "of", "and", "a", "in", "that", "have", "I")
+"""Neutral texts, from which the bias of each question is estimated."""
+
+RATIONALE_TOKENS = 5
+"""Longest rationale in tokens."""
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A model's scores of n texts with each of p prompts.
+
+    Attributes:
+        scores: ``(p, n, 2)``: S(x, y), for negative and positive.
+        neutral: ``(p, 2)``: C_y, the mean score of neutral texts.
+        rationales: for each text, the span that best answers the first prompt's question for the class that
+            this prompt, calibrated, predicts; empty if there is none.
+    """
+
+    scores: Scores
+    neutral: Scores
+    rationales: Sequence[str]
+
+    def positive(self, *, calibrated: bool) -> NDArray[np.bool_]:
+        """Whether each text is predicted positive with each prompt, ``(p, n)``."""
+        scores = self.scores - (self.neutral[:, None, :] if calibrated else 0.0)
+        found: NDArray[np.bool_] = scores[:, :, 1] > scores[:, :, 0]
+        return found
+
+
+def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[str, Any]:
+    """Classify texts as positive or negative, write results into the run's folder, and show a table.
+
+    ``predictions.jsonl`` has a line for each text: its label, each prompt's calibrated prediction, the
+    rationale, and the class that it supports, which is the first prompt's prediction. Existing results of
+    the same settings, model and texts are returned; ``run.fresh`` computes them again.
+
+    Returns:
+        The content of ``results.json``: for ``calibrated`` and ``plain`` scores the ``accuracy`` ×100, which
+        is the mean over the prompts, its standard ``error``, and the accuracy of each of the ``prompts``;
+        ``count`` of texts; ``about``.
+
+    Raises:
+        InputError: the data have a fault, or all have the same label.
+        ModelError: the model cannot be loaded, has no heads for questions, or gives non-finite scores.
+        MissingExtra: the package of an embedded model is not installed.
+        SettingsError: there is no such device.
+        FolderError: the run's folder holds something else, or the results of other settings.
+        StorageError: the results cannot be written.
+    """
+    settings = at_splits(settled(settings, run), run.progress.say)
+    identity = Identity.of(
+        STEP,
+        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        inputs={"data": hash_source(settings.data)},
+        models={"model": model_revision(settings.model)},
+    )
+
+    def compute() -> tuple[Figures, Predictions]:
+        return _compute(settings, run.progress)
+
+    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+    results = evaluate_once(run, identity, rest, compute)
+    run.progress.result(sentiment_table(results))
+    return results
+
+
+def _compute(settings: EvaluateSentimentSettings, progress: Progress) -> tuple[Figures, Predictions]:
+    opinions = labelled_opinions(settings.data)
+    judged = judge(settings, [each.text for each in opinions], progress)
+    gold = np.array([each.positive for each in opinions])
+    ways = {name: judged.positive(calibrated=name == "calibrated") for name in ("calibrated", "plain")}
+    figures: dict[str, Any] = {name: accuracies(found, gold) for name, found in ways.items()}
+    rows = zip(opinions, ways["calibrated"].T.tolist(), judged.rationales, strict=True)
+    return figures | {"count": len(opinions)}, [
+        {
+            "text": each.text,
+            "positive": each.positive,
+            "taken_for_positive": taken,
+            "rationale": rationale,
+            "rationale_side": _side(taken[0]) if rationale else "",
+        }
+        for each, taken, rationale in rows
+    ]
+
+
+def _side(positive: bool) -> str:
+    return "positive" if positive else "negative"
+
+
+def labelled_opinions(source: str) -> list[Opinion]:
+    """Read the labelled texts of ``source``.
+
+    Raises:
+        InputError: the source cannot be read, or all texts have the same label.
+    """
+    opinions = list(read_opinions(source))
+    if len({each.positive for each in opinions}) < 2:
+        raise InputError(f"{source}: all {len(opinions):,} texts have one label; both are needed")
+    return opinions
+
+
+def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: Progress) -> Judged:
+    """S(x, y) of every text with every prompt, and the mean scores of neutral texts (Q11).
+
+    Raises:
+        ModelError: the model cannot be loaded, does not suit the method, or gives scores that are not finite.
+    """
+    if settings.method == "mask":
+        from pairsmith.steps.evaluate.sentiment_mask import judge_by_mask
+
+        judged = judge_by_mask(settings, texts, NEUTRAL, progress)
+    else:
+        from pairsmith.steps.evaluate.sentiment_questions import judge_by_questions
+
+        pairs = [[question.format(item=settings.item) for question in pair] for pair in PROMPTS]
+        judged = judge_by_questions(settings, texts, pairs, NEUTRAL, progress)
+    if not np.isfinite(judged.scores).all():
+        raise ModelError(f"model {settings.model}: gives scores that are not finite; try dtype float32")
+    return judged
+
+
+def accuracies(found: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, Any]:
+    """Accuracy ×100 of each prompt, their mean, and its standard error.
+
+    Args:
+        found: ``(p, n)``, the predictions.
+        gold: ``(n,)``, the labels.
+    """
+    each = 100.0 * (found == gold).mean(axis=1)
+    error = float(np.std(each, ddof=1)) / len(each) ** 0.5 if len(each) > 1 else 0.0
+    return {
+        "accuracy": round(float(each.mean()), 4),
+        "error": round(error, 4),
+        "prompts": [round(float(value), 4) for value in each],
+    }
+
+
+def sentiment_table(results: Mapping[str, Any]) -> str:
+    """The figures of ``results.json`` as a plain table."""
+    lines = [f"{results['count']:,} texts", f"{'':<12}{'accuracy ×100':<18}of each prompt"]
+    for name in ("calibrated", "plain"):
+        found = results[name]
+        mean = f"{found['accuracy']:.2f} ± {found['error']:.2f}"
+        lines.append(f"{name:<12}{mean:<18}{' '.join(f'{value:.1f}' for value in found['prompts'])}")
+    return "\n".join(lines)

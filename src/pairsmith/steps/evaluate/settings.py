@@ -1,0 +1,334 @@
+"""Settings of the evaluation steps."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pairsmith.core.fields import BatchTokens, Device, Dtype, TrainingDtype
+from pairsmith.core.model_names import MINILM, PoolingName
+from pairsmith.core.settings import Listed, Settings, refuse
+
+
+class EvaluateStsSettings(Settings):
+    """Spearman's correlation between cosine similarity and human scores (D11)."""
+
+    model: str = Field(
+        description="Encoder: a folder or Hub id of a sentence-transformers or transformers model, "
+        "embedded:all-minilm-l6-v2, pairsmith:tiny, or glove:PATH for the average of GloVe vectors."
+    )
+    data: str = Field(
+        description="Folder with some or all of stsb/, sick/ and sts12/ … sts16/, or one file with the "
+        "columns sentence1, sentence2 and score (.tsv, .csv, .jsonl, .parquet)."
+    )
+    suites: list[str] = Field(
+        default=[], description="Test sets to use: stsb, sick, sts12 … sts16. Unset: all that are there."
+    )
+    pooling: PoolingName = Field(
+        default="default",
+        description="How token vectors become a sentence vector. default: as the model was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
+    )
+    layers: int | None = Field(
+        default=None, ge=1, description="Use only the model's first N layers. Unset: all."
+    )
+    batch_size: int = Field(default=64, ge=1, description="Number of sentences encoded at once.")
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest sentence in tokens; the rest is cut off. Unset: the model's own limit.",
+    )
+    bootstrap: int = Field(
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+
+class EvaluateLabelsSettings(Settings):
+    """The mean cosine of the pairs of each label, which shows whether the generated texts differ by label."""
+
+    model: str = Field(
+        default=MINILM,
+        description="Encoder that compares the texts, preferably one that was not used to generate them: a "
+        "folder or Hub id of a sentence-transformers or transformers model, or embedded:all-minilm-l6-v2.",
+    )
+    data: str = Field(
+        description="Scored or labelled pairs: a folder that generate or postprocess wrote, or a file."
+    )
+    batch_size: int = Field(default=64, ge=1, description="Number of sentences encoded at once.")
+    bootstrap: int = Field(
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+
+class EvaluateMtebSettings(Settings):
+    """The main scores of tasks that the package mteb runs."""
+
+    model: str = Field(
+        description="Encoder: a folder or Hub id of a sentence-transformers or transformers model, "
+        "embedded:all-minilm-l6-v2, or pairsmith:tiny."
+    )
+    tasks: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Names of mteb tasks, such as STSBenchmark; their data are downloaded from the Hugging "
+        "Face Hub.",
+    )
+    benchmark: str | None = Field(
+        default=None, description="Run all tasks of this mteb benchmark, such as MTEB(eng, v2)."
+    )
+    data: str | None = Field(
+        default=None,
+        description="Your own graded pairs, in the formats that evaluate sts reads. Each set becomes a task, "
+        "and nothing is downloaded for it.",
+    )
+    pooling: PoolingName = Field(
+        default="default",
+        description="How token vectors become a sentence vector. default: as the model was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
+    )
+    batch_size: int = Field(default=64, ge=1, description="Number of texts encoded at once.")
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
+    )
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> Self:
+        if not self.tasks and self.benchmark is None and self.data is None:
+            raise ValueError("name some --tasks or a --benchmark of mteb, or give graded pairs as --data")
+        return self
+
+
+class EvaluateQaSettings(Settings):
+    """Exact match and F1 of a reader's answers (M11, Q7)."""
+
+    model: str = Field(
+        description="Folder that train-reader, train-teacher or infuse wrote, or a Hub id of a model "
+        "for question answering."
+    )
+    data: str = Field(
+        description="Questions with answers: a SQuAD file, or rows with the columns question, context and "
+        "answers."
+    )
+    max_answer_tokens: int = Field(default=17, ge=1, description="Longest answer in tokens.")
+    batch_size: int = Field(
+        default=32,
+        ge=1,
+        description="Number of text windows that are read at once; it has no effect on a folder that infuse "
+        "wrote.",
+    )
+    max_length: int | None = Field(
+        default=None,
+        ge=16,
+        description="Longest input in tokens: question and text together, or the text alone for a folder "
+        "that infuse wrote. Longer texts are cut into windows. Unset: the model's own limit.",
+    )
+    bootstrap: int = Field(
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Number of bootstrap resamples for the 95 % intervals; 0 for no intervals.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+
+class EvaluateSummariesSettings(Settings):
+    """ROUGE of generated summaries, and how much of them is copied from the documents (M11)."""
+
+    model: str = Field(
+        description="Summariser: a folder that train-summarizer wrote, a Hub id of a model with an encoder "
+        "and a decoder, or lead:N for the first N sentences of each document."
+    )
+    data: str = Field(description="Documents with summaries: rows with the columns document and summary.")
+    limit: int | None = Field(default=None, ge=1, description="Use only the first N documents.")
+    beams: int = Field(default=6, ge=1, description="Number of beams in the search for each summary.")
+    max_length: int | None = Field(
+        default=512,
+        ge=8,
+        description="Longest document in tokens; the rest is cut off. It is never more than the model can "
+        "read.",
+    )
+    summary_tokens: int = Field(default=62, ge=4, description="Longest summary in tokens.")
+    batch_size: int = Field(
+        default=8, ge=1, description="Number of documents processed at once, each with all its beams."
+    )
+    bootstrap: int = Field(
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Number of bootstrap resamples for the 95 % intervals; 0 for no intervals.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+
+class EvaluateParaphraseSettings(Settings):
+    """How well BERTScore ranks paraphrases above other pairs, and what a few labelled pairs add (Q8, Q9)."""
+
+    model: str = Field(
+        description="Encoder: a folder or Hub id of a transformers model, or embedded:all-minilm-l6-v2."
+    )
+    data: str = Field(
+        description="Pairs with the columns sentence1, sentence2 (or question1, question2) and label, MRPC's "
+        "file, or a Hub id. Without labels, all pairs count as paraphrases, and as many negatives are "
+        "sampled."
+    )
+    layer: int | None = Field(
+        default=None,
+        ge=0,
+        description="Layer whose token vectors are compared. Unset: the one that --judgements selects, or "
+        "the one five sixths of the way up.",
+    )
+    judgements: str | None = Field(
+        default=None,
+        description="Pairs with human scores (sentence1, sentence2, score), such as WMT16's; the layer whose "
+        "scores correlate best with them is used.",
+    )
+    special_tokens: bool = Field(
+        default=True,
+        description="Include the special tokens at a text's start and end in the means, as the figures of "
+        "QUIP do.",
+    )
+    train: str | None = Field(
+        default=None,
+        description="Labelled pairs for few-shot training, of which --shots are drawn for each class.",
+    )
+    shots: int = Field(default=16, ge=2, description="Number of training pairs per class.")
+    splits: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[13, 21, 42, 87, 100],
+        min_length=1,
+        description="Random seeds; the training is repeated for each of them, with other training pairs.",
+    )
+    tune: bool = Field(default=False, description="Also fine-tune the encoder on the training pairs.")
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
+    )
+    batch_tokens: BatchTokens = None
+    bootstrap: int = Field(
+        default=1000,
+        ge=0,
+        le=1_000_000,
+        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
+    )
+    seed: int = Field(
+        default=0, ge=0, description="Seed of the bootstrap resamples and of sampled negatives."
+    )
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.train is None:
+            refuse(self, ("tune", "shots", "splits"), "without train, the pairs to learn from")
+        if self.layer is not None and self.judgements is not None:
+            raise ValueError("layer and judgements both say which layer; give one of them")
+        return self
+
+
+class EvaluateSentimentSettings(Settings):
+    """Zero-shot accuracy on positive and negative texts (Q11)."""
+
+    model: str = Field(
+        description="A folder that infuse wrote, or with --method mask a masked language model such as "
+        "RoBERTa."
+    )
+    data: str = Field(
+        description="Texts with the column label (0 or 1), as in SST-2, or a folder with NAME.pos.txt and "
+        "NAME.neg.txt, as for MR and CR."
+    )
+    method: Literal["questions", "mask"] = Field(
+        default="questions",
+        description="How texts are classified. questions: by which of two questions a text answers better; "
+        'mask: the baseline, by whether great or terrible is likelier as the mask in "It was [MASK]."',
+    )
+    item: str = Field(
+        default="movie",
+        min_length=1,
+        description="Word for what the texts are about, which is put into the questions, e.g. product.",
+    )
+    max_length: int | None = Field(
+        default=None,
+        ge=16,
+        description="Longest text in tokens that is read at once. Unset: the model's own limit.",
+    )
+    batch_tokens: BatchTokens = None
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _item_of_questions(self) -> Self:
+        if self.method == "mask" and self.item != type(self).model_fields["item"].default:
+            raise ValueError("item does nothing with the method mask, which asks no questions; leave it out")
+        return self
+
+
+class EvaluateNerSettings(Settings):
+    """Few-shot NER: entity F1 after training on a few tagged sentences (Q10)."""
+
+    model: str = Field(
+        description="A folder that infuse wrote, or with --start random any encoder of transformers."
+    )
+    data: str = Field(
+        description="Tagged test sentences: a file in CoNLL's format, or rows with the columns tokens and "
+        "ner_tags (a file, a dataset folder or a Hub id). Without --train: a folder with test.words and "
+        "test.ner, and for each split few_shot_SHOTS_N.words and .ner, with the words and the tags of one "
+        "sentence per line."
+    )
+    train: str | None = Field(
+        default=None,
+        description="Tagged sentences from which the training sentences are drawn, --shots for each entity "
+        "type.",
+    )
+    shots: int = Field(
+        default=5,
+        ge=1,
+        description="Number of training sentences per entity type; without --train, it selects the files in "
+        "--data.",
+    )
+    splits: list[Annotated[int, Field(ge=0)]] = Field(
+        default=[0, 1, 2, 3, 4],
+        min_length=1,
+        description="Numbers of the splits in --data; with --train, random seeds, each of which draws other "
+        "sentences.",
+    )
+    start: Annotated[list[Literal["random", "questions"]], Listed] = Field(
+        default=["random", "questions"],
+        min_length=1,
+        description="How the layer that predicts tags is initialised: at random, or with the vectors of "
+        "questions.",
+    )
+    questions: str | None = Field(
+        default=None,
+        description="YAML file with a question for each entity type that has no built-in question.",
+    )
+    epochs: int = Field(default=200, ge=1, description="Number of passes over the training sentences.")
+    learning_rate: float = Field(
+        default=2e-5, gt=0, lt=1, description="Learning rate, constant throughout the training."
+    )
+    batch_size: int = Field(default=16, ge=1, description="Number of sentences per training step.")
+    max_length: int | None = Field(
+        default=None,
+        ge=8,
+        description="Longest sentence in tokens; words beyond it are tagged O. Unset: the model's own limit.",
+    )
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of sentences and of dropout.")
+    device: Device = "auto"
+    dtype: TrainingDtype = "float32"

@@ -1,0 +1,64 @@
+"""Checks that the settings of ``generate`` fit each other and the task."""
+
+from pairsmith.core.errors import SettingsError
+from pairsmith.data.tasks import TaskSpec
+from pairsmith.methods.dino.method import rows_needed
+from pairsmith.models.language.remote import Way, is_remote
+from pairsmith.steps.generate.settings import GenerateSettings
+
+
+def check(task: TaskSpec, settings: GenerateSettings) -> None:
+    """Refuse settings that do not fit the task, before any text is generated.
+
+    Raises:
+        SettingsError: a setting does not fit; the first such one is named.
+    """
+    if settings.rows is not None and settings.rows < rows_needed(task):
+        raise SettingsError(
+            f"--rows {settings.rows} is too few: the task {task.name} needs at least {rows_needed(task)}"
+        )
+    if settings.ray_address and settings.executor != "ray":
+        raise SettingsError("--ray-address needs --executor ray")
+    decoding = settings.decoding(task.decoding)
+    if is_remote(settings.model):
+        _check_remote(task, settings)
+    if task.kind == "pair" and decoding.tries < decoding.per_input:
+        raise SettingsError(
+            f"{decoding.tries} tries cannot give {decoding.per_input} texts per input; "
+            f"give --tries {decoding.per_input + 3} or more"
+        )
+    if task.kind == "pair" and not settings.inputs:
+        raise SettingsError(f"the task {task.name} writes second texts for given ones; give --inputs FILE")
+    if task.kind == "text":
+        for name in ("inputs", "column", "limit"):
+            if getattr(settings, name):
+                raise SettingsError(
+                    f"the task {task.name} writes single texts and takes no --{name}; "
+                    "--per-input says how many texts each label gets"
+                )
+
+
+def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
+    """Refuse settings that a model behind a server does not support."""
+    if settings.preview:
+        raise SettingsError("--preview needs whole distributions, which a server does not give; leave it out")
+    decoding = settings.decoding(task.decoding)
+    if decoding.rule != "self-debiasing":
+        raise SettingsError(
+            f"a server's model is steered by self-debiasing only, not by --rule {decoding.rule}"
+        )
+    if task.format == "chat" and steering_of(task, settings) != "certified":
+        raise SettingsError(
+            f"the task {task.name} is a chat, which a server's model writes with --steering certified only"
+        )
+    if steering_of(task, settings) == "certified" and not 0 < decoding.top_k <= settings.top_logprobs:
+        raise SettingsError(
+            f"--steering certified needs --top-k between 1 and --top-logprobs {settings.top_logprobs}, "
+            f"not {decoding.top_k}"
+        )
+
+
+def steering_of(task: TaskSpec, settings: GenerateSettings) -> Way:
+    """How a server's model is steered; plain sampling where there is nothing to steer against."""
+    decay = settings.decoding(task.decoding).decay
+    return settings.steering if decay and any(map(task.counters, task.label_names)) else "plain"

@@ -1,0 +1,114 @@
+"""The work of a run, cut into shards that are the same for one process or many."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain, islice
+
+from pairsmith.data import Reject, read_texts, text_id
+from pairsmith.data.tasks import Decoding, TaskSpec
+from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
+from pairsmith.runs import Growth, ShardEntry, Share
+from pairsmith.steps.generate.settings import GenerateSettings
+
+Items = Sequence[str] | range
+"""The inputs of a pair task, or the numbers of the texts of a text task."""
+
+GROWING = frozenset({"per_input", "tries", "limit"})
+"""Settings that can be raised without a change to the rows that are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One shard's share of the work.
+
+    Attributes:
+        number: the shard's number.
+        items: inputs, or numbers of texts, for which texts are written.
+        duplicates: inputs in this shard that repeat an earlier one.
+        names: ids of all inputs in this shard, in order, duplicates included.
+        asked: in words, the number of texts and tries for each item.
+    """
+
+    number: int
+    items: Items
+    duplicates: tuple[Reject, ...]
+    names: tuple[str, ...]
+    asked: str
+
+    @property
+    def share(self) -> Share:
+        """The share in the form that the shard's entry records."""
+        return Share(len(self.names), _content(self.names), self.asked)
+
+    def requests(self, task: TaskSpec, decoding: Decoding) -> Iterator[TextRequest]:
+        """The texts to be written."""
+        if isinstance(self.items, range):
+            return text_requests(task, self.items)
+        return pair_requests(task, self.items, decoding.per_input)
+
+
+def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Piece]:
+    """All pieces of a run, in order.
+
+    Raises:
+        InputError: an input cannot be read.
+    """
+    if not settings.inputs:
+        asked = f"1 text in {decoding.tries} tries"
+        return [
+            Piece(number, items, (), tuple(map(str, items)), asked)
+            for number, items in enumerate(_cut(range(decoding.per_input), settings.shard_size))
+        ]
+    asked = f"{decoding.per_input} texts in {decoding.tries} tries"
+    drafts: list[tuple[list[str], list[Reject], list[str]]] = []
+    seen: set[str] = set()
+    sources = (read_texts(source, columns=settings.column) for source in settings.inputs)
+    for record in islice(chain.from_iterable(sources), settings.limit):
+        name = text_id(record.text)
+        if name not in seen and (not drafts or len(drafts[-1][0]) == settings.shard_size):
+            drafts.append(([], [], []))
+        texts, duplicates, names = drafts[-1]
+        names.append(name)
+        if name in seen:
+            row = {"sentence1": record.text, "where": record.where}
+            duplicates.append(Reject.of(name, "duplicate input", "the input was there before", row))
+        else:
+            seen.add(name)
+            texts.append(record.text)
+    return [
+        Piece(number, texts, tuple(duplicates), tuple(names), asked)
+        for number, (texts, duplicates, names) in enumerate(drafts)
+    ]
+
+
+def first_items(pieces: Sequence[Piece], count: int) -> list[str] | range:
+    """The first ``count`` inputs of a pair task; the numbers of the first texts of a text task."""
+    texts: list[str] = []
+    for piece in pieces:
+        if isinstance(piece.items, range):
+            return range(min(count, sum(len(each.items) for each in pieces)))
+        texts += piece.items
+        if len(texts) >= count:
+            break
+    return texts[:count]
+
+
+def growth(pieces: Sequence[Piece]) -> Growth:
+    """How a run may grow: it keeps finished shards whose inputs are a prefix of the new shard's inputs."""
+
+    def holds(entry: ShardEntry) -> bool:
+        if entry.shard >= len(pieces):
+            return False
+        names = pieces[entry.shard].names
+        return len(names) >= entry.items and _content(names[: entry.items]) == entry.content
+
+    return Growth(GROWING, holds)
+
+
+def _content(names: Sequence[str]) -> str:
+    return sha256("\n".join(names).encode()).hexdigest()
+
+
+def _cut(items: range, size: int) -> Iterator[range]:
+    return (items[start : start + size] for start in range(0, len(items), size))

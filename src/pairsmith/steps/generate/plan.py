@@ -1,0 +1,159 @@
+"""Cost estimates of ``generate`` and ``postprocess``: some of the real work is timed and extrapolated."""
+
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import torch
+
+from pairsmith.data import REJECT, to_table
+from pairsmith.data.tasks import Decoding, load_task
+from pairsmith.methods.dino.method import write
+from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
+from pairsmith.runs.executors import cores
+from pairsmith.runs.storage import encode_table
+from pairsmith.runs.training_rows import open_training_rows
+from pairsmith.steps.generate.checks import check
+from pairsmith.steps.generate.pieces import Piece, pieces_of
+from pairsmith.steps.generate.postprocess import processed, rows_of, task_of
+from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.steps.generate.shard import SCHEMAS, model_of
+
+CALIBRATION_SECONDS = 15.0
+"""Seconds for which a language model generates texts to measure its speed."""
+
+
+def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
+    """Have the model write for ``CALIBRATION_SECONDS``, or about a shard's texts, and extrapolate.
+
+    Where an earlier step will make the inputs, the sample in its estimate stands in for them.
+
+    Raises:
+        UserError: as for ``generate``.
+    """
+    started = time.monotonic()
+    task = load_task(settings.task).writing(settings.labels)
+    decoding = settings.decoding(task.decoding)
+    check(task, settings)
+    main = peak_memory()  # memory of the process that only commits, with several workers
+    if settings.workers > 1 and settings.executor == "local":
+        torch.set_num_threads(max(1, cores() // settings.workers))
+    model = model_of(task, settings)
+    loading = time.monotonic() - started
+    items, texts = _inputs(settings, decoding, before)
+    if not texts:
+        return Estimate(loading, peak_memory(), 0, {"train": 0})
+    asked = items * len(task.written_names)
+    piece = Piece(0, texts, (), (), "")
+    # The first few warm up the libraries, and are not timed.
+    few = itertools.islice(piece.requests(task, decoding), len(task.written_names))
+    write(task, model, few, decoding, settings.seed, settings.rows)
+    ends: list[float] = []
+    begun = time.monotonic()
+    written = write(
+        task,
+        model,
+        piece.requests(task, decoding),
+        decoding,
+        settings.seed,
+        settings.rows,
+        lambda _: ends.append(time.monotonic()),
+        # At least one of each label.
+        enough=lambda number: (
+            number >= len(task.written_names) and time.monotonic() >= begun + CALIBRATION_SECONDS
+        ),
+    )
+    seconds = (ends[-1] - begun) / written.asked
+    sample = to_table(written.rows, SCHEMAS[task.schema_kind])
+    rejects = to_table(written.rejects, REJECT)
+    share = asked / written.asked
+    text = sample["sentence2" if "sentence2" in sample.column_names else "text"].to_pylist()
+    per_text = sum(len(model.encode(each)) + 1 for each in text) / max(len(text), 1)
+    tokens = (len(text) * per_text + rejects.num_rows * decoding.max_tokens) * share
+    size = len(encode_table(sample)) + len(encode_table(rejects))
+    pieces = -(-items // settings.shard_size)
+    workers = min(settings.workers, pieces)
+    one = Estimate(
+        seconds=loading + asked * seconds,
+        memory=peak_memory() if workers == 1 else main + workers * peak_memory(),
+        disk=round(size * share) + FOLDER_BYTES + pieces * SHARD_BYTES,
+        rows={"train": round(sample.num_rows * share)},
+        tokens=round(tokens),
+        shared=asked * seconds,
+        pieces=pieces,
+        worker_memory=peak_memory(),
+        sample=sample,
+    )
+    return replace(one, seconds=one.seconds_with(workers), workers=workers)
+
+
+def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
+    """Process the folder, or the sample of the earlier step that will write it, and extrapolate."""
+    earlier = before.get(settings.data)
+    if earlier is None or earlier.sample is None:
+        found = open_training_rows(settings.data, "cleaned")
+        schema, rows = rows_of(found.table, settings.data)
+        task, total = task_of(found.folder), len(rows)
+    else:
+        schema, rows = rows_of(earlier.sample, settings.data)
+        task = None  # it only decides what happens to near-copies
+        total = earlier.rows["train"]  # as with a folder: validation rows are not processed
+    begun = time.monotonic()
+    done = processed(rows, settings, task)
+    train, validation = to_table(done.train, schema), to_table(done.validation, schema)
+    size = len(encode_table(train)) + len(encode_table(validation))
+    seconds = time.monotonic() - begun
+    share = total / max(len(rows), 1)
+    return Estimate(
+        seconds=seconds * share,
+        memory=peak_memory(),
+        disk=round(size * share) + FOLDER_BYTES + SHARD_BYTES,
+        rows={"train": round(train.num_rows * share), "validation": round(validation.num_rows * share)},
+        sample=pa.concat_tables([train, validation]),
+    )
+
+
+def _inputs(
+    settings: GenerateSettings, decoding: Decoding, before: Before
+) -> tuple[int, Sequence[str] | range]:
+    """The number of items there will be, and some of them to calibrate on."""
+    if not settings.inputs:
+        return decoding.per_input, range(decoding.per_input)
+    found: list[tuple[int, list[str]]] = []
+    left = math.inf if settings.limit is None else settings.limit
+    for source in settings.inputs:
+        if source not in before:
+            pieces = pieces_of(settings.model_copy(update={"inputs": [source]}), decoding)
+            texts = [text for piece in pieces for text in piece.items if isinstance(text, str)]
+            number = len(texts)
+        elif (sample := before[source].sample) is not None:
+            texts = sample[_text_column(sample, settings)].to_pylist()
+            number, texts = sum(before[source].rows.values()), list(dict.fromkeys(texts))
+        else:
+            continue
+        taken = int(min(number, left))
+        left -= taken
+        found.append((taken, texts[: max(1, len(texts) * taken // max(number, 1))]))
+    count = sum(number for number, _ in found)
+    # Each source in proportion, from all over it: a file may begin with its shortest lines.
+    texts = [
+        text
+        for number, some in found
+        for text in _spread(some, -(-settings.shard_size * number // max(count, 1)))
+    ]
+    return count, texts
+
+
+def _spread(texts: Sequence[str], count: int) -> Sequence[str]:
+    """Up to ``count`` of the texts, evenly spaced."""
+    step = max(1, -(-len(texts) // max(count, 1)))
+    return texts[::step]
+
+
+def _text_column(sample: pa.Table, settings: GenerateSettings) -> str:
+    """The column that inputs are read from."""
+    names = settings.column or ["sentence1", "text"]
+    return next((name for name in names if name in sample.column_names), sample.column_names[0])

@@ -1,0 +1,334 @@
+"""The step ``postprocess``: turn generated rows into training data for an encoder (D6-D9).
+
+rows -> clean and cap (D6) -> smooth (D7) -> add sampled negatives (D8) -> split (D9)
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pairsmith.core.citations import CITATION
+from pairsmith.core.errors import InputError
+from pairsmith.data import (
+    LABELLED_PAIR,
+    LABELLED_TEXT,
+    REJECT,
+    SCORED_PAIR,
+    LabelledPair,
+    LabelledText,
+    Reject,
+    ScoredPair,
+    as_columns,
+    from_table,
+    text_id,
+    to_table,
+)
+from pairsmith.data.tasks import TaskSpec
+from pairsmith.data.text.folding import folded
+from pairsmith.methods.dino.acceptance import Row
+from pairsmith.methods.dino.requests import quotable
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    hash_source,
+    refuse_source,
+    sources_of,
+    summary,
+)
+from pairsmith.runs.seeds import stream_key, uniforms
+from pairsmith.runs.training_rows import open_training_rows
+from pairsmith.steps.generate.settings import PostprocessSettings
+
+
+def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
+    """Clean, smooth, augment and split the rows of a folder that ``generate`` wrote.
+
+    Smoothing and sampled negatives apply to scored pairs; other rows are only cleaned and split. Of several
+    splits ``train`` is read, or the one that is named.
+
+    Raises:
+        FolderError: ``settings.data`` is not a finished dataset folder, or ``run.out`` holds something else.
+        InputError: the columns match no known kind of row, or there is no such split.
+        StorageError: the disk failed; run the same command again.
+    """
+    refuse_source(run, data=settings.data)
+    found = open_training_rows(settings.data, "cleaned", run.progress.say)
+    source = found.folder
+    schema, rows = rows_of(found.table, settings.data)
+    origins = origins_of(found.table)
+    writer = FolderWriter.start(
+        run,
+        step="postprocess",
+        schema=schema.append(_SOURCE) if origins else schema,
+        settings={
+            **settings.model_dump(mode="json", exclude={"data"}),
+            "task": source.manifest.settings.get("task"),
+        },
+        inputs={"data": hash_source(found.source)},
+        models=source.manifest.models,
+    )
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+
+    done = processed(rows, settings, task_of(source))
+    tables = {"train": to_table(done.train, schema)}
+    if done.validation:  # an empty split would not open in other tools
+        tables["validation"] = to_table(done.validation, schema)
+    if origins:
+        tables = {split: with_origins(table, origins) for split, table in tables.items()}
+    writer.commit_all(tables, to_table(done.rejects, REJECT))
+    counts = {"rows read": len(rows), "rows kept": len(rows) - len(done.rejects)}
+    if schema != LABELLED_TEXT:
+        counts["near-copies dropped"] = sum(reject.filter == "near-copy" for reject in done.rejects)
+    if schema == SCORED_PAIR and counts["rows kept"]:
+        counts["sampled negatives added"] = done.negatives
+    folder = writer.finish(_card(settings, source, counts))
+    run.progress.say(summary(folder))
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """The rows of each split, the rejects, and the number of sampled negatives among the rows."""
+
+    train: list[Row]
+    validation: list[Row]
+    rejects: list[Reject]
+    negatives: int
+
+
+def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec | None) -> Processed:
+    """Clean (D6), smooth (D7), add sampled negatives (D8) and split (D9); ``task`` is that of the rows."""
+    kept, rejects = clean(rows, _filters(settings, task), settings.per_input)
+    scored = [row for row in kept if isinstance(row, ScoredPair)]
+    negatives: list[ScoredPair] = []
+    if scored:
+        scores = _scores(task, scored)
+        any_text = settings.near_copies == "keep"
+        negatives = sampled_negatives(scored, settings.augment, settings.seed, any_text=any_text)
+        kept = [replace(row, score=smooth(row.score, scores, settings.smoothing)) for row in scored]
+    train, validation = split([*kept, *negatives], settings.validation, settings.seed)
+    return Processed(train, validation, rejects, len(negatives))
+
+
+TRIES = 100
+"""Draws for the negatives of a first text; nearly all of them hit texts of other first texts."""
+
+SAMPLED = "sampled negatives"
+"""The ``source`` of sampled negatives (D8) that are added to a mixture."""
+_SOURCE = pa.field("source", pa.string())
+
+Filter = Callable[[Row], str | None]
+"""Returns why a row is dropped, or None."""
+
+
+def clean(
+    rows: Iterable[Row], filters: Mapping[str, Filter], per_input: int
+) -> tuple[list[Row], list[Reject]]:
+    """Keep rows that pass every filter, each once, up to ``per_input`` per first text and label (D6).
+
+    Of equal rows the first is kept; the order of the rows stays the same.
+    """
+    kept: list[Row] = []
+    rejects: list[Reject] = []
+    seen: set[tuple[Any, ...]] = set()
+    held: Counter[tuple[Any, ...]] = Counter()
+    for row in rows:
+        columns = as_columns(row)
+        content = tuple(value for name, value in columns.items() if name != "id")
+        cell = (columns.get("sentence1"), columns.get("score", columns.get("label")))
+        name, reason = next(((name, why) for name, test in filters.items() if (why := test(row))), ("", ""))
+        if not reason and content in seen:
+            name, reason = "duplicate", "the same row was there before"
+        if not reason and "sentence1" in columns and held[cell] >= per_input:
+            name, reason = "cap", f"more than {per_input} second texts for a first text and label"
+        if reason:
+            rejects.append(Reject.of(row.id, name, reason, columns))
+        else:
+            seen.add(content)
+            held[cell] += 1
+            kept.append(row)
+    return kept, rejects
+
+
+def smooth(score: float, scores: Sequence[float], epsilon: float) -> float:
+    """``(1 - epsilon) * score + epsilon * mean(scores)``, ``scores`` being the label set (D7).
+
+    With labels 0, 0.5, 1 and epsilon 0.2 this gives 0.1, 0.5, 0.9. Rounded to 12 places, so that
+    equal labels stay equal numbers and 0.1 is written 0.1.
+    """
+    return round((1 - epsilon) * score + epsilon * fmean(scores), 12)
+
+
+def sampled_negatives(
+    rows: Sequence[ScoredPair], count: int, seed: int, *, any_text: bool = False
+) -> list[ScoredPair]:
+    """For each distinct first text, ``count`` second texts of other first texts, with score 0 (D8).
+
+    A text that was also written for this first text, or that is a near-copy of it, is not drawn: it would
+    contradict another row. The paper's program draws from the entries of all other first texts.
+
+    Args:
+        rows: the cleaned rows.
+        count: negatives for each first text, at least 0; fewer are found where usable texts are few.
+        seed: seed of the draws, 0 to 2**63 - 1; they do not depend on the order of the rows.
+        any_text: draw any text of another first text, as the paper's program does.
+
+    Returns:
+        New rows, in the order in which the first texts appear.
+    """
+    if any_text:
+        entries = sorted({(row.sentence2, row.sentence1) for row in rows})
+    else:  # each text once, however many entries have it
+        entries = [(text, "") for text in sorted({row.sentence2 for row in rows})]
+    own: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        own[row.sentence1] |= {folded(row.sentence1), folded(row.sentence2)}
+    negatives = []
+    for first, taken in own.items():
+        stream = np.array([stream_key("negative", first)] * TRIES, dtype=np.uint64)
+        places = (uniforms(seed, stream, np.arange(TRIES)) * len(entries)).astype(int)
+        drawn = (entries[place] for place in dict.fromkeys(places.tolist()))
+        others = (text for text, of in drawn if (of != first if any_text else folded(text) not in taken))
+        chosen = islice(others, count)
+        name = text_id(first)
+        negatives += [ScoredPair(f"{name}-negative-{i}", first, text, 0.0) for i, text in enumerate(chosen)]
+    return negatives
+
+
+def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
+    """Split into train and validation rows: of each label ``share``, rounded, goes to validation (D9).
+
+    Which rows these are depends on the ids and the seed; the order of the rows is kept.
+    """
+    by_label: dict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_label[row.score if isinstance(row, ScoredPair) else row.label].append(row)
+    chosen: set[str] = set()
+    for members in by_label.values():
+        streams = np.array([stream_key("split", row.id) for row in members], dtype=np.uint64)
+        draws = uniforms(seed, streams, np.zeros(len(members), dtype=np.int64))
+        order = np.argsort(draws, kind="stable")[: round(share * len(members))]
+        chosen |= {members[place].id for place in order}
+    return [row for row in rows if row.id not in chosen], [row for row in rows if row.id in chosen]
+
+
+def _filters(settings: PostprocessSettings, task: TaskSpec | None) -> dict[str, Filter]:
+    """The filters of D6 in the order they are tried, and the near-copy filter."""
+    labels = task.labels if task else ()
+    by_task = {label.name for label in labels if label.near_copies == "keep"}
+
+    def near_copy(row: Row) -> str | None:
+        if isinstance(row, LabelledText) or folded(row.sentence1) != folded(row.sentence2):
+            return None
+        label = row.score if isinstance(row, ScoredPair) else row.label
+        kept = label in by_task if settings.near_copies == "task" else settings.near_copies == "keep"
+        return None if kept else "the texts differ in case, spaces and punctuation only"
+
+    def copy(row: Row) -> str | None:
+        if isinstance(row, LabelledText) or row.sentence2 not in (row.sentence1, quotable(row.sentence1)):
+            return None
+        return "the texts are equal"
+
+    def short(row: Row) -> str | None:
+        return (
+            f"fewer than {settings.min_words} words" if len(_text(row).split()) < settings.min_words else None
+        )
+
+    return {
+        "empty": lambda row: None if _text(row).strip() else "the text is empty",
+        "line break": lambda row: "the text holds a line break" if "\n" in _text(row) else None,
+        "short": short,
+        "copy": copy,
+        "near-copy": near_copy,
+    }
+
+
+def _text(row: Row) -> str:
+    """The text that the model wrote."""
+    return row.text if isinstance(row, LabelledText) else row.sentence2
+
+
+def origins_of(table: pa.Table) -> dict[str, str]:
+    """The ``source`` of each row of a mixture, by row id; empty for other tables."""
+    if _SOURCE.name not in table.column_names:
+        return {}
+    return dict(zip(table["id"].to_pylist(), table[_SOURCE.name].to_pylist(), strict=True))
+
+
+def with_origins(table: pa.Table, origins: Mapping[str, str]) -> pa.Table:
+    """Add the column ``source`` to the rows; for sampled negatives it is ``SAMPLED``."""
+    found = [origins.get(name, SAMPLED) for name in table["id"].to_pylist()]
+    return table.append_column(_SOURCE, pa.array(found, pa.string()))
+
+
+def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:
+    """The schema and the rows of a table.
+
+    Raises:
+        InputError: the rows are of no kind that ``generate`` writes; the message names ``where``.
+    """
+    columns = table.column_names
+    if _has(columns, SCORED_PAIR):
+        return SCORED_PAIR, list(from_table(table, ScoredPair))
+    if _has(columns, LABELLED_PAIR):
+        return LABELLED_PAIR, list(from_table(table, LabelledPair))
+    if _has(columns, LABELLED_TEXT):
+        return LABELLED_TEXT, list(from_table(table, LabelledText))
+    raise InputError(
+        f"{where} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
+        "sentence2, score), labelled pairs or labelled texts, as `pairsmith generate` writes them"
+    )
+
+
+def _has(columns: Sequence[str], schema: pa.Schema) -> bool:
+    """Whether these are the schema's columns, followed by ``source`` for rows of a mixture."""
+    return list(columns) in (schema.names, [*schema.names, "source"])
+
+
+def task_of(source: DatasetFolder) -> TaskSpec | None:
+    """The task that the rows were written for, if ``generate`` wrote the folder."""
+    described = source.manifest.settings.get("task")
+    return TaskSpec.model_validate(described) if isinstance(described, dict) else None
+
+
+def _scores(task: TaskSpec | None, rows: Sequence[ScoredPair]) -> list[float]:
+    """The label set Y: the labels of the task, else the scores that occur."""
+    if task is not None and task.numeric:
+        return [float(label.name) for label in task.labels]
+    return sorted({row.score for row in rows})
+
+
+def _card(settings: PostprocessSettings, source: DatasetFolder, counts: Mapping[str, int]) -> Card:
+    done = ["Rows written by a language model from instructions, without duplicates."]
+    if "near-copies dropped" in counts:
+        done.append(
+            "Copies were dropped too; a first text has at most "
+            f"{settings.per_input} second texts of one label."
+        )
+    if "sampled negatives added" in counts:
+        done.append(
+            f"Scores are smoothed with epsilon {settings.smoothing:g}; each first text was also paired with "
+            f"up to {settings.augment} second texts of other entries, with score 0."
+        )
+    done.append(f"{100 * settings.validation:g} % of each label's rows are set apart for validation.")
+    described = source.manifest.settings.get("task")
+    name = described["name"] if isinstance(described, dict) else source.path.name
+    return Card(
+        title=f"{name}, cleaned and split",
+        description=" ".join(done),
+        counts=counts,
+        citations=(CITATION,),
+        licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
+        sources=sources_of(data=[source.path]),
+        task=source.manifest.about.task,
+    )

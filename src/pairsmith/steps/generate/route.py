@@ -1,0 +1,199 @@
+"""The step ``generate``: DINO from instructions to a dataset folder.
+
+inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and rejects, shard by shard
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, overload
+
+from pairsmith.core.citations import CITATION
+from pairsmith.core.errors import WorkerError
+from pairsmith.core.model_names import model_revision, resolve_model
+from pairsmith.core.paths import is_url
+from pairsmith.data.tasks import Decoding, TaskSpec, load_task
+from pairsmith.models.language.loading import load_model
+from pairsmith.models.language.remote import is_remote, remote_revision
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    hash_source,
+    refuse_source,
+    settled,
+    sources_of,
+    summary,
+)
+from pairsmith.runs.executors import Lost, Where, execute
+from pairsmith.steps.generate.checks import check, steering_of
+from pairsmith.steps.generate.pieces import Piece, first_items, growth, pieces_of
+from pairsmith.steps.generate.preview import preview
+from pairsmith.steps.generate.settings import GenerateSettings
+from pairsmith.steps.generate.shard import SCHEMAS, ShardLoader, Todo
+
+ANSWERS = "answers.sqlite"
+"""The cache of a server's answers, in the run folder."""
+
+
+def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
+    """Write a data set from a task's instructions; see ``GenerateSettings`` for what can be set.
+
+    Returns:
+        The finished folder, or None after ``--preview``.
+
+    Raises:
+        UserError: the task, the inputs, the model or the folder is not usable; no text was generated yet.
+        StorageError: the disk failed; finished shards are kept, and the same command continues.
+        WorkerError: a worker failed; finished shards are kept.
+    """
+    settings = settled(settings, run)
+    task = load_task(settings.task).writing(settings.labels)
+    decoding = settings.decoding(task.decoding)
+    check(task, settings)
+    for source in settings.inputs:
+        refuse_source(run, model=settings.model, inputs=source)
+    # Hashed before they are read, so that the next run picks up lines that are added in between.
+    inputs = {f"inputs {i}": hash_source(source) for i, source in enumerate(settings.inputs, start=1)}
+    pieces = pieces_of(settings, decoding)
+    if settings.preview:
+        model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+        examples = first_items(pieces, settings.preview)
+        run.progress.result(preview(task, model, examples, decoding, settings.seed))
+        return None
+    remote = is_remote(settings.model)
+    revision = remote_revision(settings.model) if remote else model_revision(settings.model)
+    writer = FolderWriter.start(
+        run,
+        step="generate",
+        schema=SCHEMAS[task.schema_kind],
+        settings=_row_settings(task, decoding, settings),
+        inputs=inputs,
+        models={"model": revision},
+        growth=growth(pieces),
+        planned=len(pieces),
+        asked=pieces[0].asked if pieces else "",
+    )
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+
+    labels = len(task.written_names)
+    items = sum(len(piece.items) for piece in pieces)
+    todo = Todos([piece for piece in pieces if not writer.is_done(piece.number, piece.share)], writer)
+    lost: list[Lost[Todo]] = []
+    where = Where(settings.executor, settings.workers, settings.ray_address)
+    with run.progress.task("generate", items * labels, "prompts") as bar:
+        bar.skip((items - sum(len(piece.items) for piece in todo.pieces)) * labels)
+        cache = (
+            str(run.out / ANSWERS)
+            if remote and settings.executor == "local" and isinstance(run.out, Path)
+            else None
+        )
+        load = ShardLoader(task, _for_workers(settings), decoding, revision, cache)
+        say = partial(run.tell, "worker")
+        for outcome in execute(load, todo, bar.advance, where, say):
+            if isinstance(outcome, Lost):
+                lost.append(outcome)
+                continue
+            piece, tables = outcome.item.piece, outcome.result
+            writer.commit(piece.number, {"train": tables.rows}, tables.rejects, piece.share)
+            counts = writer.counts
+            bar.note = f"{counts.rows:,} texts, {counts.rejects:,} rejects saved"
+    if lost:
+        raise WorkerError(_lost(lost, run))
+    folder = writer.finish(_card(task, settings, decoding, items))
+    run.progress.say(summary(folder))
+    return folder
+
+
+@dataclass(frozen=True)
+class Todos(Sequence[Todo]):
+    """The pieces to be made; tables of an earlier run for part of a piece are read when its turn comes."""
+
+    pieces: Sequence[Piece]
+    writer: FolderWriter
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @overload
+    def __getitem__(self, place: int) -> Todo: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Todo]: ...
+    def __getitem__(self, place: int | slice) -> Todo | Sequence[Todo]:
+        if isinstance(place, slice):
+            return Todos(self.pieces[place], self.writer)
+        piece = self.pieces[place]
+        made = self.writer.made(piece.number)
+        return Todo(piece) if made is None else Todo(piece, made[0]["train"], made[1])
+
+
+def _for_workers(settings: GenerateSettings) -> GenerateSettings:
+    """The settings with a model in a store downloaded once, if the workers are on this machine."""
+    if settings.executor != "local" or not is_url(settings.model) or is_remote(settings.model):
+        return settings
+    return settings.model_copy(update={"model": resolve_model(settings.model)})
+
+
+def _lost(lost: list[Lost[Todo]], run: Run) -> str:
+    names = ", ".join(str(each.item.piece.number) for each in lost)
+    which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
+    return (
+        f"{which} given up: each ended its worker three times ({lost[0].how}); the others are saved in "
+        f"{run.out}\nrun the same command again to try once more, with fewer --workers or --rows if memory "
+        "ran out"
+    )
+
+
+def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:
+    """Every setting that changes rows, for the folder's fingerprint."""
+    left_out = {"decoding"} if task.written else {"decoding", "written"}
+    described = task.model_dump(mode="json", exclude=left_out)
+    for label in described["labels"]:  # runs that were begun before there were other wordings can go on
+        if not label["more_instructions"]:
+            del label["more_instructions"]
+    return {
+        "task": described,
+        **decoding.model_dump(mode="json"),
+        **settings.model_dump(mode="json", include={"column", "limit", "seed", "dtype", "shard_size"}),
+        **(_remote_settings(task, settings) if is_remote(settings.model) else {}),
+    }
+
+
+def _remote_settings(task: TaskSpec, settings: GenerateSettings) -> dict[str, Any]:
+    """Settings for a server's model; ``top_logprobs`` decides which texts can be certified."""
+    steering = steering_of(task, settings)
+    listed = {"top_logprobs": settings.top_logprobs} if steering == "certified" else {}
+    return {"steering": steering, **listed}
+
+
+def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items: int) -> Card:
+    instructions = "\n\n".join(
+        f"[{label}]\n{wording}" for label in task.label_names for wording in task.label(label).wordings
+    )
+    model = called(settings.model)
+    what = "pairs" if task.kind == "pair" else "texts"
+    steered = decoding.decay > 0 and any(task.counters(label) for label in task.label_names)
+    return Card(
+        title=f"{task.name}: {what} written by {model}",
+        description=" ".join(
+            [
+                task.description,
+                f"The {what} were written by the language model {model}, which followed "
+                "instructions for each label.",
+                "Self-debiasing kept it from writing texts that fit a label's counter-labels better (DINO)."
+                if steered
+                else "",
+                "Nobody has checked the rows: treat the labels as noisy.",
+            ]
+        ),
+        task_description=instructions,
+        counts={"inputs": items} if task.kind == "pair" else {"texts asked per label": items},
+        citations=(CITATION,),
+        licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
+        sources=sources_of(models=[settings.model], data=settings.inputs),
+    )

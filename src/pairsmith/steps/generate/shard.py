@@ -1,0 +1,178 @@
+"""One shard of the step ``generate``, as a worker makes it: from a piece of the work to two tables."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import torch
+
+from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.data import (
+    LABELLED_PAIR,
+    LABELLED_TEXT,
+    REJECT,
+    SCORED_PAIR,
+    Reject,
+    from_table,
+    to_table,
+)
+from pairsmith.data.tasks import Decoding, TaskSpec
+from pairsmith.methods.dino.method import rows_needed, write
+from pairsmith.methods.dino.tries import Outcome
+from pairsmith.models.language.loading import load_model
+from pairsmith.models.language.remote import RemoteModel, is_remote
+from pairsmith.models.language.transformers_backend import MOST_ROWS, TransformersModel
+from pairsmith.runs.executors import Advance, Work
+from pairsmith.steps.generate.checks import steering_of
+from pairsmith.steps.generate.pieces import Piece
+from pairsmith.steps.generate.settings import GenerateSettings
+
+SCHEMAS: dict[str, pa.Schema] = {
+    "scored_pair": SCORED_PAIR,
+    "labelled_pair": LABELLED_PAIR,
+    "labelled_text": LABELLED_TEXT,
+}
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+"""Parts of torch's messages when memory runs out: on Linux, on Windows, and on other devices."""
+_TRY = re.compile(r"(.+)-try-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """A piece to be made, and the tables that an earlier run made for a part of it."""
+
+    piece: Piece
+    rows: pa.Table | None = None
+    rejects: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A finished shard: its rows and its rejects."""
+
+    rows: pa.Table
+    rejects: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLoader:
+    """Sets up a worker: loads the model once, then makes one shard after the other."""
+
+    task: TaskSpec
+    settings: GenerateSettings
+    decoding: Decoding
+    revision: str
+    cache: str | None = None
+
+    def __call__(self, worker: int) -> Work[Todo, Tables]:
+        """The function that worker number ``worker`` applies to each piece; workers are spread over the GPUs.
+
+        Raises:
+            ModelError: the model cannot be loaded, or differs from that of the process that started this.
+            SettingsError: the model has no room for a prompt.
+        """
+        settings, decoding = self.settings, self.decoding
+        device = settings.device
+        if settings.workers > 1 and device in ("auto", "cuda") and torch.cuda.device_count() > 1:
+            device = f"cuda:{worker % torch.cuda.device_count()}"
+        model = model_of(self.task, settings.model_copy(update={"device": device}), self.cache)
+        if model.revision != self.revision:
+            raise ModelError(
+                f"model {settings.model}: worker {worker} finds other weights under this name than the "
+                "process that started it"
+            )
+        if decoding.max_tokens >= model.context:
+            limit = decoding.max_tokens
+            raise SettingsError(
+                f"--max-tokens {limit} leaves no room for a prompt in the model's {model.context}"
+            )
+        budget = settings.rows
+
+        def make(todo: Todo, advance: Advance) -> Tables:
+            nonlocal budget
+            while True:
+                ended = 0
+
+                def on_done(_: object) -> None:
+                    nonlocal ended
+                    ended += 1
+                    advance(1)
+
+                requests = todo.piece.requests(self.task, decoding)
+                earlier = _earlier(todo)
+                try:
+                    written = write(
+                        self.task, model, requests, decoding, settings.seed, budget, on_done, earlier
+                    )
+                except (RuntimeError, MemoryError) as error:
+                    advance(-ended)
+                    budget = _halved(budget or MOST_ROWS["cpu"], rows_needed(self.task), error)
+                    continue
+                schema = SCHEMAS[self.task.schema_kind]
+                rejects = [*written.rejects, *todo.piece.duplicates]
+                return Tables(to_table(written.rows, schema), to_table(rejects, REJECT))
+
+        return make
+
+
+def model_of(
+    task: TaskSpec, settings: GenerateSettings, cache: str | None = None
+) -> TransformersModel | RemoteModel:
+    """Load the model of the settings, or connect to its server.
+
+    Raises:
+        ModelError: there is no such model.
+        MissingExtra: a server's model, and the package to reach it is not installed.
+        RemoteError: the server does not answer.
+    """
+    if not is_remote(settings.model):
+        return load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    way = steering_of(task, settings)
+    return RemoteModel(
+        settings.model, cache, way=way, at_once=settings.concurrency, listed=settings.top_logprobs
+    )
+
+
+def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
+    """Half the row budget after memory ran out: the rows come out the same, only slower.
+
+    Raises:
+        RuntimeError: ``error`` itself, if it is not about memory.
+        ModelError: the budget is already as small as the task allows.
+    """
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    if not known and not any(words in str(error) for words in _NO_MEMORY):
+        raise error
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if budget == fewest:
+        raise ModelError(
+            f"even {budget} rows at once do not fit the memory; give a smaller model or --dtype bfloat16"
+        ) from error
+    return max(budget // 2, fewest)
+
+
+def _earlier(todo: Todo) -> Mapping[str, Outcome]:
+    """The outcome of an earlier run's tries, by the id of the request.
+
+    Rows do not record the number of their try: in order, they take the numbers that no reject has.
+    """
+    if todo.rows is None or todo.rejects is None:
+        return {}
+    rejects: dict[str, dict[int, Reject]] = defaultdict(dict)
+    for reject in from_table(todo.rejects, Reject):
+        if found := _TRY.fullmatch(reject.id):
+            rejects[found[1]][int(found[2])] = reject
+    texts: dict[str, list[str]] = defaultdict(list)
+    pairs = "sentence2" in todo.rows.column_names
+    written = todo.rows["sentence2" if pairs else "text"].to_pylist()
+    for name, text in zip(todo.rows["id"].to_pylist(), written, strict=True):
+        texts[name.rpartition("-")[0] if pairs else name].append(text)
+    earlier = {}
+    for name in rejects.keys() | texts.keys():
+        lost, kept = rejects.get(name, {}), texts.get(name, [])
+        tries = [number for number in range(len(lost) + len(kept)) if number not in lost]
+        earlier[name] = Outcome(dict(zip(tries, kept, strict=True)), lost)
+    return earlier

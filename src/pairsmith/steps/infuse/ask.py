@@ -1,0 +1,185 @@
+"""The step ``ask``: generate questions on passages (Q1, Q2).
+
+texts -> passages of whole sentences -> sampled answers with questions -> distinct questions -> rows
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+import pyarrow as pa
+
+from pairsmith.core.citations import QUIP
+from pairsmith.core.errors import ModelError
+from pairsmith.core.model_names import model_revision
+from pairsmith.data import REJECT, Document, read_documents, to_table
+from pairsmith.data.questions import ASKED
+from pairsmith.data.text import finder_revision
+from pairsmith.methods.quip.generators import load_question_generator
+from pairsmith.methods.quip.options import CLOZE
+from pairsmith.methods.quip.passages import QuestionGenerator, cut
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    hash_source,
+    refuse_source,
+    settled,
+    sources_of,
+)
+from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs.mapped import Made, completed
+from pairsmith.runs.seeds import stream_key
+from pairsmith.runs.streamed import RecordShard, Shares, commit_records
+from pairsmith.steps.infuse.kinds import asker_kind, unused
+from pairsmith.steps.infuse.settings import AskSettings
+
+_WHERE = {"device", "executor", "workers", "ray_address"}
+"""Settings that affect where and how fast the step runs, not its result."""
+
+
+def ask(settings: AskSettings, run: Run) -> DatasetFolder:
+    """Generate questions on texts; see ``AskSettings``.
+
+    Outputs that are not a new question with an answer become rejects, and so do passages that are too long.
+
+    Raises:
+        UserError: the texts, the model or the folder is not usable.
+        StorageError: the disk failed; finished shards are kept, and the same command continues.
+        WorkerError: a worker failed; finished shards are kept.
+    """
+    settings = settled(settings, run)
+    kind, models = asker_kind(settings), _models(settings)
+    where = Where(settings.executor, settings.workers, settings.ray_address)
+    for source in settings.inputs:
+        refuse_source(run, inputs=source)
+    if settings.model != CLOZE:
+        refuse_source(run, model=settings.model)
+    count = sum(1 for _ in texts(settings))
+    twice = sum(1 for _ in _every(settings)) - count
+    if twice:
+        run.progress.say(f"{twice:,} texts stand there more than once; each is asked about once")
+    # In 16-bit formats the batch size changes rounding, and with it the generated text.
+    batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
+    left_out = {*_WHERE, *batch, *unused(settings, kind), "inputs", "model"}
+    writer = FolderWriter.start(
+        run,
+        step="ask",
+        schema=ASKED,
+        settings=settings.model_dump(mode="json", exclude=left_out),
+        inputs={
+            f"inputs {number}": hash_source(text) for number, text in enumerate(settings.inputs, start=1)
+        },
+        models=models,
+        planned=-(-count // settings.shard_size),
+    )
+    commit = partial(
+        commit_records,
+        writer,
+        AskerLoader(settings, models),
+        partial(texts, settings),
+        count,
+        settings.shard_size,
+        where,
+        run,
+        title="ask",
+        unit="texts",
+    )
+    return completed(writer, run, commit, _card(settings))
+
+
+def texts(settings: AskSettings) -> Iterator[Document]:
+    """The distinct texts, one at a time.
+
+    Raises:
+        InputError: a source does not exist (raised at once), or cannot be read.
+    """
+    every = _every(settings)
+
+    def distinct() -> Iterator[Document]:
+        seen: set[int] = set()
+        for document in every:
+            key = stream_key(document.document)
+            if key not in seen:
+                seen.add(key)
+                yield document
+
+    return distinct()
+
+
+def _every(settings: AskSettings) -> Iterator[Document]:
+    return chain.from_iterable([read_documents(each, column=settings.column) for each in settings.inputs])
+
+
+@dataclass(frozen=True, slots=True)
+class AskerLoader:
+    """Sets up a worker: loads the question generator once, then processes one shard after the other."""
+
+    settings: AskSettings
+    models: Mapping[str, str]
+
+    def __call__(self, worker: int) -> Work[RecordShard[Document], Made]:
+        """The function that a worker applies to each shard; it returns the shard's rows and rejects.
+
+        Raises:
+            ModelError: the model cannot be loaded, or differs from that of the process that started this.
+        """
+        settings = self.settings
+        if _models(settings) != self.models:
+            raise ModelError(f"model {settings.model}: worker {worker} finds other weights under this name")
+        generator = load_asker(settings)
+
+        def work(shard: RecordShard[Document], advance: Advance) -> Made:
+            of_texts, lost = cut(generator, shard.records)
+            passages = [each for some in of_texts for each in some]
+            share = Shares(len(shard.records), len(passages) * settings.tries, advance)
+            rejects = [*lost, *generator.generate(passages, share)]
+            share.finish()
+            rows = [row for some in of_texts for passage in some for row in passage.found.values()]
+            return pa.Table.from_pylist(rows, schema=ASKED), to_table(rejects, REJECT)
+
+        return work
+
+
+def _models(settings: AskSettings) -> dict[str, str]:
+    """The revisions that identify the question generator."""
+    if settings.model == CLOZE:
+        return {"model": CLOZE, **finder_revision(settings.answers)}
+    return {"model": model_revision(settings.model)}
+
+
+def load_asker(settings: AskSettings) -> QuestionGenerator:
+    """Load the question generator, after a check that the settings suit its kind.
+
+    Raises:
+        ModelError: the model does not exist, generates no text, or has no separator token.
+        SettingsError: there is no such device, or a setting has no effect with this kind.
+    """
+    asker_kind(settings)
+    return load_question_generator(
+        settings.model, settings.options, device=settings.device, dtype=settings.dtype
+    )
+
+
+def _card(settings: AskSettings) -> Card:
+    return Card(
+        title="Questions asked of passages",
+        description="Passages of whole sentences, and "
+        + (
+            "their sentences as questions for a name or number that was taken out, with noise."
+            if settings.model == CLOZE
+            else f"questions that {called(settings.model)} asked of them."
+        ),
+        columns={
+            "context": "the passage",
+            "written": "the answer, as it was written before the question",
+            "answers": "where it stands in the passage; empty where it does not",
+        },
+        made="The questions and answers were made by a program; no person has checked them.",
+        citations=(QUIP,),
+        licence="The rights in the passages apply.",
+        sources=sources_of(models=[] if settings.model == CLOZE else [settings.model], data=settings.inputs),
+    )

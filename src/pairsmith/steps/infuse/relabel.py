@@ -1,0 +1,183 @@
+"""The step ``relabel``: a teacher answers questions (Q3).
+
+questions on passages -> the teacher's distributions over starts and ends, the top 8 of each -> rows
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.core.citations import QUIP
+from pairsmith.core.errors import InputError
+from pairsmith.core.model_names import check_revision, model_revision
+from pairsmith.data import REJECT, Reject, to_table
+from pairsmith.data.questions import RELABELLED, AskedQuestion, read_asked
+from pairsmith.data.splits import to_train_on
+from pairsmith.models.reader import load_reader
+from pairsmith.models.teacher import Places, Told, teach
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    hash_source,
+    refuse_source,
+    settled,
+    sources_of,
+)
+from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs.mapped import Made, completed
+from pairsmith.runs.streamed import RecordShard, commit_records
+from pairsmith.steps.infuse.settings import RelabelSettings
+
+_WHERE = {"device", "batch_tokens", "executor", "workers", "ray_address"}
+"""Settings that affect where and how fast the step runs, not its result."""
+
+
+def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
+    """Have a teacher answer questions; see ``RelabelSettings``. Rows keep their order.
+
+    Of a folder with several splits ``train`` is read, or the one that is named. Questions whose passage has
+    no tokens, so that the teacher finds no answer, become rejects.
+
+    Raises:
+        UserError: the questions, the teacher or the folder is not usable.
+        StorageError: the disk failed; finished shards are kept, and the same command continues.
+        WorkerError: a worker failed; finished shards are kept.
+    """
+    settings = settled(settings, run)
+    where = Where(settings.executor, settings.workers, settings.ray_address)
+    for source in settings.data:
+        refuse_source(run, data=source)
+    refuse_source(run, model=settings.model)
+    data = [to_train_on(source, "answered", run.progress.say) for source in settings.data]
+    settings = settings.model_copy(update={"data": data})
+    count = sum(1 for _ in questions(settings))
+    if not count:
+        raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
+    revision = model_revision(settings.model)
+    writer = FolderWriter.start(
+        run,
+        step="relabel",
+        schema=RELABELLED,
+        settings=settings.model_dump(mode="json", exclude={*_WHERE, "data", "model"}),
+        inputs={
+            f"data {number}": hash_source(source) for number, source in enumerate(settings.data, start=1)
+        },
+        models={"model": revision},
+        planned=-(-count // settings.shard_size),
+    )
+    commit = partial(
+        commit_records,
+        writer,
+        TeacherLoader(settings, revision),
+        partial(questions, settings),
+        count,
+        settings.shard_size,
+        where,
+        run,
+        title="answer",
+        unit="questions",
+    )
+    return completed(writer, run, commit, _card(settings))
+
+
+def questions(settings: RelabelSettings) -> Iterator[AskedQuestion]:
+    """All questions, one at a time.
+
+    Raises:
+        InputError: a source does not exist (raised at once), or a row is invalid.
+    """
+    return chain.from_iterable([read_asked(source) for source in settings.data])
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherLoader:
+    """Sets up a worker: loads the teacher once, then answers one shard after the other."""
+
+    settings: RelabelSettings
+    revision: str
+
+    def __call__(self, worker: int) -> Work[RecordShard[AskedQuestion], Made]:
+        """The function that a worker applies to each shard; it returns the shard's rows and rejects.
+
+        Raises:
+            ModelError: the teacher cannot be loaded, or differs from that of the process that started this.
+        """
+        settings = self.settings
+        check_revision(settings.model, self.revision, worker)
+        teacher = load_reader(
+            settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+        )
+
+        def answer(shard: RecordShard[AskedQuestion], advance: Advance) -> Made:
+            told = teach(
+                teacher,
+                [asked.question for asked in shard.records],
+                [asked.context for asked in shard.records],
+                top=settings.top,
+                max_answer_tokens=settings.max_answer_tokens,
+                batch_tokens=settings.batch_tokens,
+                advance=advance,
+            )
+            return relabelled(shard.records, told)
+
+        return answer
+
+
+def relabelled(asked: tuple[AskedQuestion, ...], told: list[Told]) -> Made:
+    """Make rows of ``RELABELLED``; questions without an answer become rejects."""
+    rows, rejects = [], []
+    for question, said in zip(asked, told, strict=True):
+        row: dict[str, Any] = {
+            "id": question.id,
+            "context": question.context,
+            "question": question.question,
+            "written": question.written,
+            "answers": {"text": [said.best.text], "answer_start": [said.best.start]},
+            "written_answers": _answers(question),
+            "starts": _distribution(said.starts),
+            "ends": _distribution(said.ends),
+        }
+        if said.best.text:
+            rows.append(row)
+        else:
+            rejects.append(Reject.of(question.id, "no answer", "the passage has no tokens", row))
+    return pa.Table.from_pylist(rows, schema=RELABELLED), to_table(rejects, REJECT)
+
+
+def _answers(question: AskedQuestion) -> dict[str, list[Any]]:
+    """The answer from before any teacher, as in SQuAD; empty where it does not occur in the passage."""
+    if question.before is None:
+        return {"text": [], "answer_start": []}
+    first, behind = question.before
+    return {"text": [question.context[first:behind]], "answer_start": [first]}
+
+
+def _distribution(places: Places) -> dict[str, list[Any]]:
+    return {"position": [place for place, _ in places], "probability": [share for _, share in places]}
+
+
+def _card(settings: RelabelSettings) -> Card:
+    return Card(
+        title="Questions answered by a teacher",
+        description=(
+            f"Questions on passages; {called(settings.model)} says where their answers start and end."
+        ),
+        columns={
+            "written": "the answer as it was written with the question",
+            "answers": "the teacher's best answer",
+            "written_answers": "where the answer that was written stands, if it does",
+            "starts": "characters at which an answer begins, and the teacher's probability of each",
+            "ends": "characters behind an answer, and the teacher's probability of each",
+        },
+        made="The answers were found by a program; no person has checked them.",
+        citations=(QUIP,),
+        licence="The rights in the texts apply.",
+        sources=sources_of(models=[settings.model], data=settings.data),
+    )

@@ -1,0 +1,152 @@
+"""Settings of ``ask`` and ``relabel``: their defaults, bounds and help texts."""
+
+from dataclasses import fields
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
+from pairsmith.core.settings import Listed, Settings
+from pairsmith.data.text.instructed import INSTRUCTION
+from pairsmith.methods.quip.options import GenerationOptions
+
+
+class AskSettings(Settings):
+    """Generate questions on passages, each with an answer (Q1, Q2)."""
+
+    inputs: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Texts to ask about: a text file (one text per line), a JSON Lines, CSV, TSV or Parquet "
+        "file, a dataset folder, or a Hub data set. Long texts are cut into passages of whole sentences.",
+    )
+    column: str | None = Field(default=None, description="Column that holds the texts.")
+    model: str = Field(
+        description="Question generator: a folder that train-asker wrote; a Hub id of a model with an "
+        "encoder and a decoder that writes an answer, a separator and a question; a causal language model, "
+        "which follows --instruction; or cloze, which needs no model and takes names and numbers out of "
+        "sentences."
+    )
+    instruction: str = Field(
+        default=INSTRUCTION,
+        description="Prompt for a causal language model; {passage} stands for the passage. The model "
+        "continues with an answer and a question, each in quotation marks.",
+    )
+    chat: bool = Field(
+        default=False,
+        description="Use the chat template of a causal language model, with the instruction as the user's "
+        "message.",
+    )
+    answers: str = Field(
+        default="rule",
+        description="With --model cloze: how names and numbers are found in passages, rule or spacy:MODEL.",
+    )
+    separator: str = Field(
+        default="<sep>",
+        min_length=1,
+        description="Token between answer and question, for models with an encoder and a decoder.",
+    )
+    questions: int = Field(
+        default=10, ge=1, le=1_000, description="Number of distinct questions to generate for each passage."
+    )
+    tries: int = Field(
+        default=3,
+        ge=1,
+        description="Maximum number of sampling rounds for a passage; each round draws the questions that "
+        "are still missing.",
+    )
+    decoding: Literal["nucleus", "beams"] = Field(
+        default="nucleus",
+        description="nucleus: answers and questions are sampled. beams: beam search finds the likeliest "
+        "answers, keeps those that differ most, and finds the likeliest question for each.",
+    )
+    top_p: float = Field(
+        default=0.6,
+        gt=0,
+        le=1,
+        description="Sample from the likeliest tokens that together hold this probability; lower values give "
+        "less varied questions.",
+    )
+    beams: int = Field(
+        default=20,
+        ge=1,
+        description="Number of beams in the search for answers, with --decoding beams; at least --questions.",
+    )
+    max_length: int | None = Field(
+        default=456,
+        ge=16,
+        description="Longest passage in tokens, without special tokens; with --model cloze, in words and "
+        "punctuation marks. It is never more than the model can read.",
+    )
+    batch_size: int = Field(
+        default=16, ge=1, description="Number of passages processed at once, each with all its questions."
+    )
+    seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of the sampling.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
+    shard_size: int = Field(
+        default=200, ge=1, le=100_000, description="Number of texts that are processed and saved together."
+    )
+
+    @property
+    def options(self) -> GenerationOptions:
+        """The settings that belong to the method itself."""
+        return GenerationOptions(
+            **{each.name: getattr(self, each.name) for each in fields(GenerationOptions)}
+        )
+
+    @field_validator("instruction")
+    @classmethod
+    def _with_passage(cls, instruction: str) -> str:
+        if "{passage}" not in instruction:
+            raise ValueError("has no {passage}, which stands for the passage")
+        return instruction
+
+    @model_validator(mode="after")
+    def _beams_for_all(self) -> Self:
+        if self.decoding == "beams" and self.beams < self.questions:
+            raise ValueError(f"{self.beams} beams find no {self.questions} answers; give more beams")
+        return self
+
+
+class RelabelSettings(Settings):
+    """Have a teacher answer questions, as distributions over starts and ends of answers (Q3)."""
+
+    data: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Questions on passages: a folder that ask wrote, a SQuAD file, or rows with the columns "
+        "question and context. If a folder has several splits, train is used; FOLDER:SPLIT selects another.",
+    )
+    model: str = Field(
+        description="Teacher: a folder that train-teacher wrote, or a Hub id of a model for question "
+        "answering."
+    )
+    top: int = Field(
+        default=8,
+        ge=1,
+        description="Number of likeliest starts, and of likeliest ends, to keep for each question; all "
+        "others count as impossible.",
+    )
+    max_answer_tokens: int = Field(
+        default=17, ge=1, description="Longest answer that the teacher may give, in tokens."
+    )
+    max_length: int | None = Field(
+        default=None,
+        ge=16,
+        description="Longest input in tokens, question and text together; longer texts are cut into windows. "
+        "Unset: the model's own limit.",
+    )
+    batch_tokens: BatchTokens = None
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
+    shard_size: int = Field(
+        default=2_000,
+        ge=1,
+        le=100_000,
+        description="Number of questions that are processed and saved together.",
+    )

@@ -1,0 +1,408 @@
+"""Nearest neighbours between two encoded corpora, both ways: a map over parts of the search, then a merge.
+
+Each part is saved as soon as a worker has computed it, as a shard of the search's dataset folder. Texts are
+only compared within their group (``Cell``); without groups, all texts are in one.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.model_files import pick_device
+from pairsmith.data import REJECT, to_table
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, called, sources_of
+from pairsmith.runs.executors import Advance, Work
+from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.writer import MOST_SHARDS
+from pairsmith.search.exact import two_way_search
+from pairsmith.search.margin import MarginName, Pairs, candidates, joined
+from pairsmith.search.neighbours import Neighbours, merged
+from pairsmith.steps.mine.corpus import where_of
+from pairsmith.steps.mine.encoded import Encoded
+from pairsmith.steps.mine.settings import MineSettings
+
+QUERIES = 2**24
+"""Most queries that are searched in an index and saved together."""
+
+NEAR: pa.Schema = pa.schema(
+    [
+        ("cell", pa.int64()), ("side", pa.string()), ("number", pa.int64()),
+        ("ids", pa.list_(pa.int64())), ("similarities", pa.list_(pa.float32())), ("recall", pa.float32()),
+    ]
+)  # fmt: skip
+"""The neighbours of a text, all by their numbers within the group; for a search by an index also its recall,
+measured on a sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A group of texts that are compared with each other.
+
+    Attributes:
+        x: ``(n,)`` int64, numbers of the inputs.
+        y: ``(m,)`` int64, numbers of the outputs.
+    """
+
+    x: NDArray[np.int64]
+    y: NDArray[np.int64]
+
+
+def cells(x: Encoded, y: Encoded) -> list[Cell]:
+    """The texts of each group that both corpora have, in the order of the groups' names.
+
+    Raises:
+        InputError: the corpora have no group in common.
+    """
+    groups_x, groups_y = x.groups(), y.groups()
+    both = sorted(groups_x.keys() & groups_y.keys())
+    if not both:
+        one, other = (sorted(groups)[:3] for groups in (groups_x, groups_y))
+        raise InputError(
+            f"no group of the inputs ({', '.join(one)}, …) is one of the outputs ({', '.join(other)}, …); "
+            "texts are only paired within a group"
+        )
+    return [Cell(groups_x[name], groups_y[name]) for name in both]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of the search within one group: a range of queries against a range of the other side.
+
+    Attributes:
+        cell: number of the group.
+        side: the side that the queries are from: ``x`` is searched in an index of y, ``y`` in one of x;
+            ``both`` searches both ways at once and computes each product once.
+        queries: begin and end of the range of queries, which for ``both`` are x.
+        others: begin and end of the range of texts on the other side.
+    """
+
+    cell: int
+    side: Literal["both", "x", "y"]
+    queries: tuple[int, int]
+    others: tuple[int, int]
+
+    @property
+    def size(self) -> int:
+        """The number of queries."""
+        return self.queries[1] - self.queries[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Pieces of the search that are computed and saved together."""
+
+    number: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of queries."""
+        return sum(piece.size for piece in self.pieces)
+
+
+def parts(cells: Sequence[Cell], rows: int) -> list[Part]:
+    """Cut the exact search into parts of at least ``rows`` inputs each; the last may have fewer."""
+    found: list[Part] = []
+    pieces: list[Piece] = []
+    for number, cell in enumerate(cells):
+        for start in range(0, len(cell.x), rows):
+            pieces.append(Piece(number, "both", (start, min(start + rows, len(cell.x))), (0, len(cell.y))))
+            if sum(piece.size for piece in pieces) >= rows:
+                found.append(Part(len(found), tuple(pieces)))
+                pieces = []
+    return [*found, Part(len(found), tuple(pieces))] if pieces else found
+
+
+def parts_by_index(cells: Sequence[Cell], rows: int, needed: int) -> list[Part]:
+    """Cut the search by indexes into parts, one for each index and up to ``QUERIES`` queries.
+
+    Args:
+        cells: the groups to search.
+        rows: most vectors in an index, unless training it needs more.
+        needed: vectors that an index is trained on.
+    """
+    pieces: list[Piece] = []
+    for number, cell in enumerate(cells):
+        for side, queries, others in _sides(cell):
+            pieces += [
+                Piece(number, side, asked, held)
+                for held in _stretches(others, rows, needed)
+                for asked in _stretches(queries, QUERIES, 0)
+            ]
+    return [Part(number, (piece,)) for number, piece in enumerate(pieces)]
+
+
+def _sides(cell: Cell) -> Iterator[tuple[Literal["x", "y"], int, int]]:
+    yield "x", len(cell.x), len(cell.y)
+    yield "y", len(cell.y), len(cell.x)
+
+
+def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
+    """Split ``count`` into as few equal ranges as possible, of up to ``most`` each, or ``least`` if more."""
+    number = -(-count // most)
+    if least:
+        number = max(1, min(number, count // least))
+    return [(i * count // number, (i + 1) * count // number) for i in range(number)]
+
+
+def check_index(index: str) -> None:
+    """Check that FAISS can build an index for vectors of some usual width.
+
+    Raises:
+        SettingsError: FAISS cannot build it.
+        MissingExtra: FAISS is not installed.
+    """
+    parts = [8 * int(number) for number in re.findall(r"PQ(\d+)", index) if int(number)]
+    for width in (384, 768, 896, 1024, *parts):
+        with suppress(SettingsError):
+            _needed(index, width)
+            return
+    _needed(index, 3840)
+
+
+def find_neighbours(
+    x: Encoded, y: Encoded, settings: MineSettings, inputs: Mapping[str, str], run: Run
+) -> tuple[DatasetFolder, list[Cell]]:
+    """Search both ways and save the neighbours in a folder of their own; finished parts are kept.
+
+    Args:
+        x: the inputs; ``y``: the outputs.
+        settings: settings of the step.
+        inputs: fingerprints of the encoded corpora, by name.
+        run: where to write.
+
+    Raises:
+        InputError: the corpora have no group in common.
+        SettingsError: the search has too many parts.
+        StorageError, WorkerError: the disk or a worker failed; finished parts are kept.
+    """
+    every = cells(x, y)
+    if settings.index:
+        needed = _needed(settings.index, x.width)
+        todo = parts_by_index(every, settings.index_rows, needed)
+        few = sum(part.pieces[0].others[1] - part.pieces[0].others[0] < needed for part in todo)
+    else:
+        todo = parts(every, settings.search_rows)
+    if len(todo) > MOST_SHARDS:
+        remedy = "leave out --index" if settings.index else "give a larger --search-rows"
+        raise SettingsError(f"the search has {len(todo):,} parts, more than {MOST_SHARDS:,}; {remedy}")
+    writer = start_part(
+        run,
+        step="search",
+        schema=NEAR,
+        settings=settings.model_dump(
+            mode="json",
+            include={"k", *({"index", "index_rows", "recall"} if settings.index else {"search_rows"})},
+        ),
+        inputs=inputs,
+        models={},
+        planned=len(todo),
+    )
+    if not writer.finished:
+        _search(todo, SearchLoader(x, y, settings), writer, settings, run)
+    folder = writer.folder()
+    if settings.index:
+        recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
+        run.progress.say(
+            f"index {settings.index}: finds {min(recall):.1%} of the {settings.k} nearest, or more, by an "
+            "exact search for a sample"
+        )
+        if few:
+            run.progress.say(
+                f"index {settings.index}: is trained on {needed:,} vectors; {few} of {len(todo)} parts have "
+                "fewer and were searched without"
+            )
+    return folder, every
+
+
+def _search(
+    todo: Sequence[Part], loader: "SearchLoader", writer: FolderWriter, settings: MineSettings, run: Run
+) -> None:
+    """Compute the parts that are missing."""
+    left = [part for part in todo if not writer.is_done(part.number)]
+    total = sum(part.size for part in todo)
+    commit_each(
+        writer,
+        loader,
+        left,
+        where_of(settings),
+        run,
+        title="search",
+        unit="texts" if settings.index else "inputs",
+        done=total - sum(part.size for part in left),
+        total=total,
+    )
+    writer.finish(_card(settings))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLoader:
+    """Sets up a worker: opens the vectors, then searches one part after the other."""
+
+    x: Encoded
+    y: Encoded
+    settings: MineSettings
+
+    def __call__(self, worker: int) -> Work[Part, Made]:  # noqa: ARG002 - all workers are alike
+        """The function that a worker applies to each part; it returns rows of ``NEAR`` and no rejects."""
+        x, y = self.x.here(), self.y.here()
+        every = cells(x, y)
+        settings = self.settings
+        device = torch.device(pick_device(settings.device))
+
+        def search(part: Part, advance: Advance) -> Made:
+            found: list[pa.Table] = []
+            for piece in part.pieces:
+                of_x, of_y = x.vectors(every[piece.cell].x), y.vectors(every[piece.cell].y)
+                queries, others = (of_y, of_x) if piece.side == "y" else (of_x, of_y)
+                queries, others = queries[slice(*piece.queries)], others[slice(*piece.others)]
+                first = piece.queries[0]
+                if piece.side != "both":
+                    near, recall = _by_index(queries, others, settings, advance)
+                    near.ids.add_(piece.others[0])
+                    found.append(_table(piece.cell, piece.side, first, near, recall))
+                    continue
+                near_x, near_y = two_way_search(
+                    queries,
+                    others,
+                    settings.k,
+                    memory=int(settings.memory * 2**30),
+                    device=device,
+                    advance=advance,
+                )
+                near_y.ids.add_(first)
+                found += [_table(piece.cell, "x", first, near_x), _table(piece.cell, "y", 0, near_y)]
+            return pa.concat_tables(found), to_table([], REJECT)
+
+        return search
+
+
+def _needed(index: str, width: int) -> int:
+    from pairsmith.search.faiss_search import needed_vectors
+
+    return needed_vectors(index, width)
+
+
+def _by_index(
+    queries: torch.Tensor, others: torch.Tensor, settings: MineSettings, advance: Advance
+) -> tuple[Neighbours, float]:
+    from pairsmith.search.faiss_search import faiss_search
+
+    assert settings.index is not None
+    return faiss_search(
+        queries,
+        others,
+        settings.k,
+        index=settings.index,
+        recall=settings.recall,
+        advance=advance,
+    )
+
+
+def _table(cell: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
+    count, width = near.ids.shape
+    offsets = pa.array(np.arange(0, count * width + 1, width, dtype=np.int32))
+    numbers = np.arange(first, first + count)
+    columns = [
+        pa.array(np.full(count, cell)),
+        pa.array([side]).take(pa.array(np.zeros(count, np.int64))),
+        pa.array(numbers),
+        pa.ListArray.from_arrays(offsets, pa.array(near.ids.numpy().ravel())),
+        pa.ListArray.from_arrays(offsets, pa.array(near.similarities.numpy().ravel())),
+        pa.array([recall] * count, pa.float32()),
+    ]
+    return pa.Table.from_arrays(columns, schema=NEAR)
+
+
+def near_pairs(
+    folder: DatasetFolder, every: Sequence[Cell], k: int, kind: MarginName
+) -> tuple[Pairs, Pairs, int]:
+    """Merge the parts and score all candidates (M3).
+
+    Returns:
+        the candidates of each x, those of each y, and the number of candidates without a margin, since the
+        mean cosine to their neighbours is not above 0.
+    """
+    ahead: list[Pairs] = []
+    back: list[Pairs] = []
+    compared = 0
+    for number, of_x, of_y in _merged(folder, k):
+        compared += of_x.ids.numel() + of_y.ids.numel()
+        numbers_x, numbers_y = (torch.from_numpy(each) for each in (every[number].x, every[number].y))
+        for found, pairs in zip((ahead, back), candidates(of_x, of_y, kind), strict=True):
+            found.append(Pairs(numbers_x[pairs.x], numbers_y[pairs.y], pairs.similarity, pairs.margin))
+    forward, backward = joined(ahead), joined(back)
+    return forward, backward, compared - len(forward) - len(backward)
+
+
+def _merged(folder: DatasetFolder, k: int) -> Iterator[tuple[int, Neighbours, Neighbours]]:
+    """For each group, in order: its number, the nearest y of each x, and the nearest x of each y."""
+    pieces = (piece for table in folder.shards() for piece in _pieces(table))
+    for cell, found in groupby(pieces, key=lambda piece: piece[0]):
+        near = {"x": _Merge(k), "y": _Merge(k)}
+        for _, side, first, piece in found:
+            near[side].add(first, piece)
+        yield cell, near["x"].finish(), near["y"].finish()
+
+
+class _Merge:
+    """Collects the neighbours of all texts of one side, from one or several passes over the other side."""
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+        self._whole: Neighbours | None = None
+        self._pass: list[Neighbours] = []
+
+    def add(self, first: int, near: Neighbours) -> None:
+        """Add the neighbours of consecutive texts from number ``first`` on; 0 begins a new pass."""
+        if not first:
+            self._end_pass()
+        self._pass.append(near)
+
+    def finish(self) -> Neighbours:
+        """The k nearest of each text."""
+        self._end_pass()
+        assert self._whole is not None  # a group has texts on both sides
+        return self._whole
+
+    def _end_pass(self) -> None:
+        if self._pass:
+            near = _stacked(self._pass)
+            self._whole = near if self._whole is None else merged([self._whole, near], self._k)
+            self._pass = []
+
+
+def _pieces(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
+    """Undo ``_table``: yields the group, the side, the first text's number and the neighbours."""
+    sides = table["side"].combine_chunks().dictionary_encode()
+    keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])
+    borders = [0, *(np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1).tolist(), table.num_rows]
+    for start, stop in pairwise(borders):
+        piece = table.slice(start, stop - start)
+        numbers = (piece[name].combine_chunks().flatten().to_numpy() for name in ("ids", "similarities"))
+        near = Neighbours(*(torch.tensor(each).view(stop - start, -1) for each in numbers))
+        yield piece["cell"][0].as_py(), piece["side"][0].as_py(), piece["number"][0].as_py(), near
+
+
+def _stacked(near: Sequence[Neighbours]) -> Neighbours:
+    return Neighbours(torch.cat([n.ids for n in near]), torch.cat([n.similarities for n in near]))
+
+
+def _card(settings: MineSettings) -> Card:
+    return Card(
+        title=f"Nearest neighbours of two corpora under {called(settings.encoder)}",
+        description="For each text the numbers of its nearest texts in the other corpus, and their cosines.",
+        made="The neighbours were computed from the texts' vectors.",
+        tags=("embeddings",),
+        licence="No texts are in it.",
+        sources=sources_of(models=[settings.encoder]),
+    )

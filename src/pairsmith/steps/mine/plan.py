@@ -1,0 +1,252 @@
+"""Cost estimates of ``mine``, ``filter`` and ``rewrite``: a sample is processed, timed and extrapolated."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from pairsmith.core.model_names import MINILM
+from pairsmith.data import MINED_ANSWER, MINED_PAIR
+from pairsmith.methods.mining.style import load_style
+from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.models.summarizer import load_summarizer, shortest_of, summarize
+from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
+from pairsmith.runs.training_rows import open_training_rows
+from pairsmith.search.exact import two_way_search
+from pairsmith.steps.mine.corpus import Corpus, corpora, is_styled
+from pairsmith.steps.mine.rewrite import check_columns, read_texts
+from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
+from pairsmith.steps.mine.units import Unit, cutter
+
+CALIBRATION_TEXTS = 256
+CALIBRATION_ROWS = 8_192
+CALIBRATION_WRITTEN = 16
+_FOUND_BYTES = 12
+"""Bytes of a neighbour on the disk: its number and its similarity."""
+
+
+def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Estimate ``mine`` on some texts and vectors; ``base`` stands in for an encoder not yet trained.
+
+    Raises:
+        UserError: as for ``mine``.
+    """
+    started = time.monotonic()
+    encoder = load_sentence_encoder(
+        base if settings.encoder in before else settings.encoder,
+        device=settings.device,
+        dtype=settings.dtype,
+        max_length=settings.max_length,
+    )
+    loading = time.monotonic() - started
+    width = encoder.get_embedding_dimension() or 1
+    style = load_style(settings.encoder) if settings.style and settings.encoder not in before else None
+    sampled = []
+    seconds = 0.0
+    for corpus in corpora(settings):
+        sample = _sample(corpus, settings)
+        encode_texts(encoder, sample.texts[:8])
+        begun = time.monotonic()
+        vectors = encode_texts(encoder, sample.texts, batch_tokens=settings.batch_tokens)
+        seconds += (time.monotonic() - begun) * sample.count / len(sample.units)
+        if style and is_styled(settings, corpus.name):
+            sample.kept = float(np.mean(style.likelihood(vectors) >= settings.style))
+        sampled.append(sample)
+    shared = seconds + _search_seconds(width, settings) * _products(*sampled)
+    counts = [round(sample.count * sample.kept) for sample in sampled]
+    size = sum(
+        count * (4 * width + sum(len(text.encode()) for text in sample.texts) // len(sample.texts))
+        for count, sample in zip(counts, sampled, strict=True)
+    )
+    rows = min(settings.best or min(counts), *counts)
+    pieces = sum(-(-sample.records.total() // settings.shard_size) for sample in sampled)
+    return Estimate(
+        seconds=loading + shared,
+        memory=peak_memory() + int(min(settings.memory * 2**30, 8.0 * sum(counts) * 16)),
+        disk=size + _found(counts, settings) * _FOUND_BYTES + FOLDER_BYTES + pieces * SHARD_BYTES,
+        scratch=4 * width * sum(counts),
+        rows={"train": rows},
+        shared=shared,
+        pieces=pieces,
+        worker_memory=peak_memory(),
+        sample=_pairs(sampled, settings),
+    )
+
+
+@dataclass(slots=True)
+class _Sample:
+    """A sample of a corpus.
+
+    Attributes:
+        units: some units of the corpus, at least one.
+        per_record: mean number of units in a record.
+        records: number of records in each group.
+        kept: share of the units that are in the style of the seeds.
+    """
+
+    units: Sequence[Unit]
+    per_record: float
+    records: Counter[str]
+    kept: float = 1.0
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the units."""
+        return [unit.text for unit in self.units]
+
+    @property
+    def count(self) -> int:
+        """The estimated number of units in the corpus."""
+        return round(self.records.total() * self.per_record)
+
+
+def _sample(corpus: Corpus, settings: MineSettings) -> _Sample:
+    cut = cutter(corpus.name, settings)
+    records = corpus.records()
+    first = list(islice(records, CALIBRATION_TEXTS))
+    units = [unit for record in first for unit in cut(record)[0]]
+    groups = Counter(record.group for record in chain(first, records))
+    step = max(1, len(units) // CALIBRATION_TEXTS)
+    some = units[::step] or [Unit(first[0].document, first[0].where)]
+    return _Sample(some, len(units) / len(first), groups)
+
+
+def _products(x: _Sample, y: _Sample) -> float:
+    """Pairs of an input and an output that an exact search compares; an index compares fewer."""
+    pairs = sum(count * y.records[group] for group, count in x.records.items())
+    return pairs * x.per_record * x.kept * y.per_record * y.kept
+
+
+def _found(counts: Sequence[int], settings: MineSettings) -> int:
+    """The number of neighbours that are saved; each part of the search saves its own."""
+    inputs, outputs = counts
+    if settings.index:  # each index is searched with all texts of the other side
+        indexes = [-(-count // settings.index_rows) for count in counts]
+        return settings.k * (inputs * indexes[1] + outputs * indexes[0])
+    return settings.k * (inputs + outputs * -(-inputs // settings.search_rows))
+
+
+def _search_seconds(width: int, settings: MineSettings) -> float:
+    """Seconds for each comparison of an input and an output, measured on random vectors."""
+    vectors = torch.nn.functional.normalize(torch.randn(CALIBRATION_ROWS, width), dim=1)
+    two_way_search(vectors[:1024], vectors[:1024], settings.k)
+    begun = time.monotonic()
+    two_way_search(vectors, vectors, settings.k)
+    return (time.monotonic() - begun) / CALIBRATION_ROWS**2
+
+
+def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:
+    """Rows about as long as those that will be mined."""
+    rows = [
+        {
+            "id": str(number),
+            "input": one.text,
+            "output": other.text,
+            "margin": 1.0,
+            "score": 0.5,
+            "context": other.context,
+            "answers": {"text": [other.answer], "answer_start": [other.answer_start]},
+        }
+        for number, (one, other) in enumerate(zip(*(sample.units for sample in sampled), strict=False))
+    ]
+    return pa.Table.from_pylist(rows, schema=MINED_ANSWER if settings.kind == "reading" else MINED_PAIR)
+
+
+def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Estimate ``filter`` on some pairs; ``base`` stands in for a cross-encoder not yet trained.
+
+    Raises:
+        UserError: as for ``filter``.
+    """
+    sample, count = _some_of(settings.pairs, before)
+    started = time.monotonic()
+    cross = load_cross_encoder(
+        base if settings.model in before else settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        fresh_head=settings.model in before,
+        max_length=settings.max_length,
+    )
+    names = ("input", "output") if "input" in sample.column_names else ("sentence1", "sentence2")
+    inputs, outputs = (sample[name].to_pylist()[:CALIBRATION_TEXTS] for name in names)
+    score_pairs(cross, inputs[:8], outputs[:8])
+    loading = time.monotonic() - started
+    begun = time.monotonic()
+    score_pairs(cross, inputs, outputs, batch_tokens=settings.batch_tokens)
+    shared = (time.monotonic() - begun) * count / max(1, len(inputs))
+    size = sample.nbytes * count // max(1, sample.num_rows)
+    pieces = -(-count // settings.shard_size)
+    return Estimate(
+        seconds=loading + shared,
+        memory=peak_memory(),
+        disk=size + FOLDER_BYTES + pieces * SHARD_BYTES,
+        rows={"train": min(count, settings.best or count)},
+        shared=shared,
+        pieces=pieces,
+        worker_memory=peak_memory(),
+        sample=sample,
+    )
+
+
+def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Estimate ``rewrite`` on some texts; ``base`` stands in for a model not yet trained.
+
+    Raises:
+        UserError: as for ``rewrite``.
+    """
+    sample, count = _some_of(settings.pairs, before)
+    check_columns(sample, settings)
+    count = min(count, settings.best or count)
+    started = time.monotonic()
+    model = load_summarizer(
+        base if settings.model in before else settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        max_length=settings.max_length,
+        fresh_decoder=settings.model in before,
+    )
+    texts = read_texts(sample, settings.kind)[:CALIBRATION_WRITTEN]
+
+    def write(some: Sequence[str]) -> None:
+        summarize(
+            model,
+            some,
+            beams=settings.beams,
+            summary_tokens=settings.tokens,
+            shortest=shortest_of(settings.kind),
+            batch_size=settings.batch_size,
+        )
+
+    write(texts[:1])
+    loading = time.monotonic() - started
+    begun = time.monotonic()
+    write(texts)
+    shared = (time.monotonic() - begun) * count / max(1, len(texts))
+    pieces = -(-count // settings.shard_size)
+    return Estimate(
+        seconds=loading + shared,
+        memory=peak_memory(),
+        disk=sample.nbytes * count // max(1, sample.num_rows) + FOLDER_BYTES + pieces * SHARD_BYTES,
+        rows={"train": count},
+        tokens=count * settings.tokens,
+        shared=shared,
+        pieces=pieces,
+        worker_memory=peak_memory(),
+        sample=sample,
+    )
+
+
+def _some_of(pairs: str, before: Before) -> tuple[pa.Table, int]:
+    """Some rows of a folder, or of an earlier step's estimate, and the number of all rows."""
+    earlier = before.get(pairs)
+    if earlier is not None and earlier.sample is not None:
+        return earlier.sample, earlier.rows.get("train", 0)
+    table = open_training_rows(pairs, "taken").table
+    return table.slice(0, CALIBRATION_TEXTS), table.num_rows

@@ -1,0 +1,200 @@
+"""The step ``mine``: find naturally occurring pairs in two corpora (few-shot mining).
+
+corpora -> units -> vectors -> nearest neighbours both ways -> margin score (M3) -> filters (M5) -> rows
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from pairsmith.core.citations import MINING
+from pairsmith.core.model_names import model_revision
+from pairsmith.data import (
+    MINED_ANSWER,
+    MINED_PAIR,
+    REJECT,
+    MinedAnswer,
+    MinedPair,
+    Reject,
+    as_columns,
+    to_table,
+)
+from pairsmith.methods.mining import method
+from pairsmith.methods.mining.method import answer_in_question, mined_pair
+from pairsmith.methods.mining.style import load_style
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    refuse_source,
+    settled,
+    sources_of,
+    summary,
+)
+from pairsmith.runs.storage import scratch_file
+from pairsmith.search.margin import Choice, Pairs, accept_all, choose
+from pairsmith.steps.mine.corpus import corpora, encode_corpus, finder_of, is_styled
+from pairsmith.steps.mine.encoded import Encoded
+from pairsmith.steps.mine.neighbours import check_index, find_neighbours, near_pairs
+from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.mine.units import cutter
+
+_WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address"}
+"""Settings that affect where and how fast the step runs, not its result."""
+
+_TASKS = {"summaries": "summarization"}
+"""The Hub's task category of a kind, where it does not follow from the columns."""
+
+SHARD_ROWS = 100_000
+"""Most pairs in a shard."""
+
+Mined = MinedPair | MinedAnswer
+
+
+def mine(settings: MineSettings, run: Run) -> DatasetFolder:
+    """Mine pairs; see ``MineSettings`` for what can be set.
+
+    Vectors are kept in the subfolders ``inputs`` and ``outputs``, neighbours in ``search``.
+
+    Raises:
+        UserError: a corpus, the encoder or the folder is not usable.
+        StorageError: the disk failed; finished shards are kept, and the same command continues.
+        WorkerError: a worker failed; finished shards are kept.
+    """
+    settings = settled(settings, run)
+    for source in settings.inputs:
+        refuse_source(run, inputs=source)
+    for source in settings.outputs:
+        refuse_source(run, outputs=source)
+    both = corpora(settings)
+    revision = model_revision(settings.encoder)
+    schema = MINED_ANSWER if settings.kind == "reading" else MINED_PAIR
+    writer = FolderWriter.start(
+        run,
+        step="mine",
+        schema=schema,
+        settings=settings.model_dump(mode="json", exclude={*_WHERE, "inputs", "outputs", "encoder"}),
+        inputs={name: digest for corpus in both for name, digest in corpus.hashes.items()},
+        models={"encoder": revision, **finder_of(settings)},
+    )
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+    for corpus in both:  # fail on a missing package before hours of encoding
+        cutter(corpus.name, settings)
+    if settings.index:
+        check_index(settings.index)
+    styled = settings.style > 0 and any(is_styled(settings, each.name) for each in both)
+    if styled and load_style(settings.encoder) is None:
+        run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
+
+    folders = [
+        encode_corpus(corpus, settings, revision, Run(run.out / corpus.name, run.progress, run.fresh))
+        for corpus in both
+    ]
+    with scratch_file(run.out, "inputs") as of_x, scratch_file(run.out, "outputs") as of_y:
+        x, y = Encoded.of(folders[0], of_x), Encoded.of(folders[1], of_y)
+        encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
+        near, cells = find_neighbours(
+            x, y, settings, encodings, Run(run.out / "search", run.progress, run.fresh)
+        )
+        forward, backward, unscored = near_pairs(near, cells, settings.k, settings.margin)
+        if settings.group_column:  # a text in two groups may still be taken only once
+            of_text = torch.from_numpy(x.firsts()), torch.from_numpy(y.firsts())
+            forward, backward = (each.renumbered(*of_text) for each in (forward, backward))
+        choice = chosen(forward, backward, x, y, settings)
+        for number, part in enumerate(choice.parts(SHARD_ROWS)):
+            if writer.is_done(number):
+                continue
+            rows, rejects = sorted_out(part, x, y, settings)
+            lost = [to_table(rejects, REJECT)]
+            if not number:
+                lost += [x.copies("inputs"), y.copies("outputs")]
+            writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
+    counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells), "candidates": len(forward)}
+    counts["without a margin"] = unscored
+    folder = writer.finish(_card(settings, counts))
+    run.progress.say(summary(folder))
+    return folder
+
+
+def chosen(forward: Pairs, backward: Pairs, x: Encoded, y: Encoded, settings: MineSettings) -> Choice:
+    """Choose pairs by the retrieval rule, without those that the filters (M5) drop."""
+
+    def judge(pairs: Pairs) -> list[str]:
+        units = zip(x.units(pairs.x.tolist()), y.units(pairs.y.tolist()), strict=True)
+        return [verbatim(*each) for each in units]
+
+    return choose(
+        forward,
+        backward,
+        settings.retrieval,
+        judge=judge if settings.verbatim == "drop" else accept_all,
+        best=settings.best,
+    )
+
+
+def verbatim(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Why an input and an output, as rows of ``ENCODED``, may not be paired (M5); empty if they may."""
+    if other["answer"] is not None:
+        return answer_in_question(one["text"], other["answer"])
+    return method.verbatim(one["text"], other["text"])
+
+
+def sorted_out(
+    choice: Choice, x: Encoded, y: Encoded, settings: MineSettings
+) -> tuple[list[Mined], list[Reject]]:
+    """Rows for the chosen pairs that reach the threshold, and rejects for the others."""
+    rows = _rows(choice.taken, x, y)
+    low = [row for row in rows if settings.threshold is not None and row.margin < settings.threshold]
+    rejects = [
+        Reject.of(row.id, "verbatim", reason, as_columns(row))
+        for row, reason in zip(_rows(choice.refused, x, y), choice.reasons, strict=True)
+    ]
+    rejects += [Reject.of(row.id, "margin", f"below {settings.threshold}", as_columns(row)) for row in low]
+    return rows[: len(rows) - len(low)], rejects  # the largest margins come first
+
+
+def _rows(pairs: Pairs, x: Encoded, y: Encoded) -> list[Mined]:
+    units = x.units(pairs.x.tolist()), y.units(pairs.y.tolist())
+    return [
+        _row(one, other, margin, similarity)
+        for one, other, margin, similarity in zip(
+            *units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True
+        )
+    ]
+
+
+def _row(one: Mapping[str, Any], other: Mapping[str, Any], margin: float, similarity: float) -> Mined:
+    pair = mined_pair(one["text"], other["text"], margin, similarity)
+    if other["answer"] is None:
+        return pair
+    answers = {"text": [other["answer"]], "answer_start": [other["answer_start"]]}
+    return MinedAnswer(**as_columns(pair), context=other["context"], answers=answers)
+
+
+def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
+    return Card(
+        title="Mined pairs",
+        description=(
+            "Pairs of texts that were found in two corpora and put together by a program, by the margin "
+            f"score of their vectors under {called(settings.encoder)}. Nobody has checked the pairs."
+        ),
+        counts=counts,
+        columns={
+            "input": "a text of the first corpus",
+            "output": "a text of the second",
+            "margin": f"the pair's margin score ({settings.margin}), by which it was found",
+            "score": "the cosine of the two vectors",
+        },
+        made="The pairs were put together by a program; no person has checked each of them.",
+        tags=("mined",),
+        citations=(MINING,),
+        licence="The rights in the corpora apply to the texts.",
+        sources=sources_of(models=[settings.encoder], data=[*settings.inputs, *settings.outputs]),
+        task=_TASKS.get(settings.kind, ""),
+    )

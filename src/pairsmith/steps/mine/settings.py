@@ -1,0 +1,220 @@
+"""Settings of ``mine``, ``filter`` and ``rewrite``: their defaults, bounds and help texts."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
+from pairsmith.core.settings import Listed, Settings, refuse
+
+KindName = Literal["pairs", "reading", "summaries"]
+
+
+class MineSettings(Settings):
+    """Find pairs of an input and an output in two corpora by the margin score of their vectors (M3)."""
+
+    kind: KindName = Field(
+        default="pairs",
+        description="What a pair consists of. pairs: any two texts; reading: a question and an answer in a "
+        "passage; summaries: a document and a sentence of another document.",
+    )
+
+    inputs: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Corpus of inputs: a text, JSONL, TSV, CSV or Parquet file, a dataset folder, or a Hub "
+        "data set.",
+    )
+    outputs: Annotated[list[str], Listed] = Field(
+        min_length=1, description="Corpus of outputs, in one of the same formats."
+    )
+    encoder: str = Field(
+        description="Sentence encoder for both corpora: a folder or Hub id, embedded:all-minilm-l6-v2, or "
+        "pairsmith:tiny."
+    )
+    input_column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
+    output_column: str | None = Field(default=None, description="Column of --outputs that holds the texts.")
+    group_column: str | None = Field(
+        default=None,
+        description="Column of both corpora, such as a date; texts are paired only if they agree in it. If "
+        "dates have a time, only the day counts.",
+    )
+    answers: str = Field(
+        default="rule",
+        description="How candidate answers are found in passages: rule (names, numbers and dates, by their "
+        "form) or spacy:MODEL (the entities that an installed spaCy model finds).",
+    )
+    window: int = Field(
+        default=150, ge=1, description="Longest passage in words; longer ones are cut between sentences."
+    )
+    min_sentences: int = Field(
+        default=4, ge=1, description="For kind summaries: leave out documents with fewer sentences than this."
+    )
+    style: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Drop questions (for kind summaries: sentences) whose probability of being in the style "
+        "of the seeds is lower than this; 0 keeps all. It needs an encoder that train-biencoder wrote; with "
+        "other encoders, all are kept.",
+    )
+    k: int = Field(
+        default=4,
+        ge=1,
+        le=1024,
+        description="Number of nearest neighbours to compare, in each direction. More take more time and "
+        "memory, but not in proportion.",
+    )
+    margin: Literal["ratio", "distance", "absolute"] = Field(
+        default="ratio",
+        description="How a pair is scored. ratio: its cosine divided by the mean cosine of both texts with "
+        "their nearest neighbours; distance: its cosine minus that mean; absolute: its cosine.",
+    )
+    retrieval: Literal["max", "intersection", "forward", "backward"] = Field(
+        default="max",
+        description="Which pairs are chosen. max: the best ones, each text used once; intersection: texts "
+        "that are each other's best match; forward: the best output of each input; backward: the best input "
+        "of each output.",
+    )
+    threshold: float | None = Field(
+        default=None, allow_inf_nan=False, description="Drop pairs whose margin is below this."
+    )
+    best: int | None = Field(
+        default=None, ge=1, description="Keep only this many pairs, those with the largest margins."
+    )
+    verbatim: Literal["drop", "keep"] = Field(
+        default="drop",
+        description="What to do with pairs in which one text occurs word for word in the other; for kind "
+        "reading, with those whose answer occurs in the question.",
+    )
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest text in tokens; the rest is cut off. Unset: the encoder's own limit.",
+    )
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Maximum number of tokens in a batch, padding included; lower it if memory runs out. "
+        "Unset: what suits the device.",
+    )
+    memory: float = Field(
+        default=1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Gigabytes of similarities that the search may hold at once. It also needs memory for "
+        "the vectors, about 200 bytes per text, and 30 bytes per neighbour.",
+    )
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
+    shard_size: int = Field(
+        default=500, ge=1, le=100_000, description="Number of texts that are encoded and saved together."
+    )
+    index: str | None = Field(
+        default=None,
+        description="Search with a FAISS index such as IVF4096,Flat or IVF16384,PQ48x4fs, for corpora too "
+        "large for an exact search (some millions of texts). The share of neighbours that it finds is "
+        "measured and reported.",
+    )
+    index_rows: int = Field(
+        default=1_000_000,
+        ge=1,
+        description="Maximum number of vectors in an index, unless its training needs more; larger corpora "
+        "get several indexes.",
+    )
+    recall: float = Field(
+        default=0.95, gt=0, le=1, description="Share of the true neighbours that an index is tuned to find."
+    )
+    search_rows: int = Field(
+        default=131_072,
+        ge=1,
+        description="Number of inputs that are searched and saved together, in the exact search.",
+    )
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.kind == "pairs":
+            refuse(self, ("style",), "of kind pairs, which has no style")
+        if self.kind != "reading":
+            refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
+        if self.kind != "summaries":
+            refuse(self, ("min_sentences",), f"of kind {self.kind}; it is for documents")
+        if self.index is None:
+            refuse(self, ("index_rows", "recall"), "without index; the exact search misses nothing")
+        return self
+
+
+class FilterSettings(Settings):
+    """Score pairs with a cross-encoder and keep the best (M6)."""
+
+    pairs: str = Field(
+        description="Dataset folder of pairs with the columns input and output, as mine writes it, or "
+        "sentence1 and sentence2. If there are several splits, train is used; FOLDER:SPLIT selects another."
+    )
+    model: str = Field(description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id.")
+    by: Literal["auto", "score", "agreement"] = Field(
+        default="auto",
+        description="How pairs are ranked. score: by the cross-encoder's score. agreement: by how close that "
+        "score, mapped to 0 to 1, is to the score that the pair was written for; the same share of each "
+        "label is kept. auto: agreement for pairs with the columns sentence1, sentence2 and score, else "
+        "score.",
+    )
+    best: int | None = Field(
+        default=None, ge=1, description="Keep only this many pairs, those that rank highest."
+    )
+    threshold: float | None = Field(
+        default=None,
+        allow_inf_nan=False,
+        description="Keep only pairs whose unnormalised score, or whose agreement from 0 to 1, is at least "
+        "this.",
+    )
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    max_length: int | None = Field(
+        default=None,
+        ge=8,
+        description="Longest pair in tokens; the rest is cut off. Unset: the model's own limit.",
+    )
+    batch_tokens: BatchTokens = None
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
+    shard_size: int = Field(
+        default=2_000, ge=1, le=100_000, description="Number of pairs that are scored and saved together."
+    )
+
+
+class RewriteSettings(Settings):
+    """Have a model generate one side of pairs anew: the questions or the summaries (the paper's Gen)."""
+
+    kind: Literal["reading", "summaries"] = Field(
+        description="What the model writes. reading: a question for each answer in its passage; summaries: a "
+        "summary of each document."
+    )
+    pairs: str = Field(
+        description="Dataset folder of pairs, as mine or filter writes it. If there are several splits, "
+        "train is used; FOLDER:SPLIT selects another."
+    )
+    model: str = Field(
+        description="A folder that train-summarizer wrote for the same kind, or any model with an encoder "
+        "and a decoder."
+    )
+    best: int | None = Field(default=None, ge=1, description="Use only the first N pairs.")
+    beams: int = Field(default=6, ge=1, description="Number of beams in the search for each text.")
+    tokens: int = Field(default=62, ge=4, description="Longest generated text in tokens.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+    max_length: int | None = Field(
+        default=512, ge=8, description="Longest input text in tokens; the rest is cut off."
+    )
+    batch_size: int = Field(
+        default=8, ge=1, description="Number of texts that are generated at once, each with all its beams."
+    )
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
+    shard_size: int = Field(
+        default=200, ge=1, le=100_000, description="Number of texts that are generated and saved together."
+    )

@@ -1,0 +1,66 @@
+"""Estimates of the rows and the cost of a mixture."""
+
+import time
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, kind_with
+from pairsmith.data.splits import to_train_on
+from pairsmith.runs.estimate import Estimate, peak_memory
+from pairsmith.steps.mix.route import as_set, mixed, shares
+from pairsmith.steps.mix.settings import MixSettings
+
+_SAMPLE = 1_000
+"""Rows of each source that are mixed to measure the time, and to give later steps a sample."""
+_ROW_BYTES = 300
+
+
+def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
+    """Mix some rows of each source and extrapolate; duplicates are not taken into account.
+
+    Raises:
+        InputError: a source exists but cannot be read.
+        SettingsError: as for ``mix``.
+    """
+    begun = time.monotonic()
+    counts, samples = [], dict[str, list[Row]]()
+    kinds = as_set({source: _kind(source, before) for source in settings.data}, settings)
+    for source, kind in kinds.items():
+        earlier = before.get(source)
+        if earlier is not None and earlier.sample is not None:
+            rows = earlier.sample.slice(0, _SAMPLE).to_pylist()
+            samples[source] = [_as_row(row, kind, settings.pairs_as) for row in rows]
+            counts.append(earlier.rows.get("train", 0))
+        else:
+            read = (row for row in kind.read(to_train_on(source, "mixed")) if is_whole(row, kind))
+            samples[source] = list(islice(read, _SAMPLE))
+            counts.append(len(samples[source]) + sum(1 for _ in read))
+    kind = kinds[settings.data[0]]
+    found = mixed(samples, kind, settings, {})
+    whole = sum(shares(counts, settings.weight, settings.rows))
+    share = sum(counts) / max(1, sum(map(len, samples.values())))
+    return Estimate(
+        seconds=(time.monotonic() - begun) * share,
+        memory=peak_memory(),
+        disk=whole * _ROW_BYTES,
+        rows={"train": whole},
+        sample=pa.Table.from_pylist(found.rows, pa.schema([*kind.schema, ("source", pa.string())])),
+    )
+
+
+def _kind(source: str, before: Mapping[str, Estimate]) -> Kind:
+    earlier = before.get(source)
+    if earlier is None or earlier.sample is None:
+        return kind_of(source)
+    return kind_with(set(earlier.sample.column_names), source)
+
+
+def _as_row(row: Mapping[str, Any], kind: Kind, score: float | None) -> Row:
+    """A row of an earlier step with the columns of ``kind``."""
+    given = {"question": row.get("input"), "title": "", **row}
+    if "sentence1" in kind.schema.names and "input" in row:
+        given |= {"sentence1": row["input"], "sentence2": row["output"], "score": score}
+    return {name: given.get(name) for name in kind.schema.names}

@@ -1,0 +1,253 @@
+"""The step ``mix``: combine rows of several data sets in given proportions, without duplicates.
+
+sources -> rows of one kind -> duplicates dropped -> a share of each -> one data set, rows with their source
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.paths import is_folder, place, size_of
+from pairsmith.data import REJECT, Reject, to_table
+from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, lack, scored_as
+from pairsmith.data.splits import split_of, to_train_on
+from pairsmith.data.text.folding import folded
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    called,
+    hash_source,
+    refuse_source,
+    sources_of,
+    summary,
+)
+from pairsmith.runs.folder import MANIFEST
+from pairsmith.runs.seeds import generator
+from pairsmith.steps.mix.settings import MixSettings
+
+
+def mix(settings: MixSettings, run: Run) -> DatasetFolder:
+    """Mix rows, and write them with a column ``source`` into the run's folder.
+
+    Of several splits ``train`` is read, or the one that is named. Duplicates of earlier rows, rows beyond a
+    source's share, questions without an answer and documents without a summary become rejects.
+
+    Raises:
+        FolderError: the run's folder holds something else.
+        InputError: a source cannot be read, or the sources hold rows of different kinds.
+        SettingsError: ``pairs_as`` is given, and none of the sources has pairs of inputs and outputs.
+        StorageError: the disk failed; run the same command again.
+    """
+    for source in settings.data:
+        refuse_source(run, data=source)
+    kinds = as_set({source: kind_of(source) for source in settings.data}, settings)
+    kind, names = common_kind(kinds), names_of(settings.data)
+    parts = {source: to_train_on(source, "mixed", run.progress.say) for source in kinds}
+    schema = pa.schema([*kind.schema, ("source", pa.string())])
+    writer = FolderWriter.start(
+        run,
+        step="mix",
+        schema=schema,
+        # Sources by the names that rows give them; their paths have no effect.
+        settings=settings.model_dump(mode="json")
+        | {"data": list(names.values()), "split": "train"}
+        | _pick_of_all(settings),
+        inputs={
+            f"data {number}": hash_source(source) for number, source in enumerate(settings.data, start=1)
+        },
+        models={},
+    )
+    if writer.finished:
+        run.progress.say(f"{run.out} is finished already; nothing to do")
+        return writer.folder()
+    rows = {names[source]: list(each.read(parts[source])) for source, each in kinds.items()}
+    made = mixed(rows, kind, settings, {names[source]: origins(source) for source in kinds})
+    writer.commit_all({"train": pa.Table.from_pylist(made.rows, schema)}, to_table(made.rejects, REJECT))
+    folder = writer.finish(_card(kind, made.taken, settings.data))
+    if settings.rows and len(made.rows) < settings.rows:
+        run.progress.say(
+            f"{len(made.rows):,} rows, not {settings.rows:,}: one of the sources has no more for its share"
+        )
+    for source, count in made.taken.items():
+        run.progress.say(f"{count:,} rows of {source}")
+    run.progress.say(summary(folder))
+    return folder
+
+
+def _pick_of_all(settings: MixSettings) -> dict[str, str]:
+    """``pick`` as one value if all sources share it: given once or for each source, it means the same."""
+    return {"pick": settings.pick[0]} if len(set(settings.pick)) == 1 else {}
+
+
+def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
+    """The kind of each source's rows; ``pairs_as`` turns pairs of inputs and outputs into scored pairs.
+
+    Raises:
+        SettingsError: ``pairs_as`` is given, and no source has such pairs.
+    """
+    found = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
+    if settings.pairs_as is not None and found == kinds:
+        there = next(iter(kinds.values())).name
+        raise SettingsError(f"--pairs-as is for pairs of inputs and outputs, these are {there}; leave it out")
+    return found
+
+
+def common_kind(kinds: Mapping[str, Kind]) -> Kind:
+    """The one kind that the rows of all sources have; ``kinds`` is by source.
+
+    Raises:
+        InputError: two sources have rows of different kinds.
+    """
+    first, kind = next(iter(kinds.items()))
+    for source, other in kinds.items():
+        if other.name != kind.name:
+            raise InputError(
+                f"{source} has {other.name}, {first} has {kind.name}; rows of one kind can be mixed"
+            )
+    return kind
+
+
+def names_of(sources: Sequence[str]) -> dict[str, str]:
+    """The name that rows give each source: not its path, and numbered where sources share a name."""
+    found: dict[str, str] = {}
+    for source in dict.fromkeys(sources):
+        name = called(source)
+        same = sum(called(other) == name for other in found)
+        found[source] = f"{name} ({same + 1})" if same else name
+    return found
+
+
+def origins(source: str) -> list[str]:
+    """The origin of each row of ``source`` if it is a mixture itself; else empty."""
+    name, split = split_of(source)
+    path = place(name)
+    if not is_folder(path) or size_of(path / MANIFEST) is None:
+        return []
+    folder = DatasetFolder.open(path)
+    if "source" not in folder.schema().names:
+        return []
+    return [str(origin) for origin in folder.table(split or "train", ["source"]).column(0).to_pylist()]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """The mixed rows with their source, the number of rows from each source, and the rejects."""
+
+    rows: list[dict[str, Any]]
+    taken: Mapping[str, int]
+    rejects: list[Reject]
+
+
+def mixed(
+    sources: Mapping[str, Sequence[Row]],
+    kind: Kind,
+    settings: MixSettings,
+    earlier: Mapping[str, Sequence[str]],
+) -> Mixed:
+    """Drop duplicates, take each source's share, and interleave the sources evenly.
+
+    ``earlier`` holds the origins of the rows of sources that are mixtures themselves; rows of a source ``ab``
+    mixed from ``a`` and ``b`` get the source ``ab/a`` or ``ab/b``.
+    """
+    left, rejects = dict[str, list[Row]](), list[Reject]()
+    seen: dict[tuple[str, ...], tuple[str, Any]] = {}
+    for source, rows in sources.items():
+        left[source] = []
+        for at, given in enumerate(rows):
+            origin = f"{source}/{earlier[source][at]}" if earlier.get(source) else source
+            row = {**given, "source": origin}
+            if not is_whole(row, kind):
+                rejects.append(Reject.of(str(row["id"]), *lack(kind), row))
+                continue
+            reason = _repeats(row, source, kind, seen) if settings.duplicates == "drop" else ""
+            if reason:
+                rejects.append(Reject.of(str(row["id"]), "repeat", reason, row))
+            else:
+                left[source].append(row)
+    counts = shares([len(rows) for rows in left.values()], settings.weight, settings.rows)
+    placed: list[tuple[float, int, dict[str, Any]]] = []
+    picks = settings.pick * (len(left) if len(settings.pick) == 1 else 1)
+    for number, rows in enumerate(left.values()):
+        order = list(range(len(rows)))
+        if picks[number] == "random":
+            order = generator(settings.seed, "mix", number).permutation(len(rows)).tolist()
+        taken = set(order[: counts[number]])
+        for at, index in enumerate(order):
+            row = dict(rows[index])
+            if index in taken:
+                row["id"] = f"{number + 1}-{row['id']}" if len(left) > 1 else row["id"]
+                placed.append(((at + 0.5) / counts[number], number, row))
+            else:
+                rejects.append(Reject.of(str(row["id"]), "share", "more rows than its share takes", row))
+    mixture = [row for _, _, row in sorted(placed, key=lambda each: each[:2])]
+    _tell_apart(mixture)
+    return Mixed(mixture, dict(zip(left, counts, strict=True)), rejects)
+
+
+def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
+    """Make ids unique: the first row with an id keeps it, the others get a number appended."""
+    taken = {str(row["id"]) for row in rows}
+    following: dict[str, int] = {}
+    for row in rows:
+        name = str(row["id"])
+        if name in following:
+            while f"{name}-{following[name]}" in taken:
+                following[name] += 1
+            row["id"] = f"{name}-{following[name]}"
+            taken.add(row["id"])
+        following.setdefault(row["id"], 2)
+
+
+def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> list[int]:
+    """The number of rows to take from each source.
+
+    Args:
+        there: number of rows in each source.
+        weights: weight of each source, above 0; empty: in proportion to ``there``.
+        rows: total number of rows; None for as many as possible.
+
+    Returns:
+        for each source at most ``there``, in proportion to the weights up to rounding; together ``rows``, or
+        as many as that proportion allows.
+    """
+    total = sum(weights) if weights else sum(there)
+    parts = [each / total for each in (weights or there)] if total else [0.0] * len(there)
+    most = min((count / part for count, part in zip(there, parts, strict=True) if part), default=0.0)
+    whole = most if rows is None else min(rows, most)
+    exact = [whole * part for part in parts]
+    found = [int(each + 1e-9) for each in exact]
+    rest = round(whole - sum(found))
+    for at in sorted(range(len(found)), key=lambda at: (found[at] - exact[at], at))[:rest]:
+        found[at] = min(found[at] + 1, there[at])
+    return found
+
+
+def _repeats(row: Row, source: str, kind: Kind, seen: dict[tuple[str, ...], tuple[str, Any]]) -> str:
+    """Why a row is a duplicate; empty for a new row, which is added to ``seen``."""
+    key = tuple(folded(str(row[name])) for name in kind.texts)
+    claim = row.get(kind.claim)
+    if key not in seen:
+        seen[key] = (source, claim)
+        return ""
+    where, other = seen[key]
+    if kind.claim and claim != other:
+        return f"the same texts stand in {where} with another {kind.claim}"
+    return f"the same texts stand in {where}"
+
+
+def _card(kind: Kind, taken: Mapping[str, int], sources: Sequence[str]) -> Card:
+    return Card(
+        "Rows of several data sets",
+        f"A mixture of {kind.name}. The column `source` says where each row is from.",
+        counts={f"rows of {source}": count for source, count in taken.items()},
+        columns={"source": "the data set that the row is from, and the one that it was from there"},
+        made="The rows are those of the data sets named here.",
+        tags=(),
+        licence="The rights in the rows of each data set apply to them.",
+        sources=sources_of(data=sources),
+    )

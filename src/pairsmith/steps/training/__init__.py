@@ -1,0 +1,1 @@
+"""The trainings as steps."""

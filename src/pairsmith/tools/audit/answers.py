@@ -1,0 +1,127 @@
+"""The annotators' answers, in a file that grows by a line an answer and survives a kill at any moment."""
+
+import json
+import os
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pairsmith.core.errors import FolderError, StorageError
+
+FILE = "answers.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The label that an annotator gave a row, or None where they took it back."""
+
+    annotator: str
+    row: str
+    label: str | None
+
+
+class Answers:
+    """All answers of an audit; an annotator's last answer to a row counts.
+
+    Several threads may give answers; a lock keeps them from being written at the same time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Read the answers in ``folder``; raises ``FolderError`` if a line of the file is not an answer."""
+        self._path = folder / FILE
+        self._lock = threading.Lock()
+        self._said: dict[str, dict[str, str]] = {}
+        self._order: dict[str, list[str]] = {}
+        for answer in self._read():
+            self._take(answer)
+
+    def give(self, answer: Answer, *, again: bool = False) -> bool:
+        """Write an answer to the disk, then count it.
+
+        Args:
+            answer: the answer.
+            again: whether it may replace an earlier one; by default a double click or a second window
+                changes nothing.
+
+        Returns:
+            Whether the answer was counted.
+
+        Raises:
+            StorageError: the answer cannot be written.
+        """
+        with self._lock:
+            before = self._said.get(answer.annotator, {}).get(answer.row)
+            if (before is not None and not again) or (before is None and answer.label is None):
+                return False
+            line = {"annotator": answer.annotator, "row": answer.row, "label": answer.label}
+            line["time"] = datetime.now(UTC).isoformat(timespec="seconds")
+            self._append(json.dumps(line, ensure_ascii=False) + "\n")
+            self._take(answer)
+            return True
+
+    def take_back(self, annotator: str) -> str | None:
+        """Take back the annotator's last answer and return the id of its row, or None if there is none."""
+        with self._lock:
+            given = self._order.get(annotator, [])
+            last = given[-1] if given else None
+        if last is None:
+            return None
+        self.give(Answer(annotator, last, None), again=True)
+        return last
+
+    def of(self, annotator: str) -> dict[str, str]:
+        """The annotator's labels by row."""
+        with self._lock:
+            return dict(self._said.get(annotator, {}))
+
+    def annotators(self) -> list[str]:
+        """The annotators with at least one label, in the order of their first answer."""
+        with self._lock:
+            return [name for name, labels in self._said.items() if labels]
+
+    def _append(self, line: str) -> None:
+        """Append a line and flush it to the disk, or leave the file as it was."""
+        size = self._path.stat().st_size if self._path.exists() else 0
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            with suppress(OSError):
+                os.truncate(self._path, size)
+            raise StorageError(f"{self._path} cannot be written: {error.strerror}") from error
+
+    def _take(self, answer: Answer) -> None:
+        labels = self._said.setdefault(answer.annotator, {})
+        order = self._order.setdefault(answer.annotator, [])
+        if answer.row in labels:
+            order.remove(answer.row)
+        labels.pop(answer.row, None)
+        if answer.label is not None:
+            labels[answer.row] = answer.label
+            order.append(answer.row)
+
+    def _read(self) -> Iterable[Answer]:
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise FolderError(f"{self._path} cannot be read: {error.strerror}") from error
+        if lines[-1]:  # a kill cut the last line off; remove it before anything is appended
+            os.truncate(self._path, sum(len(line) + 1 for line in lines[:-1]))
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                found = json.loads(line)
+                label = found["label"]
+                if not isinstance(label, str | None):
+                    raise TypeError("no label")
+                yield Answer(str(found["annotator"]), str(found["row"]), label)
+            except (ValueError, LookupError, TypeError) as error:
+                raise FolderError(
+                    f"{self._path}:{number}: is no answer; mend the line or remove it"
+                ) from error

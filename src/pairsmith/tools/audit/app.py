@@ -1,0 +1,145 @@
+"""The web application on which rows are labelled.
+
+Every request needs the token and must use a host name of this machine, and the page may load and run
+nothing but its own two files. Texts are sent to the browser as JSON and shown as plain text.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from pairsmith.core.errors import StorageError
+from pairsmith.tools.audit.answers import Answer, Answers
+from pairsmith.tools.audit.rows import Audit, order_of
+from pairsmith.tools.report.parts import shown
+
+LONGEST = 20_000
+"""Longest text that is shown, in characters."""
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_FILES = {"audit.js": "text/javascript", "audit.css": "text/css"}
+
+
+class Given(BaseModel):
+    """A label for a row."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    row: int = Field(ge=0, description="Its place among the rows that were drawn: ids may tell the label.")
+    place: int = Field(ge=0, description="Of the label, counted from 0.")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One annotator's work.
+
+    Attributes:
+        audit: the rows and the labels to choose from.
+        answers: where the labels are stored.
+        annotator: the annotator's name.
+        seed: seed of the order of rows.
+        token: secret that every request has to carry.
+        finished: called when the annotator says that they are done.
+    """
+
+    audit: Audit
+    answers: Answers
+    annotator: str
+    seed: int
+    token: str
+    finished: Callable[[], None]
+
+    def state(self, **more: Any) -> dict[str, Any]:
+        """The next unlabelled row, and how many rows the annotator has labelled."""
+        said = self.answers.of(self.annotator)
+        rows = [self.audit.rows[place] for place in order_of(self.audit, self.annotator, self.seed)]
+        left = [row for row in rows if row.id not in said]
+        texts = [[name, shown(text, LONGEST)] for name, text in left[0].texts.items()] if left else []
+        return {
+            "row": self.audit.rows.index(left[0]) if left else None,
+            "texts": texts,
+            "labels": [shown(label) for label in self.audit.labels],
+            "meanings": [shown(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
+            "done": len(rows) - len(left),
+            "total": len(rows),
+            "annotator": self.annotator,
+            **more,
+        }
+
+
+def make_app(session: Session) -> FastAPI:
+    """The application; its only state is that of ``session.answers``."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+    rows, labels = session.audit.rows, session.audit.labels
+
+    @app.middleware("http")
+    async def guarded(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
+        token = request.query_params.get("token", "")
+        if secrets.compare_digest(token.encode(), session.token.encode()):
+            response = await call(request)
+        else:
+            text = "The address lacks its token: open the one that the program has printed.\n"
+            response = Response(text, 403, media_type="text/plain")
+        response.headers.update(_HEADERS)
+        return response
+
+    @app.exception_handler(StorageError)
+    def not_written(_: Request, error: StorageError) -> Response:
+        return Response(str(error), 507, headers=_HEADERS, media_type="text/plain")
+
+    @app.get("/")
+    def page() -> HTMLResponse:
+        return HTMLResponse(_file("audit.html").replace("TOKEN", session.token))
+
+    @app.get("/{name}.{kind}")
+    def file(name: str, kind: str) -> Response:
+        if f"{name}.{kind}" not in _FILES:
+            raise HTTPException(404)
+        return Response(_file(f"{name}.{kind}"), media_type=_FILES[f"{name}.{kind}"])
+
+    @app.get("/state")
+    def state() -> JSONResponse:
+        return JSONResponse(session.state())
+
+    @app.post("/answer")
+    def give(given: Given) -> JSONResponse:
+        if given.row >= len(rows) or given.place >= len(labels):
+            raise HTTPException(422, "there is no such row or label")
+        answer = Answer(session.annotator, rows[given.row].id, labels[given.place])
+        counted = session.answers.give(answer)
+        return JSONResponse(session.state(counted=counted))
+
+    @app.post("/back")
+    def back() -> JSONResponse:
+        row = session.answers.take_back(session.annotator)
+        found = session.state()
+        place = next((place for place, each in enumerate(rows) if each.id == row), None)
+        if place is not None:
+            found["row"] = place
+            found["texts"] = [[name, shown(text, LONGEST)] for name, text in rows[place].texts.items()]
+        return JSONResponse(found)
+
+    @app.post("/finish")
+    def finish() -> JSONResponse:
+        session.finished()
+        return JSONResponse({})
+
+    return app
+
+
+def _file(name: str) -> str:
+    return resources.files("pairsmith.tools.audit").joinpath(name).read_text(encoding="utf-8")

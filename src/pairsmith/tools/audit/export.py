@@ -1,0 +1,163 @@
+"""Exports the answers as a dataset folder and in the formats of Label Studio and Argilla."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+import pyarrow as pa
+
+from pairsmith.core.progress import Silent
+from pairsmith.data import REJECT, Reject, to_table
+from pairsmith.runs import Card, FolderWriter, Run, Sources
+from pairsmith.runs.storage import write_atomic
+from pairsmith.tools.audit.agreement import Labels
+from pairsmith.tools.audit.rows import Audit
+
+LABELLED, LABEL_STUDIO, LABEL_STUDIO_CONFIG, ARGILLA = (
+    "labelled",
+    "label-studio.json",
+    "label-studio.xml",
+    "argilla.json",
+)
+_PEOPLE = uuid.UUID("5b1b7b5e-6d0c-5e0b-9d5f-0e6a51f3c0de")
+"""Namespace of the UUIDs that Argilla needs for annotators; each is derived from the name."""
+
+
+def export(
+    audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, source: str, sources: Sources
+) -> None:
+    """Write all formats into the audit's folder, replacing earlier exports.
+
+    Args:
+        audit: the rows.
+        said: the labels of each annotator.
+        most: for each row the label that most annotators gave; labelled rows without one are rejects.
+        out: the audit's folder.
+        source: hash of the data.
+        sources: the data, with their licences and citations.
+
+    Raises:
+        StorageError: a file cannot be written.
+    """
+    write_labelled(audit, said, most, out / LABELLED, source, sources)
+    files: dict[str, Any] = {LABEL_STUDIO: label_studio(audit, said), ARGILLA: argilla(audit, said)}
+    for name, content in files.items():
+        write_atomic(out / name, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
+    write_atomic(out / LABEL_STUDIO_CONFIG, label_studio_config(audit).encode())
+
+
+def write_labelled(
+    audit: Audit, said: Mapping[str, Labels], most: Labels, out: Path, source: str, sources: Sources
+) -> None:
+    """Write a dataset folder of the rows with their majority label and its share of the answers."""
+    texts = list(audit.rows[0].texts)
+    column = "score" if audit.graded else "label"
+    schema = pa.schema(
+        [
+            ("id", pa.string()),
+            *((name, pa.string()) for name in texts),
+            (column, pa.float64() if audit.graded else pa.string()),
+            ("annotators", pa.int64()),
+            ("share", pa.float64()),
+        ]
+    )
+    rows, rejects = [], []
+    for row in audit.rows:
+        given = [labels[row.id] for labels in said.values() if row.id in labels]
+        if row.id in most:
+            label = float(most[row.id]) if audit.graded else most[row.id]
+            share = given.count(most[row.id]) / len(given)
+            rows.append({"id": row.id, **row.texts, column: label, "annotators": len(given), "share": share})
+        elif given:
+            counts = ", ".join(f"{label} by {given.count(label)}" for label in dict.fromkeys(given))
+            rejects.append(
+                Reject.of(row.id, "agreement", "no label has most votes", {**row.texts, "given": counts})
+            )
+    writer = FolderWriter.start(
+        Run(out, Silent(), fresh=True),
+        step="audit",
+        schema=schema,
+        settings={"labels": list(audit.labels), "answers": {name: dict(each) for name, each in said.items()}},
+        inputs={"data": source},
+        models={},
+    )
+    writer.commit_all({"train": pa.Table.from_pylist(rows, schema)}, to_table(rejects, REJECT))
+    writer.finish(
+        Card(
+            "Rows that people have labelled",
+            "Each row has the label that most of those gave it who saw it without any.",
+            columns={
+                "annotators": "how many people labelled the row",
+                "share": "share of them that gave it this label",
+            },
+            made="The labels were given by people who did not see those of the data.",
+            tags=("human-labelled",),
+            sources=sources,
+        )
+    )
+
+
+def label_studio(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:
+    """Tasks with their annotations, for an import into Label Studio."""
+    target = next(iter(audit.rows[0].texts))
+    return [
+        {
+            "data": {
+                "row": row.id,
+                **row.texts,
+                "annotators": [name for name in said if row.id in said[name]],
+            },
+            "annotations": [
+                {
+                    "result": [
+                        {
+                            "from_name": "label",
+                            "to_name": target,
+                            "type": "choices",
+                            "value": {"choices": [labels[row.id]]},
+                        }
+                    ]
+                }
+                for labels in said.values()
+                if row.id in labels
+            ],
+        }
+        for row in audit.rows
+    ]
+
+
+def label_studio_config(audit: Audit) -> str:
+    """The labelling interface for these tasks, in Label Studio's XML."""
+    texts = list(audit.rows[0].texts)
+    shown = "".join(f'  <Text name="{name}" value="${name}"/>\n' for name in texts)
+    choices = "".join(f"    <Choice value={quoteattr(label)}/>\n" for label in audit.labels)
+    asked = f'  <Choices name="label" toName="{texts[0]}" choice="single">\n{choices}  </Choices>\n'
+    return f"<View>\n{shown}{asked}</View>\n"
+
+
+def argilla(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:
+    """Records with their responses, as ``Dataset.records.from_json`` of Argilla reads them."""
+    return [
+        {
+            "id": row.id,
+            "fields": dict(row.texts),
+            "metadata": {},
+            "suggestions": {},
+            "vectors": {},
+            "responses": {
+                "label": [
+                    {
+                        "value": labels[row.id],
+                        "user_id": str(uuid.uuid5(_PEOPLE, name)),
+                        "status": "submitted",
+                    }
+                    for name, labels in said.items()
+                    if row.id in labels
+                ]
+            },
+        }
+        for row in audit.rows
+    ]

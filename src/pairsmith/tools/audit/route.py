@@ -1,0 +1,162 @@
+"""The step ``audit``: people label rows blind, and their labels are compared with the data's (D13).
+
+rows drawn -> labelled one by one in a browser -> confusion, agreement -> results and labelled rows
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from pairsmith.core.errors import FolderError, MissingExtra, SettingsError
+from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, sources_of, write_json
+from pairsmith.runs.claim import claim
+from pairsmith.runs.folder import Manifest, read_manifest
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import storage_errors
+from pairsmith.tools.audit.agreement import Labels, agreement, confusion
+from pairsmith.tools.audit.answers import FILE, Answers
+from pairsmith.tools.audit.export import export
+from pairsmith.tools.audit.rows import Audit, draw
+from pairsmith.tools.audit.settings import AuditSettings
+
+RECORD = "audit.json"
+RESULTS = "results.json"
+_NOT_IN_ROWS = {"data", "annotator", "port", "finish"}
+
+
+def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
+    """Have an annotator label rows in a browser, and write the results of all annotators of the folder.
+
+    The run's folder holds ``answers.jsonl``, a line for each label as it was given, ``results.json``, and
+    the labelled rows in the formats of ``export``. The same command continues the audit, also with another
+    annotator.
+
+    Returns:
+        What ``results.json`` holds: ``rows``, ``labelled`` by annotator, ``confusion``, ``agreement``, and
+        ``labels``, the majority label of each row.
+
+    Raises:
+        FolderError: the data cannot be read, or the run's folder holds something else, or an audit of
+            other rows.
+        KeyboardInterrupt: the audit was stopped; the results of the labels so far are written.
+        InputError: the rows have no labels or no texts.
+        MissingExtra: the page's libraries are not installed.
+        SettingsError: the port is taken, there are too many labels, or the folder is not a local one.
+        StorageError: a label cannot be written.
+    """
+    if not isinstance(run.out, Path):
+        raise SettingsError(f"--out {run.out}: an audit needs a folder on this machine")
+    for package in ("fastapi", "krippendorff", "uvicorn"):
+        if find_spec(package) is None:
+            raise MissingExtra(package, "audit")
+    refuse_source(run, data=settings.data)
+    there = draw(DatasetFolder.open(settings.data), settings)
+    identity = Identity.of(
+        "audit",
+        settings.model_dump(mode="json", exclude=_NOT_IN_ROWS),
+        inputs={"data": hash_source(settings.data)},
+        models={},
+    )
+    claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest))
+    try:
+        if run.fresh:
+            _set_aside(run.out)
+        write_json(run.out / RECORD, identity.as_record())
+        answers = Answers(run.out)
+        _check(there, answers)
+        stopped: KeyboardInterrupt | None = None
+        if not settings.finish:
+            try:
+                _serve(there, answers, settings, run)
+            except KeyboardInterrupt as stop:
+                stopped = stop
+        said = {name: answers.of(name) for name in answers.annotators()}
+        results = results_of(there, said)
+        write_json(run.out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
+        sources = sources_of(data=[settings.data])
+        export(there, said, results["labels"], run.out, identity.inputs["data"], sources)
+        write_json(run.out / RECORD, identity.as_record() | {"complete": stopped is None})
+    finally:
+        lock.release(run.out)
+    run.progress.result(audit_table(there, results))
+    if stopped:  # the step is not finished, so a recipe will continue it
+        raise stopped
+    return results
+
+
+def _set_aside(folder: Path) -> None:
+    """Rename the answers of an audit that is started over, so that they are kept."""
+    answers = folder / FILE
+    if answers.exists():
+        number = next(n for n in count(1) if not (folder / f"{FILE}.{n}").exists())
+        with storage_errors(answers):
+            answers.rename(folder / f"{FILE}.{number}")
+
+
+def _check(there: Audit, answers: Answers) -> None:
+    rows, labels = {row.id for row in there.rows}, set(there.labels)
+    for name in answers.annotators():
+        for row, label in answers.of(name).items():
+            if row not in rows or label not in labels:
+                raise FolderError(
+                    f"{FILE}: {name} gave the row {row} the label {label!r}, which this audit does not have; "
+                    "give another folder as --out, or --fresh to start over"
+                )
+
+
+def _serve(there: Audit, answers: Answers, settings: AuditSettings, run: Run) -> None:
+    from pairsmith.tools.audit.serve import serve
+
+    serve(
+        there,
+        answers,
+        annotator=settings.annotator,
+        seed=settings.seed,
+        port=settings.port,
+        link=run.progress.link,
+        say=run.progress.say,
+    )
+
+
+def results_of(there: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
+    """The results of the annotators' labels: counts, confusion, agreement and majority labels."""
+    return {
+        "rows": len(there.rows),
+        "labelled": {name: len(labels) for name, labels in said.items()},
+        "confusion": confusion(there, list(said.values())),
+        "agreement": agreement(there, said),
+        "labels": {row.id: most(row.id, said) for row in there.rows if most(row.id, said) is not None},
+    }
+
+
+def most(row: str, said: Mapping[str, Labels]) -> str | None:
+    """The label that most annotators gave a row; None where nobody labelled it, or in a tie."""
+    counts = Counter(labels[row] for labels in said.values() if row in labels).most_common(2)
+    if not counts or (len(counts) > 1 and counts[0][1] == counts[1][1]):
+        return None
+    return counts[0][0]
+
+
+def audit_table(there: Audit, results: Mapping[str, Any]) -> str:
+    """The confusion table as in Table 3, with the number of answers, and the agreement."""
+    columns = list(results["confusion"])
+    width = max([9, *(len(each) + 2 for each in (*there.labels, *columns))])
+    lines = [
+        f"{name}: {count} of {results['rows']} rows labelled" for name, count in results["labelled"].items()
+    ]
+    if columns:
+        lines += ["", "share of answers ×100, by the label in the data"]
+        lines.append("".join(f"{each:>{width}}" for each in ("given", *columns)))
+        for label in there.labels:
+            shares = (results["confusion"][column]["given"][label]["share"] for column in columns)
+            lines.append(f"{label:>{width}}" + "".join(f"{share:>{width}.1f}" for share in shares))
+        counts = (results["confusion"][column]["answers"] for column in columns)
+        lines.append(f"{'answers':>{width}}" + "".join(f"{count:>{width}}" for count in counts))
+    found = results["agreement"]
+    lines += [f"Cohen's kappa of {pair}: {value}" for pair, value in found["cohen"].items()]
+    if len(results["labelled"]) > 1:
+        lines.append(f"Krippendorff's alpha: {found['krippendorff']}")
+    return "\n".join(lines) or "nobody has labelled a row yet"

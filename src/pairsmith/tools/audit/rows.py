@@ -1,0 +1,134 @@
+"""The rows to be labelled, and the order in which an annotator sees them."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.seeds import generator
+from pairsmith.tools.audit.settings import AuditSettings
+from pairsmith.tools.report.rows import label_name, texts_of, with_sample
+
+MOST_LABELS = 9
+"""One for each key 1 to 9."""
+_TEXTS = (
+    ("sentence1", "sentence2"),
+    ("input", "output"),
+    ("text",),
+    ("context", "question"),
+    ("document", "summary"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """A row to be labelled.
+
+    Attributes:
+        id: the row's id.
+        texts: the row's texts by column name, in order.
+        label: the label in the data, never shown; empty if there is none that people could give too.
+    """
+
+    id: str
+    texts: Mapping[str, str]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The rows to label, and the labels to choose from.
+
+    Attributes:
+        rows: the rows, in the order of the data.
+        labels: the labels that may be given, in the order of the keys.
+        claimed: the labels that these rows have in the data, sorted.
+        graded: whether the data's labels are scores.
+        meanings: for rows written by a task, the first line of each label's instruction.
+    """
+
+    rows: Sequence[AuditRow]
+    labels: Sequence[str]
+    claimed: Sequence[str]
+    graded: bool = False
+    meanings: Mapping[str, str] = field(default_factory=dict)
+
+
+def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
+    """Draw the rows that all annotators label.
+
+    Raises:
+        FolderError: a file of the folder is missing or damaged.
+        InputError: the rows have no texts, or no labels and the settings name none.
+        SettingsError: there are more labels than keys.
+    """
+    if not folder.rows:
+        raise InputError(f"{folder.path}: has no rows to look at")
+    found: list[dict[str, Any]] = []
+    claimed: set[str] = set()
+    column = ""
+    for _, table, drawn in with_sample(folder, settings.rows, generator(settings.seed, "audit")):
+        column = next((name for name in ("label", "score") if name in table.column_names), "")
+        if column and len(claimed) <= MOST_LABELS:
+            claimed |= {label_name(value) for value in table.column(column).unique().to_pylist()}
+        found += drawn
+    columns = next((names for names in _TEXTS if set(names) <= found[0].keys()), None)
+    if columns is None:
+        raise InputError(f"{folder.path}: has the columns {', '.join(found[0])}, no texts to label")
+    if not column and not settings.labels:
+        raise InputError(
+            f"{folder.path}: its rows have no column label or score; name what people may say of them, "
+            "e.g. --labels right --labels wrong"
+        )
+    # People cannot give a search's score of a pair.
+    says = column and not (column == "score" and len(claimed) > MOST_LABELS)
+    rows = [
+        AuditRow(str(row["id"]), dict(texts_of(row, columns)), label_name(row[column]) if says else "")
+        for row in found
+    ]
+    twice = next((name for name, count in Counter(row.id for row in rows).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"{folder.path}: two rows have the id {twice!r}, by which answers are kept; give each its own, "
+            "as pairsmith mix does"
+        )
+    labels = settings.labels or in_order(claimed)
+    if len(labels) > MOST_LABELS:
+        raise SettingsError(
+            f"{folder.path}: has more than {MOST_LABELS} labels, and there are no more keys; name those that "
+            "may be given as --labels"
+        )
+    graded = column == "score" and all(map(is_number, labels))
+    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings_of(folder))
+
+
+def meanings_of(folder: DatasetFolder) -> dict[str, str]:
+    """The first line of each label's instruction, for rows that were written by a task."""
+    task = folder.manifest.settings.get("task")
+    described = task.get("labels", []) if isinstance(task, Mapping) else []
+    return {
+        label_name(label["name"]): str(label["instruction"]).partition("\n")[0].removeprefix("Task: ")
+        for label in described
+    }
+
+
+def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:
+    """The indices of the rows in the order in which an annotator sees them."""
+    order: list[int] = generator(seed, "audit order", annotator).permutation(len(audit.rows)).tolist()
+    return order
+
+
+def is_number(label: str) -> bool:
+    """Whether a label is a finite number."""
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
+
+
+def in_order(labels: set[str]) -> list[str]:
+    """The labels sorted: numerically if all are numbers, else alphabetically."""
+    return sorted(labels, key=float) if all(map(is_number, labels)) else sorted(labels)

@@ -1,0 +1,51 @@
+"""Settings of the step ``audit``."""
+
+from pydantic import Field, field_validator
+
+from pairsmith.core.settings import Settings
+
+
+class AuditSettings(Settings):
+    """Have people label rows without seeing the labels that these have (D13)."""
+
+    data: str = Field(
+        description="Folder with the rows to label: pairs, labelled texts, questions on passages, or "
+        "documents with summaries."
+    )
+    annotator: str = Field(
+        default="me",
+        description="Name of the person who labels. Each annotator sees the rows in an order of their own.",
+        max_length=60,
+    )
+    rows: int = Field(
+        default=100, ge=1, le=10_000, description="Number of rows to label; all annotators get the same ones."
+    )
+    labels: list[str] = Field(
+        default=[],
+        description="Labels to choose from, in the order of the keys 1, 2, 3 …; needed for rows without "
+        "labels, e.g. right and wrong. Unset: the labels in the data.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the sample of rows and of their order.")
+    port: int = Field(
+        default=0,
+        ge=0,
+        le=65_535,
+        description="Port on this machine for the labelling page; 0: any free port.",
+    )
+    finish: bool = Field(
+        default=False, description="Do not ask for labels; write the results of those given so far."
+    )
+
+    @field_validator("annotator")
+    @classmethod
+    def _has_a_name(cls, name: str) -> str:
+        if not name.strip() or not name.isprintable():
+            raise ValueError("an annotator has a name of letters that can be seen")
+        return name.strip()
+
+    @field_validator("labels")
+    @classmethod
+    def _differ(cls, labels: list[str]) -> list[str]:
+        if len(set(labels)) != len(labels) or len(labels) > 9 or not all(label.strip() for label in labels):
+            raise ValueError("up to nine labels, each once and none of them blank")
+        return labels

@@ -1,0 +1,103 @@
+"""The step ``export``: write a data set in the format of another tool."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from pairsmith.core.paths import Place, place
+from pairsmith.data.kinds import is_whole, kind_of, lack
+from pairsmith.data.mrqa import one_a_row
+from pairsmith.data.sources import open_source
+from pairsmith.data.splits import splits_of
+from pairsmith.data.squad import official
+from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, write_json
+from pairsmith.runs.claim import claim
+from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
+from pairsmith.runs.folder import Manifest, check_files, read_manifest
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import storage_errors, write_atomic
+from pairsmith.tools.export.forms import FORMS
+from pairsmith.tools.export.settings import ExportSettings
+
+RECORD = "export.json"
+Content = Callable[[], bytes]
+
+
+def export(settings: ExportSettings, run: Run) -> list[Place]:
+    """Write the files of the format into the run's folder, replacing those of an earlier call.
+
+    Returns:
+        the files that were written.
+
+    Raises:
+        FolderError: the run's folder holds something else, or an export of other data; for ``croissant``, the
+            data are not a finished dataset folder.
+        InputError: the rows cannot be read.
+        SettingsError: rows of this kind do not suit the format.
+        StorageError: a file cannot be written.
+    """
+    refuse_source(run, data=settings.data)
+    written = _with_croissant(settings.data) if settings.form == "croissant" else _rows(settings, run)
+    identity = Identity.of(
+        "export",
+        settings.model_dump(mode="json", exclude={"data"}),
+        inputs={"data": hash_source(settings.data)},
+        models={},
+    )
+    claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest))
+    try:
+        earlier = [name for name in _files_there(run.out) if name not in written]
+        write_json(run.out / RECORD, identity.as_record() | {"files": [*written, *earlier]})
+        for name, content in written.items():
+            write_atomic(run.out / name, content())
+        for name in earlier:  # another tool would take them for part of this export
+            with storage_errors(run.out / name):
+                (run.out / name).unlink(missing_ok=True)
+        write_json(run.out / RECORD, identity.as_record() | {"files": list(written), "complete": True})
+    finally:
+        lock.release(run.out)
+    for name in written:
+        run.progress.say(f"wrote {run.out / name}")
+    return [run.out / name for name in written]
+
+
+def _files_there(out: Place) -> list[str]:
+    """The files that an earlier call wrote into a folder, according to its record there."""
+    try:
+        record = json.loads((out / RECORD).read_bytes())
+    except (OSError, ValueError):
+        return []
+    files = record.get("files") if isinstance(record, dict) else None
+    if not isinstance(files, list):
+        return []
+    return [name for name in files if isinstance(name, str) and ".." not in name and not name.startswith("/")]
+
+
+def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
+    """The files of a row format; made before anything is written, as rows may not suit the format."""
+    kind = kind_of(settings.data)
+    every = {split: list(kind.read(source)) for split, source in splits_of(settings.data).items()}
+    rows = {split: [row for row in there if is_whole(row, kind)] for split, there in every.items()}
+    if left_out := sum(map(len, every.values())) - sum(map(len, rows.values())):
+        what, why = lack(kind)
+        run.progress.say(f"left out, as there is {what} ({why}): {left_out:,} rows")
+    if settings.form == "jsonl" and not official(place(settings.data)):
+        first = next((row for _, row in one_a_row(open_source(settings.data).rows())), {})
+        if others := [name for name in first if name not in kind.schema.names]:
+            run.progress.say(f"written with the columns of {kind.name}; without {', '.join(others)}")
+    return {
+        name: partial(str.encode, "".join(f"{line}\n" for line in lines))
+        for name, lines in FORMS[settings.form](rows, kind)
+    }
+
+
+def _with_croissant(data: str) -> Mapping[str, Content]:
+    """The Parquet files of a dataset folder, unchanged, and their description in Croissant."""
+    folder = DatasetFolder.open(data)
+    hashes = {file.path: file.sha256 for shard in folder.manifest.shards for file in shard.files}
+    check_files(folder.path, str(folder.path), hashes, folder.manifest.step)
+    described = as_json(describe(folder.manifest, schemas_of(folder)))
+    return {
+        CROISSANT: lambda: described,
+        **{name: (folder.path / name).read_bytes for name in hashes},
+    }

@@ -1,0 +1,106 @@
+"""Upload files to the Hub in one commit, with readable error messages."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pairsmith.core.errors import PairsmithError, RemoteError, SettingsError, first_line, redacted
+from pairsmith.tools.push.parts import Parts
+from pairsmith.tools.push.settings import PushSettings
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_OURS = {
+    "dataset": re.compile(r"(data|rejects)/.+\.parquet"),
+    "model": re.compile(r"([^/]+/)?(model|pytorch_model)[\w.-]*\.(safetensors|bin)(\.index\.json)?"),
+}
+"""Files of an earlier push, which are deleted unless they are sent again."""
+
+_TOKEN = "log in with `hf auth login`, or set HF_TOKEN"
+
+
+def endpoint() -> str:
+    """The URL of the Hub: ``HF_ENDPOINT``, or the default."""
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def send(parts: Parts, settings: PushSettings) -> str:
+    """Create the repository if it does not exist, and upload the files in one commit.
+
+    The same commit deletes files of an earlier push that are no longer among them.
+
+    Returns:
+        the URL of the commit.
+
+    Raises:
+        SettingsError: there is no token, it is unknown or may not write, the Hub refuses the upload, or the
+            repository is public and a private one is wanted.
+        RemoteError: the Hub cannot be reached, or fails.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
+
+    token = get_token()
+    if not token:
+        raise SettingsError(f"there is no token for the Hub here; {_TOKEN}")
+    api, repo, kind = HfApi(endpoint=endpoint(), token=token), settings.repo, parts.kind
+    with _spoken(settings, token):
+        api.create_repo(repo, repo_type=kind, private=settings.private or None, exist_ok=True)
+        if settings.private and not api.repo_info(repo, repo_type=kind).private:
+            raise SettingsError(
+                f"--repo {repo} is there and public; make it private on the Hub first, or give another name"
+            )
+        branch = settings.revision
+        if branch and branch != "main" and not branch.startswith("refs/"):
+            api.create_branch(repo, branch=branch, repo_type=kind, exist_ok=True)
+        adds = [CommitOperationAdd(name, content) for name, content in parts.files.items()]
+        old = [CommitOperationDelete(name) for name in _left_over(api, parts, settings)]
+        done = api.create_commit(
+            repo,
+            [*adds, *old],
+            commit_message="Written by pairsmith",
+            repo_type=kind,
+            revision=branch,
+        )
+    return str(done.commit_url)
+
+
+def _left_over(api: "HfApi", parts: Parts, settings: PushSettings) -> list[str]:
+    there = api.list_repo_files(settings.repo, repo_type=parts.kind, revision=settings.revision)
+    return [name for name in there if name not in parts.files and _OURS[parts.kind].fullmatch(name)]
+
+
+@contextmanager
+def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
+    """Turn the client's exceptions into one-line messages without the token."""
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    def told(text: str) -> str:
+        return redacted(text.replace(token, "***"))
+
+    try:
+        yield
+    except PairsmithError:
+        raise
+    except OfflineModeIsEnabled:
+        raise SettingsError("HF_HUB_OFFLINE is set, so that nothing can be sent; unset it") from None
+    except HfHubHTTPError as error:
+        code, repo = error.response.status_code, settings.repo
+        said = told(first_line(Exception(error.server_message or error)))
+        if code == 401:
+            raise SettingsError(f"the Hub does not accept the token; {_TOKEN}") from None
+        if code == 403:
+            raise SettingsError(
+                f"the Hub does not let you write to {repo} ({said}); give a name of yours as --repo, "
+                "or a token that may write"
+            ) from None
+        if code < 500:
+            raise SettingsError(f"the Hub refuses what was sent to {repo} (answer {code}: {said})") from None
+        raise RemoteError(f"the Hub failed (answer {code}: {said}); try again later") from None
+    except ValueError as error:  # names and cards that the Hub does not allow
+        raise SettingsError(told(first_line(error))) from None
+    except Exception as error:  # each transport raises its own types for a failed connection
+        why = told(first_line(error))
+        raise RemoteError(f"the Hub ({endpoint()}) cannot be reached: {why}; check the connection") from None

@@ -1,0 +1,169 @@
+"""The files of a folder that are uploaded: an allowlist, so that nothing else in it can get out."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow.compute as pc
+from upath import UPath
+
+from pairsmith.core.errors import FolderError
+from pairsmith.core.model_files import weight_files
+from pairsmith.core.paths import fetched, files_below, is_folder, place, reaching, size_of
+from pairsmith.runs import DatasetFolder, Manifest
+from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
+from pairsmith.runs.folder import MANIFEST, check_files, read_manifest
+from pairsmith.tools.push.names import Names
+from pairsmith.training.folder import RECORD, Record
+
+CARD = "README.md"
+
+Content = Path | bytes
+"""A file that is sent unchanged, or the bytes that replace it."""
+
+_MODEL = re.compile(
+    r"""(?x)
+    [\w.-]+\.safetensors | [\w.-]+\.safetensors\.index\.json | pytorch_model[\w.-]*\.bin(\.index\.json)?
+    | (config|generation_config|modules|adapter_config|quantize_config|preprocessor_config|processor_config
+       |config_sentence_transformers|sentence_\w+_config|router_config|special_tokens_map|added_tokens)\.json
+    | tokenizer[\w.-]* | vocab\.(json|txt) | merges\.txt | [\w.-]+\.model | chat_template\.jinja
+    | README\.md | LICENSE[\w.-]* | NOTICE[\w.-]*
+    """
+)
+_MODULE = re.compile(r"\d+_\w+|query_\d+_\w+|document_\d+_\w+")
+"""Folders of the modules of a sentence encoder."""
+
+_TOKENS = ("tokenizer.json", "vocab.json")
+"""Files whose strings are tokens, which must not be changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The files to upload, by their names on the Hub, and whether they are a data set or a model."""
+
+    kind: Literal["dataset", "model"]
+    files: Mapping[str, Content]
+
+
+def parts_of(data: str, repo: str, endpoint: str) -> Parts:
+    """The files to upload from the folder ``data``, with paths replaced by names.
+
+    Args:
+        data: a path, or the URL of a folder in a store.
+        repo: OWNER/NAME, for the description of a data set.
+        endpoint: URL of the Hub, likewise.
+
+    Raises:
+        FolderError: the folder is of neither kind, is unfinished, or was changed since it was written.
+    """
+    found = place(data)
+    with reaching(found, FolderError):
+        if not is_folder(found):
+            raise FolderError(
+                f"--data {data}: there is no such folder; give a dataset folder or a model folder"
+            )
+        folder = (fetched(found) if isinstance(found, UPath) else found).resolve()
+        if (folder / MANIFEST).is_file():
+            return Parts("dataset", _dataset(folder, data, repo, endpoint))
+        if any((folder / name).is_file() for name in (RECORD, "config.json", "modules.json")):
+            return Parts("model", _model(folder, data))
+        if (folder / "run.json").is_file():
+            steps = [step.name for step in sorted(folder.iterdir()) if (step / MANIFEST).is_file()]
+            raise FolderError(
+                f"--data {data}: this is a recipe's run; give a step's folder in it: {', '.join(steps)}"
+            )
+    raise FolderError(f"--data {data}: holds neither {MANIFEST} of a data set nor config.json of a model")
+
+
+def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Content]:
+    opened = DatasetFolder.open(folder)
+    hashes = {file.path: file.sha256 for shard in opened.manifest.shards for file in shard.files}
+    check_files(folder, name, hashes, opened.manifest.step)
+    _check_sources(opened, name)
+    if size_of(folder / CARD) is None:
+        raise FolderError(
+            f"{name} has no {CARD}; run the command that writes it ({opened.manifest.step}) again"
+        )
+    record = json.loads((folder / MANIFEST).read_bytes())
+    names = Names(folder, record)
+    told = names.values(record)
+    described = describe(Manifest.model_validate(told), schemas_of(opened), repo=repo, endpoint=endpoint)
+    return {
+        CARD: names.text(_card(folder / CARD)).encode(),
+        MANIFEST: _json(told),
+        CROISSANT: as_json(described),
+        **{path: folder / path for path in sorted(hashes)},
+    }
+
+
+def _model(folder: Path, name: str) -> dict[str, Content]:
+    record: dict[str, Any] = {}
+    if (folder / RECORD).is_file():
+        training = read_manifest(folder, RECORD, Record)
+        if not training.complete:
+            raise FolderError(
+                f"{name} is unfinished; run the command that trains it ({training.step}) again, it continues"
+            )
+        # The card may be edited by hand; the other files are the model.
+        hashes = {path: digest for path, digest in training.files.items() if path != CARD}
+        check_files(folder, name, hashes, training.step)
+        chosen: Iterable[str] = training.files
+        record = json.loads((folder / RECORD).read_bytes())
+    else:
+        chosen = [path for path in files_below(folder) if _is_model_file(path)]
+        if any(path.endswith(".safetensors") for path in chosen):
+            chosen = [path for path in chosen if not path.rpartition("/")[2].startswith("pytorch_model")]
+    if not weight_files(folder):
+        raise FolderError(f"{name} holds no weights (model.safetensors)")
+    names = Names(folder, record)
+    return {path: _cleaned(folder / path, names) for path in sorted(chosen) if (folder / path).is_file()}
+
+
+def _is_model_file(path: str) -> bool:
+    *above, last = path.split("/")
+    return len(above) < 2 and all(map(_MODULE.fullmatch, above)) and _MODEL.fullmatch(last) is not None
+
+
+def _cleaned(file: Path, names: Names) -> Content:
+    """A card or JSON file with paths replaced by names; any other file, and JSON without paths, as it is."""
+    if file.name == CARD:
+        return names.text(_card(file)).encode()
+    if file.suffix == ".json" and file.name not in _TOKENS:
+        try:
+            values = json.loads(file.read_bytes())
+        except ValueError:
+            return file
+        told = Names(file.parent, values).values(names.values(values))
+        return _json(told) if told != values else file
+    return file
+
+
+def _json(values: Any) -> bytes:
+    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def _card(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise FolderError(f"{file} is no text in UTF-8; save it as such") from None
+
+
+def _check_sources(folder: DatasetFolder, name: str) -> None:
+    """Refuse a mixture whose rows give a path as their source, as earlier versions wrote it.
+
+    Raises:
+        FolderError: a row has an absolute path as its source.
+    """
+    for split in folder.splits:
+        if "source" not in folder.table(split).column_names:
+            return
+        for source in pc.unique(folder.table(split, ["source"])["source"]).to_pylist():
+            if isinstance(source, str) and Path(source).is_absolute():
+                raise FolderError(
+                    f"{name}: rows say that they are from {source}, a path of this machine; make it again "
+                    f"with --fresh ({folder.manifest.step}), rows say the name alone then"
+                )

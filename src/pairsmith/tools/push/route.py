@@ -1,0 +1,99 @@
+"""The step ``push``: upload a folder to the Hub, or in a dry run write the same files to a folder.
+
+folder -> checked -> files to upload, with names for paths -> one commit, or a folder with the same files
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pairsmith.core.errors import FolderError, SettingsError
+from pairsmith.core.paths import files_below
+from pairsmith.runs import Manifest, Run, hash_file, lock, refuse_source, write_json
+from pairsmith.runs.claim import claim
+from pairsmith.runs.folder import read_manifest
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
+from pairsmith.tools.push.hub import endpoint, send
+from pairsmith.tools.push.parts import Content, Parts, parts_of
+from pairsmith.tools.push.settings import PushSettings
+
+RECORD = "push.json"
+
+
+def push(settings: PushSettings, run: Run) -> str | None:
+    """Upload a folder; see ``PushSettings``. If the run has a folder, its ``push.json`` records the upload.
+
+    Returns:
+        the URL of the commit; None for a dry run.
+
+    Raises:
+        FolderError: the data are unfinished, damaged, or neither a data set nor a model; or the run's folder
+            holds something else.
+        SettingsError: see ``hub.send``.
+        RemoteError: the Hub cannot be reached, or fails.
+        StorageError: a file cannot be written.
+    """
+    if run.kept:
+        refuse_source(run, data=settings.data)
+    parts = parts_of(settings.data, settings.repo, endpoint())
+    size = sum(file.stat().st_size if isinstance(file, Path) else len(file) for file in parts.files.values())
+    what = f"{len(parts.files)} files of a {parts.kind}, {size / 1e6:,.1f} MB"
+    if settings.dry_run:
+        _write(parts.files, run)
+        run.progress.say(f"nothing was sent; {run.out} holds what would be: {what}")
+        return None
+    run.progress.say(f"sending {what} to {settings.repo}")
+    address = _recorded(settings, run, parts) if run.kept else send(parts, settings)
+    run.progress.result(address)
+    return address
+
+
+def _write(files: Mapping[str, Content], run: Run) -> None:
+    """Write the files; different files of the same names are only replaced with ``--fresh``."""
+    if not isinstance(run.out, Path):
+        raise SettingsError(f"--out {run.out}: a dry run needs a folder on this machine")
+    if run.out.is_file():
+        raise FolderError(f"--out {run.out} is a file; give a new or empty folder")
+    others = [name for name in files_below(run.out) if name not in files]
+    if others:
+        raise FolderError(
+            f"--out {run.out} holds what would not be sent ({others[0]}); give a new or empty folder as --out"
+        )
+    for name, content in files.items():
+        if (run.out / name).is_file() and not run.fresh and not _is(content, run.out / name):
+            raise FolderError(
+                f"--out {run.out} holds another {name}; give a new or empty folder, or --fresh to write "
+                "over it"
+            )
+    for name, content in files.items():
+        with storage_errors(run.out / name):
+            data = content if isinstance(content, bytes) else content.read_bytes()
+        write_atomic(run.out / name, data)
+
+
+def _is(content: Content, file: Path) -> bool:
+    """Whether a file has this content."""
+    with storage_errors(file):
+        digest = hash_bytes(content) if isinstance(content, bytes) else hash_file(content)
+        return hash_file(file) == digest
+
+
+def _recorded(settings: PushSettings, run: Run, parts: Parts) -> str:
+    """Upload the files, and record the commit and their hashes."""
+    hashes = {
+        name: hash_bytes(content) if isinstance(content, bytes) else hash_file(content)
+        for name, content in parts.files.items()
+    }
+    identity = Identity.of(
+        "push", settings.model_dump(mode="json", exclude={"data", "dry_run"}), inputs=hashes, models={}
+    )
+    # Every call uploads again: the files on the Hub may have been changed there.
+    claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest), lambda _: True)
+    try:
+        write_json(run.out / RECORD, identity.as_record())
+        run.on_begun()
+        address = send(parts, settings)
+        write_json(run.out / RECORD, identity.as_record() | {"complete": True, "commit": address})
+    finally:
+        lock.release(run.out)
+    return address

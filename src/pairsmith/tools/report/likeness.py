@@ -1,0 +1,110 @@
+"""How similar the two texts of a pair are, and whether labels can be told apart."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.metrics.auroc import auroc
+from pairsmith.models.encode import encode_texts
+from pairsmith.tools.report.rows import words
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Floats = NDArray[np.float64]
+
+APART = 0.6
+"""Area under the curve below which two labels hardly differ."""
+_FEWEST = 20
+"""Labels with fewer rows are left out."""
+_CLASSIFIED = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """The similarity of the texts of n pairs, by one measure; ``values`` has shape ``(n,)``."""
+
+    measure: str
+    values: Floats
+
+
+def shared_words(pairs: Sequence[tuple[str, str]]) -> Likeness:
+    """The share of words that two texts have in common: the Jaccard index of their words, within [0, 1]."""
+    found = np.zeros(len(pairs))
+    for place, (one, other) in enumerate(pairs):
+        first, second = set(words(one).split()), set(words(other).split())
+        found[place] = len(first & second) / len(first | second) if first | second else 1.0
+    return Likeness("share of words in common", found)
+
+
+def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") -> Likeness:
+    """The cosine of the two texts' vectors; NaN where a text is blank."""
+    found = np.full(len(pairs), np.nan)
+    rows = [place for place, pair in enumerate(pairs) if all(text.strip() for text in pair)]
+    sides = [encode_texts(encoder, [pairs[row][side] for row in rows]) for side in (0, 1)]
+    if rows:
+        one, other = (side / np.maximum(np.linalg.norm(side, axis=1, keepdims=True), 1e-12) for side in sides)
+        found[rows] = np.clip((one * other).sum(axis=1), -1, 1)  # rounding can exceed the range
+    return Likeness("cosine", found)
+
+
+def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, float]]:
+    """Neighbouring numeric labels where the pairs of the higher label are hardly more similar.
+
+    Returns:
+        The two labels and the area under the curve: if one row of each is drawn, the probability that the
+        row of the higher label is the more similar one.
+    """
+    known = np.isfinite(values)
+    names = np.array(labels)
+    enough = [name for name in set(labels) if np.sum(known & (names == name)) >= _FEWEST]
+    counted = sorted((name for name in enough if name != "–"), key=float)
+    found = []
+    for low, high in _neighbours(counted):
+        both = known & ((names == low) | (names == high))
+        area = auroc(values[both], names[both] == high)
+        if area < APART:
+            found.append((low, high, area))
+    return found
+
+
+def _neighbours(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each label with the next one that differs clearly; 0 and 0.1, a smoothed 0, do not."""
+    if labels:
+        least = (float(labels[-1]) - float(labels[0])) / 5
+        for place, low in enumerate(labels):
+            others = labels[place + 1 :]
+            higher = next((high for high in others if float(high) - float(low) > least), None)
+            if higher is not None:
+                yield low, higher
+
+
+def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[float, float] | None:
+    """The cross-validated accuracy of a simple text classifier, and the share of the commonest label.
+
+    Returns:
+        Both within [0, 1]; None where fewer than two labels have enough rows.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.pipeline import make_pipeline
+
+    there = [place for place, text in enumerate(texts) if words(text) and labels[place] != "–"]
+    drawn = np.random.default_rng(seed).permutation(there)[:_CLASSIFIED].tolist()
+    counts = Counter(labels[place] for place in drawn)
+    kept = sorted(place for place in drawn if counts[labels[place]] >= _FEWEST)
+    names = np.array([labels[place] for place in kept])
+    if len(set(names.tolist())) < 2:
+        return None
+    classifier = make_pipeline(
+        TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True), LogisticRegression(max_iter=500)
+    )
+    folds = StratifiedKFold(3, shuffle=True, random_state=seed)
+    right = cross_val_score(classifier, [texts[place] for place in kept], names, cv=folds)
+    commonest = max(np.unique(names, return_counts=True)[1]) / len(names)
+    return float(np.mean(right)), float(commonest)

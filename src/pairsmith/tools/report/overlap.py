@@ -1,0 +1,66 @@
+"""The texts of evaluation data, which should not be among the training rows."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import place
+from pairsmith.data.sources import open_source
+from pairsmith.data.squad import official
+from pairsmith.data.sts import is_released, read_sts
+from pairsmith.tools.report.rows import digest, grams, words
+
+FEWEST = 4
+"""Texts with fewer words are ignored, as they can match by chance."""
+_NO_TEXT = ("id", "qid", "label", "split", "source")
+
+
+def evaluation_texts(source: str) -> Iterator[str]:
+    """All texts of evaluation data: every string in a row, also in lists and objects, except ids and labels.
+
+    Official SQuAD and MRQA files and the released STS test sets are read in their own formats.
+
+    Raises:
+        InputError: the data cannot be read.
+    """
+    path = place(source)
+    if is_released(path):
+        for suite in read_sts(path):
+            for pair in suite.pairs:
+                yield from (pair.sentence1, pair.sentence2)
+        return
+    before: Mapping[str, Any] = {}
+    for _, row in (official(path) or open_source(source)).rows():
+        for name, value in row.items():
+            if name not in before or before[name] != value:  # a passage is repeated for each of its questions
+                yield from _strings(value, name)
+        before = row
+
+
+def _strings(value: Any, name: str) -> Iterator[str]:
+    if isinstance(value, str) and name not in _NO_TEXT:
+        yield from value.split("\t")  # a line of a table without a header is one string
+    elif isinstance(value, Mapping):
+        for inner, each in value.items():
+            yield from _strings(each, inner)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings(each, name)
+
+
+def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Digests of the texts of evaluation data, and of all runs of ``GRAM`` words in them.
+
+    Raises:
+        InputError: the data cannot be read, or all their texts are shorter than ``FEWEST`` words.
+    """
+    whole: set[bytes] = set()
+    runs: set[bytes] = set()
+    for text in evaluation_texts(source):
+        folded = words(text)
+        if folded.count(" ") + 1 >= FEWEST:
+            whole.add(digest(folded))
+            runs.update(grams(folded))
+    if not whole:
+        raise InputError(f"--against {source}: holds no text of {FEWEST} words or more")
+    return frozenset(whole), frozenset(runs)

@@ -1,0 +1,277 @@
+"""Counts over all rows of a data set, and a sample of them, in one pass of a few thousand rows at a time."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pairsmith.data.tasks.spec import label_text
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.seeds import generator
+
+Row = Mapping[str, Any]
+
+_NOT_TEXT = {"id", "label", "title", "source"}
+_LABELS = ("label", "score")
+MOST_LABELS = 20
+"""A score with more distinct values is drawn as a histogram; of more labels the commonest are shown."""
+_MOST_COUNTED = 10_000
+"""Further labels are counted as ``OTHERS``, so that a column of texts cannot fill the memory."""
+OTHERS = "(others)"
+GRAM = 8
+"""Length in words of the runs that are compared: one this long is hardly shared by chance."""
+LOOKED_AT = 4_000
+"""Characters that are kept of each text in the sample."""
+_ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+"""Scripts without spaces between words: each character counts as a word."""
+_WORD = re.compile(rf"[{_ALONE}]|[^\W{_ALONE}]+")
+
+Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
+"""For each evaluation set, the digests of its texts (``digest(words(text))``) and their ``grams``."""
+
+
+@dataclass
+class Shared:
+    """How many rows share text with an evaluation set; case and punctuation are ignored.
+
+    Attributes:
+        whole: rows with a text that is also a text of the evaluation set.
+        runs: rows with a text that shares ``GRAM`` consecutive words with one of the evaluation set.
+        rows: rows of either kind.
+        first: the first of these rows, up to the number of examples.
+    """
+
+    whole: int = 0
+    runs: int = 0
+    rows: int = 0
+    first: list[Row] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts over all rows, and the sample.
+
+    Attributes:
+        columns: names of the text columns.
+        label: the column that holds the label, if there is one.
+        numbers: for each numeric column, all finite values.
+        splits: rows of each split.
+        labels: for each split, how many rows each label has; if there are more than ``MOST_LABELS``, the
+            rarest are merged into ``OTHERS``.
+        sources: how many rows each source of a mixture has.
+        lengths: for each text column, the number of words in each row.
+        distinct: for each text column, the number of distinct texts.
+        shared: for each evaluation set, how many of all rows share text with it.
+        rows: the sample, in the order of the data set.
+    """
+
+    columns: Sequence[str]
+    label: str | None
+    numbers: Mapping[str, NDArray[np.float64]]
+    splits: Mapping[str, int]
+    labels: Mapping[str, Counter[str]]
+    sources: Mapping[str, int]
+    lengths: Mapping[str, NDArray[np.int64]]
+    distinct: Mapping[str, int]
+    shared: Mapping[str, Shared]
+    rows: Sequence[Row]
+
+    def label_of(self, row: Row) -> str:
+        """The row's label as a key of ``labels``; empty if there are no labels."""
+        if self.label is None:
+            return ""
+        name = label_name(row[self.label])
+        return name if any(name in split for split in self.labels.values()) else OTHERS
+
+
+@dataclass
+class _Counts:
+    label: str | None = None
+    labels: dict[str, Counter[str]] = field(default_factory=dict)
+    sources: Counter[str] = field(default_factory=Counter)
+    numbers: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
+    lengths: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
+    seen: dict[str, set[bytes]] = field(default_factory=dict)
+    shared: dict[str, Shared] = field(default_factory=dict)
+
+
+def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, examples: int = 0) -> Tally:
+    """Count the rows of all splits and draw a sample.
+
+    Args:
+        folder: a finished dataset folder.
+        known: digests of the texts of evaluation sets.
+        sample: size of the sample, drawn uniformly from all rows.
+        seed: seed of the sample.
+        examples: how many of the rows that share text with an evaluation set are kept.
+
+    Raises:
+        FolderError: a file is missing or damaged.
+    """
+    columns, numbers = _columns(folder)
+    counts, rows = _Counts(shared={name: Shared() for name in known}), list[Row]()
+    counts.labels = {split: Counter() for split in folder.splits}
+    for split, table, drawn in with_sample(folder, sample, generator(seed, "report")):
+        _count(counts, table, split, columns, numbers)
+        if known:
+            _compare(counts.shared, table, columns, known, examples)
+        rows += [_cut(row) for row in drawn]
+    values = {value for split in counts.labels.values() for value in split}
+    graded = counts.label in numbers
+    label = counts.label if values and not (graded and len(values) > MOST_LABELS) else None
+    return Tally(
+        columns,
+        label,
+        {name: np.concatenate(parts) for name, parts in counts.numbers.items() if name != label},
+        folder.split_rows,
+        _commonest(counts.labels) if label else {},
+        dict(counts.sources.most_common()),
+        {name: np.concatenate(parts) for name, parts in counts.lengths.items()},
+        {name: len(found) for name, found in counts.seen.items()},
+        counts.shared,
+        rows,
+    )
+
+
+def with_sample(
+    folder: DatasetFolder, count: int, rng: np.random.Generator
+) -> Iterator[tuple[str, pa.Table, list[dict[str, Any]]]]:
+    """Batches of rows: the split, the rows, and those that belong to a uniform sample of ``count`` rows.
+
+    Raises:
+        FolderError: a file is missing or damaged.
+    """
+    chosen = np.sort(rng.choice(folder.rows, min(count, folder.rows), replace=False))
+    place = 0
+    for split in folder.splits:
+        for table in folder.batches(split):
+            inside = chosen[(chosen >= place) & (chosen < place + table.num_rows)] - place
+            yield split, table, table.take(pa.array(inside)).to_pylist()
+            place += table.num_rows
+
+
+def _cut(row: Row) -> Row:
+    """A row with its texts cut to ``LOOKED_AT`` characters."""
+    return {
+        name: value[:LOOKED_AT] if isinstance(value, str) and name not in _LABELS else value
+        for name, value in row.items()
+    }
+
+
+def _columns(folder: DatasetFolder) -> tuple[list[str], list[str]]:
+    """The names of the text columns and of the numeric columns."""
+    schema = folder.schema() if folder.splits else pa.schema([])
+    texts = [each.name for each in schema if pa.types.is_string(each.type) and each.name not in _NOT_TEXT]
+    numbers = [each.name for each in schema if pa.types.is_floating(each.type)]
+    return texts, numbers
+
+
+def _count(
+    counts: _Counts,
+    table: pa.Table,
+    split: str,
+    columns: Sequence[str],
+    numbers: Sequence[str],
+) -> None:
+    for name in _LABELS:
+        if name in table.column_names:
+            counts.label = name
+            most = MOST_LABELS if name in numbers else _MOST_COUNTED
+            for value, number in _times(table.column(name)):
+                own = counts.labels[split]
+                own[value if value in own or len(own) <= most else OTHERS] += number
+            break
+    if "source" in table.column_names:
+        counts.sources.update(dict(_times(table.column("source"))))
+    for name in numbers:
+        found = np.asarray(table.column(name).to_numpy(), np.float64)
+        counts.numbers.setdefault(name, []).append(found[np.isfinite(found)])
+    for name in columns:
+        texts = table.column(name).to_pylist()
+        lengths = np.array([len((text or "").split()) for text in texts], np.int64)
+        counts.lengths.setdefault(name, []).append(lengths)
+        counts.seen.setdefault(name, set()).update(digest(text or "") for text in texts)
+
+
+def _compare(
+    shared: Mapping[str, Shared], table: pa.Table, columns: Sequence[str], known: Known, examples: int
+) -> None:
+    """Count the rows that share text with each evaluation set, each row once."""
+    whole: dict[str, set[int]] = {name: set() for name in known}
+    runs: dict[str, set[int]] = {name: set() for name in known}
+    for column in columns:
+        for row, text in enumerate(table.column(column).to_pylist()):
+            folded = words(text or "")
+            itself, own = digest(folded), set(grams(folded))
+            for name, (texts, known_runs) in known.items():
+                if itself in texts:
+                    whole[name].add(row)
+                if not own.isdisjoint(known_runs):
+                    runs[name].add(row)
+    for name, found in shared.items():
+        either = sorted(whole[name] | runs[name])
+        found.whole += len(whole[name])
+        found.runs += len(runs[name])
+        found.rows += len(either)
+        kept = either[: max(examples - len(found.first), 0)]
+        found.first += [_cut(row) for row in table.take(pa.array(kept, pa.int64())).to_pylist()]
+
+
+def _times(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
+    """How often each value occurs in a column."""
+    for each in pc.value_counts(column).to_pylist():
+        yield label_name(each["values"]), each["counts"]
+
+
+def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+    """The label counts with at most ``MOST_LABELS`` labels; the rarest are merged into ``OTHERS``."""
+    every = sum(labels.values(), Counter[str]())
+    rest = every.pop(OTHERS, 0)
+    if len(every) + bool(rest) <= MOST_LABELS:
+        return dict(labels)
+    shown = {name for name, _ in every.most_common(MOST_LABELS - 1)}
+    found: dict[str, Counter[str]] = {split: Counter() for split in labels}
+    for split, own in labels.items():
+        for name, number in own.items():
+            found[split][name if name in shown else OTHERS] += number
+    return found
+
+
+def label_name(value: object) -> str:
+    """How a label is written: numbers without needless digits, ``–`` where it is missing."""
+    if value is None:
+        return "–"
+    return label_text(value) if isinstance(value, float) else str(value)
+
+
+def digest(text: str) -> bytes:
+    """An eight-byte hash of a text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def words(text: str) -> str:
+    """The words of a text in lower case, without punctuation, joined by spaces."""
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def grams(folded: str) -> Iterator[bytes]:
+    """The digests of all runs of ``GRAM`` words in the output of ``words``."""
+    each = folded.split(" ")
+    for first in range(len(each) - GRAM + 1):
+        yield digest(" ".join(each[first : first + GRAM]))
+
+
+def texts_of(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
+    """The texts of a row with their column names; answers as one text."""
+    found = [(name, str(row.get(name) or "")) for name in columns]
+    answers = row.get("answers")
+    if isinstance(answers, Mapping):
+        found.append(("answers", " | ".join(str(each or "") for each in answers.get("text") or [])))
+    return found

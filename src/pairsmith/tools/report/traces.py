@@ -1,0 +1,87 @@
+"""How self-debiasing wrote some of the rows, token by token."""
+
+from collections.abc import Iterator
+
+from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.model_names import model_revision
+from pairsmith.data.tasks import Decoding, TaskSpec
+from pairsmith.methods.dino.traces import Trace, traces
+from pairsmith.runs import DatasetFolder
+from pairsmith.tools.report.charts import lines
+from pairsmith.tools.report.parts import Block, Chart, Note, Section, Table, shown
+from pairsmith.tools.report.settings import ReportSettings
+
+
+def check_traces(folder: DatasetFolder, settings: ReportSettings) -> None:
+    """Check that the rows of a folder can be traced with the model of ``settings``.
+
+    Raises:
+        ModelError: another model wrote the rows.
+        SettingsError: no model is given, or ``generate`` did not write the rows.
+    """
+    if settings.model is None:
+        raise SettingsError("--traces wants --model: the language model that wrote the rows")
+    if folder.manifest.step != "generate":
+        raise SettingsError(
+            f"--traces is for what generate wrote; {folder.path} was written by {folder.manifest.step}"
+        )
+    if folder.manifest.models.get("model") != model_revision(settings.model):
+        raise ModelError(
+            f"model {settings.model}: {folder.path} was written by another model, or by other weights of it"
+        )
+
+
+def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
+    """The first attempt at each label for some first texts; requires ``check_traces``."""
+    from pairsmith.models.language.loading import load_model  # imported here, as it takes seconds
+
+    assert settings.model is not None  # checked before
+    made = folder.manifest.settings
+    task = TaskSpec.model_validate(made["task"])
+    decoding = Decoding(**{name: made[name] for name in Decoding.model_fields if name in made})
+    model = load_model(settings.model, device=settings.device, dtype=made["dtype"])
+    items = range(settings.traces) if task.kind == "text" else _first_texts(folder, settings.traces)
+    blocks: list[Block] = [
+        Note(
+            "The first try for each label. Plain: a token's probability under the label's own instruction; "
+            f"steered: after self-debiasing with decay {decoding.decay:g}, before top-k and top-p."
+        )
+    ]
+    for trace in traces(task, model, items, decoding, made["seed"]):
+        blocks += _blocks(trace)
+    return Section("Token by token", blocks)
+
+
+def _first_texts(folder: DatasetFolder, count: int) -> list[str]:
+    found: dict[str, None] = {}
+    for split in folder.splits:
+        for shard in folder.shards(split):
+            for text in shard.column("sentence1").to_pylist():
+                found[text] = None
+                if len(found) == count:
+                    return list(found)
+    return list(found)
+
+
+def _blocks(trace: Trace) -> Iterator[Block]:
+    begin = f"{shown(trace.input, 200)} → " if trace.input else ""
+    against = f" (against {', '.join(shown(each, 40) for each in trace.counters)})" if trace.counters else ""
+    end = f" — not kept: {shown(trace.rejected)}" if trace.rejected else ""
+    yield Note(f"{begin}{shown(trace.label, 40)}{against}: {shown(trace.text)}{end}")
+    if not trace.counters or not trace.tokens:
+        return
+    series = {
+        "plain": [(float(place), each.plain) for place, each in enumerate(trace.tokens, start=1)],
+        "steered": [(float(place), each.steered) for place, each in enumerate(trace.tokens, start=1)],
+    }
+    yield Chart(lines(series, "token"), "Probability of each token that was drawn.")
+    rows = []
+    for each in trace.tokens:
+        token, before, after = each.lowered
+        fall = (_token(token), f"{before:.2f}", f"{after:.2f}") if each.is_notable else ("", "", "")
+        rows.append((_token(each.token), fall[0], f"{each.plain:.2f}", f"{each.steered:.2f}", *fall[1:]))
+    yield Table(["token", "most lowered", "plain", "steered", "from", "to"], rows, texts=2)
+
+
+def _token(text: str) -> str:
+    return shown(text.replace(" ", "·").replace("\n", "⏎"), 40)
