@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from mining_data import UNRELATED, squad_corpora, write_lines, write_squad
-from pairsmith.data import read_documents
+from pairsmith.data.documents import read_documents
 from pairsmith.data.text import split_sentences
 
 SCORED = 100

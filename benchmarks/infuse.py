@@ -24,8 +24,8 @@ from common import write
 from mining_data import squad_corpora
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.core.model_names import MINILM
-from pairsmith.data import Question
 from pairsmith.data.questions import Distribution
+from pairsmith.data.squad import Question
 from pairsmith.methods.mining.reader import SpanMarker, batch_of_windows, training_windows
 from pairsmith.methods.quip.distillation import Asked, PassageLesson
 from pairsmith.methods.quip.student import Student

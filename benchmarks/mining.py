@@ -22,7 +22,8 @@ import pyarrow as pa
 from common import write
 from mining_data import news_corpora, squad_corpora, write_news, write_squad
 from pairsmith.core.progress import Progress
-from pairsmith.data import Document, Question
+from pairsmith.data.documents import Document
+from pairsmith.data.squad import Question
 from pairsmith.methods.mining.biencoder import train_biencoder
 from pairsmith.methods.mining.crossencoder import train_crossencoder
 from pairsmith.metrics.rouge import abstractiveness

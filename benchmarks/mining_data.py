@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.data import Answer, Document, Question, read_documents, read_questions, to_question_table
+from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.squad import Answer, Question, read_questions, to_question_table
 from pairsmith.data.text import split_sentences
 
 MINED_ARTICLES = 32

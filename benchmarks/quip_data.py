@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from mining_data import sentence_questions, squad_corpora, write_lines
-from pairsmith.data import Question, read_documents, to_question_table
+from pairsmith.data.documents import read_documents
+from pairsmith.data.squad import Question, to_question_table
 
 COPIED = {
     "mrpc/msr_paraphrase_train.txt": "msr_paraphrase_train.txt",

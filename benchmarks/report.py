@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from common import write
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import REJECT, SCORED_PAIR
+from pairsmith.data.schemas import REJECT, SCORED_PAIR
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.tools.report.route import report
 from pairsmith.tools.report.settings import ReportSettings

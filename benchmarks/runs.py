@@ -18,7 +18,7 @@ from typing import Any
 
 from common import write
 from pairsmith.core.progress import Silent
-from pairsmith.data import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
+from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.runs import FolderWriter, Run
 from pairsmith.runs.folder import FileEntry, ShardEntry, read_manifest, run_of
 from pairsmith.runs.journal import Journal

@@ -14,6 +14,7 @@ from pairsmith.core.errors import SettingsError
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 NAMES = [
     "__version__",
+    "answer_with_student",
     "distil",
     "evaluate_sts",
     "find_hard_negatives",
@@ -25,6 +26,7 @@ NAMES = [
     "load_language_model",
     "load_question_generator",
     "load_reader",
+    "load_student",
     "load_task",
     "mine_pairs",
     "open_dataset",

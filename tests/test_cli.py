@@ -391,10 +391,10 @@ def test_the_module_is_the_command_and_a_closed_pipe_is_quiet(arguments):
 
 def test_a_command_whose_result_nobody_reads_is_quiet():
     code = (
-        "from pairsmith import cli, running, recipes\n"
+        "from pairsmith.cli import app, recipes, running\n"
         "recipes.load_recipe = lambda *args, **options: None\n"
         "running.run_recipe = lambda *args, **options: {'seconds': 1.0}\n"
-        "cli.main(['run', 'x.yaml', '--out', 'o'])\n"
+        "app.main(['run', 'x.yaml', '--out', 'o'])\n"
     )
     reading, writing = os.pipe()
     os.close(reading)

@@ -149,13 +149,17 @@ class TestBundled:
 
 
 LIGHT = (
-    ("torch", "cli evaluate.settings training.settings evaluate.qa"),
+    ("torch", "cli.app steps.evaluate.settings training.settings steps.evaluate.qa"),
     (
         "transformers",
-        "infuse.ask infuse.relabel mine.route mine.filter mine.rewrite mine.neighbours report.route",
+        "steps.infuse.ask steps.infuse.relabel steps.mine.route steps.mine.filter steps.mine.rewrite "
+        "steps.mine.neighbours tools.report.route",
     ),
-    ("sentence_transformers", "generate.route training.reader training.summarizer training.student"),
-    ("mteb", "evaluate.mteb"),
+    (
+        "sentence_transformers",
+        "steps.generate.route methods.mining.reader methods.mining.summarizer methods.quip.student",
+    ),
+    ("mteb", "steps.evaluate.mteb"),
 )
 """What these modules do without, as it takes seconds: once a command, and once for each of its workers."""
 

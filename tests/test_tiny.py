@@ -4,7 +4,7 @@ import pytest
 
 from pairsmith.core.bundled import model_path
 from pairsmith.core.model_names import MINILM
-from pairsmith.data import ScoredPair
+from pairsmith.data.schemas import ScoredPair
 from pairsmith.data.tasks import Decoding, builtin_tasks, load_task
 from pairsmith.methods.dino.method import generate_pairs, generate_texts
 from pairsmith.metrics.similarity import cosine_similarity_rows

@@ -12,7 +12,7 @@ from pairsmith.cli.running import run_recipe as run_planned
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.paths import Place, place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import SCORED_PAIR, GradedPair, ScoredPair, to_table
+from pairsmith.data.schemas import SCORED_PAIR, GradedPair, ScoredPair, to_table
 from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.models.encode import encode_texts

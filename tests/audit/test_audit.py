@@ -13,17 +13,17 @@ from tests.report.test_rows import folder
 
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, SettingsError, StorageError
 from pairsmith.core.progress import Silent
-from pairsmith.data import (
-    DOCUMENT,
+from pairsmith.data.documents import DOCUMENT
+from pairsmith.data.schemas import (
     LABELLED_TEXT,
     MINED_PAIR,
-    QUESTION,
     REJECT,
     SCORED_PAIR,
     LabelledText,
     MinedPair,
     ScoredPair,
 )
+from pairsmith.data.squad import QUESTION
 from pairsmith.data.tasks import load_task
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, Sources
 from pairsmith.runs.estimate import Estimate

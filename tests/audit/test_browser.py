@@ -16,7 +16,7 @@ from pairsmith.cli.compare.outcome import Cost, Score
 from pairsmith.cli.compare.page import page as comparison_page
 from pairsmith.cli.compare.recipe import Trial
 from pairsmith.core.progress import Silent
-from pairsmith.data import ScoredPair
+from pairsmith.data.schemas import ScoredPair
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.tools.audit.app import LONGEST
 from pairsmith.tools.audit.route import audit

@@ -14,7 +14,7 @@ import pytest
 from tests.report.test_rows import folder
 
 from pairsmith.core.progress import Progress, Quiet, Silent
-from pairsmith.data import ScoredPair
+from pairsmith.data.schemas import ScoredPair
 
 SECONDS = 120
 """The longest wait for anything; all of it takes a few on a machine that is not busy."""

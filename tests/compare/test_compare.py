@@ -22,7 +22,7 @@ from pairsmith.cli.recipes import load_recipe
 from pairsmith.core.bundled import model_path
 from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import REJECT, Reject, to_table
+from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.runs import DatasetFolder
 
 TEXT = """\

@@ -11,7 +11,7 @@ from tests.evaluate.test_sts import PAIRS
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import GradedPair
+from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import GradedPair
+from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import sts as module

@@ -12,8 +12,9 @@ from tests.report.test_rows import SHARDS, folder
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import MINED_ANSWER, MinedAnswer, ScoredPair, read_questions
+from pairsmith.data.schemas import MINED_ANSWER, MinedAnswer, ScoredPair
 from pairsmith.data.splits import splits_of
+from pairsmith.data.squad import read_questions
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.tools.export.plan import plan_export

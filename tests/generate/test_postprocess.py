@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pairsmith.core.errors import FolderError, InputError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import (
+from pairsmith.data.schemas import (
     LABELLED_PAIR,
     LABELLED_TEXT,
     REJECT,

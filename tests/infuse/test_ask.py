@@ -8,8 +8,9 @@ import torch
 
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import Document, read_questions
+from pairsmith.data.documents import Document
 from pairsmith.data.questions import read_asked
+from pairsmith.data.squad import read_questions
 from pairsmith.data.text.passages import passage_limit, passages
 from pairsmith.methods.quip.generator_training import as_summarizer, asker_examples, train_asker
 from pairsmith.methods.quip.passages import cut

@@ -9,7 +9,7 @@ from pairsmith.cli import planning
 from pairsmith.cli.planning import plan_recipe
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.core.progress import Silent
-from pairsmith.data import Reject
+from pairsmith.data.schemas import Reject
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.steps.infuse.plan import _were_all_asked
 

@@ -8,8 +8,8 @@ import torch
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import REJECT
 from pairsmith.data.questions import RELABELLED, read_asked
+from pairsmith.data.schemas import REJECT
 from pairsmith.models.max_context import keep_middles
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads

@@ -9,7 +9,7 @@ from tests.training.few import PEOPLE, PLAYS
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import (
+from pairsmith.data.schemas import (
     LABELLED_TEXT,
     MINED_PAIR,
     REJECT,

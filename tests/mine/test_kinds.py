@@ -12,7 +12,7 @@ from tests.training.few import PEOPLE, PLAYS, document, passage, write
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import REJECT, to_table
+from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.methods.mining.style import Style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.steps.mine import corpus as corpora

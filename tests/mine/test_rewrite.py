@@ -15,7 +15,9 @@ from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.core.errors import FolderError, InputError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import MINED_ANSWER, MINED_PAIR, MinedAnswer, MinedPair, read_questions, text_id
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR, MinedAnswer, MinedPair
+from pairsmith.data.squad import read_questions
 from pairsmith.methods.mining.summarizer import train_summarizer
 from pairsmith.models.summarizer import load_summarizer, summarize
 from pairsmith.runs import Run

@@ -12,16 +12,16 @@ from tests.report.test_rows import folder
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import (
+from pairsmith.data.schemas import (
     MINED_ANSWER,
     MINED_PAIR,
     SCORED_PAIR,
     MinedAnswer,
     MinedPair,
     ScoredPair,
-    read_questions,
     to_table,
 )
+from pairsmith.data.squad import read_questions
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.generate.postprocess import postprocess

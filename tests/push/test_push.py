@@ -21,7 +21,7 @@ from upath import UPath
 from pairsmith.cli.app import make_app
 from pairsmith.core.errors import FolderError, RemoteError, SettingsError
 from pairsmith.core.progress import Silent
-from pairsmith.data import SCORED_PAIR, Reject
+from pairsmith.data.schemas import SCORED_PAIR, Reject
 from pairsmith.runs import Card, DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines

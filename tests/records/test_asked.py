@@ -3,8 +3,8 @@ import json
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data import Answer, read_questions
 from pairsmith.data.questions import AskedQuestion, Distribution, read_asked
+from pairsmith.data.squad import Answer, read_questions
 
 ROW = {
     "id": "a",

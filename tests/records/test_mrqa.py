@@ -4,8 +4,8 @@ import json
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data import Answer, Question, read_questions
 from pairsmith.data.questions import read_asked
+from pairsmith.data.squad import Answer, Question, read_questions
 
 HEADER = {"header": {"dataset": "SQuAD", "split": "train"}}
 ROW = {

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
-from pairsmith.data import GradedPair, TextRecord, read_pairs, read_texts
+from pairsmith.data.readers import TextRecord, read_pairs, read_texts
+from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import is_hub_data, open_source
 from pairsmith.runs import called, sources_of
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.data import (
+from pairsmith.data.schemas import (
     LABELLED_PAIR,
     LABELLED_TEXT,
     REJECT,

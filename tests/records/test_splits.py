@@ -7,7 +7,7 @@ import pytest
 from pairsmith.core.errors import FolderError, InputError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
-from pairsmith.data import read_texts
+from pairsmith.data.readers import read_texts
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import split_of, splits_of, to_measure_on, to_train_on
 from pairsmith.runs import Run, hash_source, refuse_source, sources_of

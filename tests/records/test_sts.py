@@ -3,8 +3,8 @@ import gzip
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data import STS_SUITES, GradedPair, StsSuite, read_sts
-from pairsmith.data.sts import SUBSETS
+from pairsmith.data.schemas import GradedPair
+from pairsmith.data.sts import STS_SUITES, SUBSETS, StsSuite, read_sts
 
 STSB = (
     'main-news\theadlines\t2015\t0001\t2.500\t"Open, he said\tHe said "open\n'

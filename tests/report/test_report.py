@@ -11,7 +11,7 @@ from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import (
+from pairsmith.data.schemas import (
     LABELLED_TEXT,
     MINED_PAIR,
     REJECT,

@@ -7,7 +7,7 @@ import pytest
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Silent
-from pairsmith.data import LABELLED_TEXT, REJECT, SCORED_PAIR, LabelledText, ScoredPair, to_table
+from pairsmith.data.schemas import LABELLED_TEXT, REJECT, SCORED_PAIR, LabelledText, ScoredPair, to_table
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.tools.report.likeness import confused, cosines, shared_words, told_apart
 from pairsmith.tools.report.overlap import known_texts

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from pairsmith.core.progress import Silent
-from pairsmith.data import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
+from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.runs import Card, FolderWriter, Run
 
 CARD = Card("Pairs", "Two sentences and a score.")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsmith.core.progress import Silent
-from pairsmith.data import (
+from pairsmith.data.schemas import (
     LABELLED_PAIR,
     LABELLED_TEXT,
     REJECT,

@@ -8,7 +8,8 @@ from tests.mix.test_mix import lines
 from tests.runs.test_croissant import made, scored
 
 from pairsmith.core.progress import Silent
-from pairsmith.data import LABELLED_TEXT, QUESTION, SCORED_PAIR
+from pairsmith.data.schemas import LABELLED_TEXT, SCORED_PAIR
+from pairsmith.data.squad import QUESTION
 from pairsmith.runs import Card, Run, called, sources_of
 from pairsmith.runs.about import Credit, hub_licence, joint_languages, joint_licences
 from pairsmith.runs.credits import Sources

@@ -8,8 +8,9 @@ import pytest
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Silent
-from pairsmith.data import LABELLED_TEXT, QUESTION, REJECT, SCORED_PAIR, Reject, to_table
 from pairsmith.data.questions import RELABELLED
+from pairsmith.data.schemas import LABELLED_TEXT, REJECT, SCORED_PAIR, Reject, to_table
+from pairsmith.data.squad import QUESTION
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.about import Credit
 from pairsmith.runs.credits import Sources

@@ -4,7 +4,7 @@ import pytest
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Silent
-from pairsmith.data import REJECT, SCORED_PAIR, ScoredPair, to_table
+from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, summary
 from pairsmith.runs.folder import Counts
 

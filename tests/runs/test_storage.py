@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError, StorageError
-from pairsmith.data import SCORED_PAIR, ScoredPair, from_table, to_table
+from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, from_table, to_table
 from pairsmith.runs import hash_file, hash_source, storage, write_json
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import write_atomic

@@ -14,7 +14,7 @@ from pairsmith.cli.running import run_recipe
 from pairsmith.core.errors import FolderError, MissingExtra, SettingsError, StorageError
 from pairsmith.core.paths import fetched, place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import read_texts
+from pairsmith.data.readers import read_texts
 from pairsmith.runs import DatasetFolder, Run, hash_source, lease, lock
 from pairsmith.runs.lease import LEASE, Lease
 from pairsmith.runs.log import recent

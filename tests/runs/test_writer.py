@@ -5,7 +5,7 @@ import pytest
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress
-from pairsmith.data import SCORED_PAIR
+from pairsmith.data.schemas import SCORED_PAIR
 from pairsmith.runs import DatasetFolder, FolderWriter, hash_file, lock
 
 

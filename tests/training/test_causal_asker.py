@@ -10,7 +10,8 @@ from tests.training.stopping import Stopped, stopped_at
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.core.progress import Silent
-from pairsmith.data import Example, read_questions, to_question_table
+from pairsmith.data.examples import Example
+from pairsmith.data.squad import read_questions, to_question_table
 from pairsmith.data.text.instructed import ANSWER, QUESTION, told
 from pairsmith.methods.quip.causal_training import CausalWriter, causal_limit, rows_of, said
 from pairsmith.methods.quip.generator_training import asker_examples, train_asker
@@ -182,7 +183,7 @@ def test_a_quotation_mark_would_end_an_answer(data, tmp_path):
 
 
 def asker_examples_of(path):
-    from pairsmith.data import read_questions
+    from pairsmith.data.squad import read_questions
 
     return asker_examples(read_questions(path), settings(path))
 

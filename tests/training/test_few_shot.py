@@ -18,7 +18,8 @@ from transformers import AutoModelForSequenceClassification
 
 from pairsmith.core.errors import FolderError, InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import REJECT, Example, to_table
+from pairsmith.data.examples import Example
+from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.biencoder import Batch, Rows, train_biencoder
 from pairsmith.methods.mining.contrast import BiEncoder

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import Answer, Question, to_question_table
+from pairsmith.data.squad import Answer, Question, to_question_table
 from pairsmith.methods.mining import reader as module
 from pairsmith.methods.mining.reader import (
     SpanMarker,

@@ -11,7 +11,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import Example, read_examples
+from pairsmith.data.examples import Example, read_examples
 from pairsmith.methods.mining.summarizer import (
     WithLoss,
     _batch,

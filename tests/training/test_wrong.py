@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.data import Example, answer_in_passage
+from pairsmith.data.examples import Example, answer_in_passage
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.examples import in_window
 from pairsmith.methods.mining.sampled_negatives import random_outputs, sampled, wrong_answers

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairsmith.data import REJECT, SCORED_PAIR, Reject, text_id, to_table
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, to_table
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.acceptance import accepted_text
 from pairsmith.methods.dino.method import generate_pairs, generate_texts, make_decoder, rows_needed, write

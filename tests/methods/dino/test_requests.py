@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import TaskError
-from pairsmith.data import text_id
+from pairsmith.data.readers import text_id
 from pairsmith.data.tasks import TaskSpec, load_task
 from pairsmith.methods.dino.requests import pair_requests, quotable, text_requests
 

@@ -1,6 +1,6 @@
 """Which of the texts that a model wrote are accepted, and the rows made of them (D1, D6)."""
 
-from pairsmith.data import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
+from pairsmith.data.schemas import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.requests import TextRequest, quotable
 from pairsmith.models.language.decoder import Continuation

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from pairsmith.data import Reject
+from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.data.tasks.spec import QUOTE
 from pairsmith.methods.dino.acceptance import Row, make_row

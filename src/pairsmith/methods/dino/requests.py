@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pairsmith.data import text_id
+from pairsmith.data.readers import text_id
 from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
 
 

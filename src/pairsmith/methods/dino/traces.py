@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pairsmith.data import Reject
+from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.acceptance import accepted_text
 from pairsmith.methods.dino.method import encoded, make_decoder

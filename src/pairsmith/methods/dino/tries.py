@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pairsmith.data import Reject
+from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.acceptance import accepted_text, rejected
 from pairsmith.methods.dino.requests import TextRequest

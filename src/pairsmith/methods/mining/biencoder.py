@@ -19,7 +19,8 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.data import Example, read_documents, read_examples
+from pairsmith.data.documents import read_documents
+from pairsmith.data.examples import Example, read_examples
 from pairsmith.data.text import count_words, entity_finder, finder_revision, split_sentences, windows
 from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.mining.contrast import BiEncoder

@@ -18,7 +18,7 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.data import Example, read_examples
+from pairsmith.data.examples import Example, read_examples
 from pairsmith.data.text import entity_finder, finder_revision
 from pairsmith.methods.mining.examples import in_window
 from pairsmith.methods.mining.few_shot import at_splits, begin, read_seeds, refuse_sources

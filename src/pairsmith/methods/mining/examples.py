@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pairsmith.data import Example, answer_in_passage
+from pairsmith.data.examples import Example, answer_in_passage
 from pairsmith.data.text import count_words, windows
 
 

@@ -7,9 +7,9 @@ from typing import Generic, TypeVar
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
-from pairsmith.data import FEW, Example, Question, each_example, read_questions
-from pairsmith.data.examples import KindName
+from pairsmith.data.examples import FEW, Example, KindName, each_example
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
+from pairsmith.data.squad import Question, read_questions
 from pairsmith.runs import Run, hash_source, refuse_source, sources_of
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard

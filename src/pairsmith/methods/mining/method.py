@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from pairsmith.core.errors import ModelError
-from pairsmith.data import MinedPair, text_id
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import MinedPair
 from pairsmith.data.text.spans import stands_in
 from pairsmith.models.encode import Side, encode_texts
 from pairsmith.search.exact import two_way_search

@@ -19,7 +19,7 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import resolve_model
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import Answer, Question, read_questions
+from pairsmith.data.squad import Answer, Question, read_questions
 from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, read_asked_seeds, refuse_sources
 from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import Feature, Reader, answer, collate, encode_questions, load_reader

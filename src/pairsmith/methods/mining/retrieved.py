@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from pairsmith.data import Example
+from pairsmith.data.examples import Example
 from pairsmith.methods.mining.sampled_negatives import overlaps, right_answers, right_outputs
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder

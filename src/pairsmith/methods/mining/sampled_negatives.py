@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pairsmith.data import Example, answer_in_passage
+from pairsmith.data.examples import Example, answer_in_passage
 from pairsmith.data.text import Entity
 from pairsmith.runs.seeds import generator
 

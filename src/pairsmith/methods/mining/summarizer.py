@@ -16,7 +16,7 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.data import Example, each_example, read_examples
+from pairsmith.data.examples import Example, each_example, read_examples
 from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, read_seeds, refuse_sources
 from pairsmith.metrics.rouge import check_rouge, rouge_scores
 from pairsmith.models.summarizer import (

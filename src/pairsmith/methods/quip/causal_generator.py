@@ -6,7 +6,7 @@ passage and instruction -> sampled answers -> a sampled question for each
 from collections.abc import Sequence
 
 from pairsmith.core.errors import ModelError
-from pairsmith.data import Reject
+from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all, unheard

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress
-from pairsmith.data import Example
+from pairsmith.data.examples import Example
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.models.heads import load_config
 from pairsmith.models.language.loading import load_causal

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pairsmith.data import Reject
+from pairsmith.data.schemas import Reject
 from pairsmith.data.text import Entity, entity_finder, split_sentences
 from pairsmith.data.text.passages import PASSAGE_TOKENS
 from pairsmith.methods.quip.options import GenerationOptions

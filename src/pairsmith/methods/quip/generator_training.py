@@ -13,7 +13,8 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.data import Example, Question, read_questions
+from pairsmith.data.examples import Example
+from pairsmith.data.squad import Question, read_questions
 from pairsmith.data.text import Window
 from pairsmith.data.text.passages import passage_limit, passages, token_count
 from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, refuse_sources

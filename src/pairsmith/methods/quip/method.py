@@ -14,8 +14,10 @@ from typing import Any
 
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
-from pairsmith.data import Document, Question, text_id
+from pairsmith.data.documents import Document
 from pairsmith.data.questions import AskedQuestion, Distribution, asked_in
+from pairsmith.data.readers import text_id
+from pairsmith.data.squad import Question
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
 from pairsmith.methods.quip.student import TrainedStudent, infuse_on, passages
 from pairsmith.models.reader import Reader

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pairsmith.data import Document, Reject, text_id
+from pairsmith.data.documents import Document
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import Reject
 from pairsmith.data.text.spans import find_answer
 from pairsmith.data.text.windows import windows
 from pairsmith.models.question_generator import Written

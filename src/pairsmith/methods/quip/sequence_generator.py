@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pairsmith.core.errors import ModelError
-from pairsmith.data import Reject
+from pairsmith.data.schemas import Reject
 from pairsmith.data.text.passages import passage_limit, token_count
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all, unheard

@@ -21,8 +21,8 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import Question, read_questions
 from pairsmith.data.questions import AskedQuestion, Distribution, read_asked
+from pairsmith.data.squad import Question, read_questions
 from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, refuse_sources
 from pairsmith.methods.quip.distillation import Asked, PassageLesson, is_read, sparse_cross_entropy, targets
 from pairsmith.methods.quip.passage_store import Lessons

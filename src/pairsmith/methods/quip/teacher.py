@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.paths import Place
-from pairsmith.data import read_questions
+from pairsmith.data.squad import read_questions
 from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, refuse_sources
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.reader import PerceptronReader, Reader

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data import GradedPair
 from pairsmith.data.paraphrases import Paraphrase
+from pairsmith.data.schemas import GradedPair
 from pairsmith.metrics.pair_scores import batch_scores, pair_features, pair_scores
 from pairsmith.models.token_vectors import TokenEncoder
 from pairsmith.steps.evaluate.settings import EvaluateParaphraseSettings

@@ -8,8 +8,8 @@ import numpy as np
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
-from pairsmith.data import read_pairs
 from pairsmith.data.paraphrases import Paraphrase, read_paraphrases
+from pairsmith.data.readers import read_pairs
 from pairsmith.metrics.auroc import auroc, auroc_draws
 from pairsmith.metrics.bootstrap import interval
 from pairsmith.metrics.correlation import pearson

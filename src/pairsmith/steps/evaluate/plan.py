@@ -9,7 +9,8 @@ import torch
 
 from pairsmith.core.model_names import MINILM
 from pairsmith.core.progress import Silent
-from pairsmith.data import read_pairs, read_questions
+from pairsmith.data.readers import read_pairs
+from pairsmith.data.squad import read_questions
 from pairsmith.data.sts import read_sts
 from pairsmith.data.tagged import TaggedSentence
 from pairsmith.metrics.bootstrap import spearman_draws

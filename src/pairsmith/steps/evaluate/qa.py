@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.progress import Progress
-from pairsmith.data import Question, read_questions
+from pairsmith.data.squad import Question, read_questions
 from pairsmith.metrics.squad import exact_match, f1
 from pairsmith.runs import Run, settled
 from pairsmith.runs.identity import Identity

@@ -12,7 +12,7 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, redacted_
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.data import GradedPair
+from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.metrics.bootstrap import interval, mean_draws, spearman_draws
 from pairsmith.metrics.correlation import spearman

@@ -7,7 +7,7 @@ from typing import Any
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
-from pairsmith.data import Document, read_documents
+from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.text import split_sentences
 from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores
 from pairsmith.runs import Run, settled

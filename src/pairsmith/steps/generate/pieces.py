@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, islice
 
-from pairsmith.data import Reject, read_texts, text_id
+from pairsmith.data.readers import read_texts, text_id
+from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
 from pairsmith.runs import Growth, ShardEntry, Share

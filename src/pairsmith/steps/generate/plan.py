@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import torch
 
-from pairsmith.data import REJECT, to_table
+from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import write
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory

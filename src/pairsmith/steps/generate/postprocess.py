@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import InputError
-from pairsmith.data import (
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import (
     LABELLED_PAIR,
     LABELLED_TEXT,
     REJECT,
@@ -26,7 +27,6 @@ from pairsmith.data import (
     ScoredPair,
     as_columns,
     from_table,
-    text_id,
     to_table,
 )
 from pairsmith.data.tasks import TaskSpec

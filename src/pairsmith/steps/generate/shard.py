@@ -9,7 +9,7 @@ import pyarrow as pa
 import torch
 
 from pairsmith.core.errors import ModelError, SettingsError
-from pairsmith.data import (
+from pairsmith.data.schemas import (
     LABELLED_PAIR,
     LABELLED_TEXT,
     REJECT,

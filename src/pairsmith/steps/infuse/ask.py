@@ -13,8 +13,9 @@ import pyarrow as pa
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import model_revision
-from pairsmith.data import REJECT, Document, read_documents, to_table
+from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.questions import ASKED
+from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import finder_revision
 from pairsmith.methods.quip.generators import load_question_generator
 from pairsmith.methods.quip.options import CLOZE

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import MINILM
-from pairsmith.data import Reject
 from pairsmith.data.questions import ASKED
+from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.passages import QuestionGenerator, cut

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
-from pairsmith.data import REJECT, Reject, to_table
 from pairsmith.data.questions import RELABELLED, AskedQuestion, read_asked
+from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.models.reader import load_reader
 from pairsmith.models.teacher import Places, Told, teach

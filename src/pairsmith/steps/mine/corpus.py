@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import check_revision
-from pairsmith.data import REJECT, Document, Reject, read_documents, text_id, to_table
+from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.text import finder_revision
 from pairsmith.methods.mining.style import load_style
 from pairsmith.models.encode import encode_texts

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
-from pairsmith.data import REJECT, Reject, to_table
+from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.storage import storage_errors
 

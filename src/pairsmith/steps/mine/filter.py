@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
-from pairsmith.data import REJECT, Reject, to_table
+from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.runs import (
     Card,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_files import pick_device
-from pairsmith.data import REJECT, to_table
+from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, called, sources_of
 from pairsmith.runs.executors import Advance, Work
 from pairsmith.runs.mapped import Made, commit_each, start_part

@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 
 from pairsmith.core.model_names import MINILM
-from pairsmith.data import MINED_ANSWER, MINED_PAIR
+from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR
 from pairsmith.methods.mining.style import load_style
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
-from pairsmith.data import REJECT, Reject, answer_in_passage, text_id, to_table
+from pairsmith.data.examples import answer_in_passage
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.models.summarizer import load_summarizer, shortest_of, summarize
 from pairsmith.runs import (
     Card,

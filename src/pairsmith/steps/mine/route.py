@@ -11,7 +11,7 @@ import torch
 
 from pairsmith.core.citations import MINING
 from pairsmith.core.model_names import model_revision
-from pairsmith.data import (
+from pairsmith.data.schemas import (
     MINED_ANSWER,
     MINED_PAIR,
     REJECT,

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pairsmith.data import Document, Reject, answer_in_passage, text_id
+from pairsmith.data.documents import Document
+from pairsmith.data.examples import answer_in_passage
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import Reject
 from pairsmith.data.text.entities import entity_finder
 from pairsmith.data.text.sentences import split_sentences
 from pairsmith.data.text.windows import count_words, windows

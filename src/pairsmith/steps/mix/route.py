@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import is_folder, place, size_of
-from pairsmith.data import REJECT, Reject, to_table
 from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, lack, scored_as
+from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
 from pairsmith.runs import (

@@ -14,7 +14,8 @@ from torch import nn
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent, Task
-from pairsmith.data import read_examples, read_questions
+from pairsmith.data.examples import read_examples
+from pairsmith.data.squad import read_questions
 from pairsmith.methods.mining.biencoder import Surroundings, train_biencoder_on
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
 from pairsmith.methods.mining.examples import in_window

@@ -5,8 +5,8 @@ from itertools import islice
 
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
-from pairsmith.data import Answer, Question, read_questions
 from pairsmith.data.questions import AskedQuestion, asked_in, read_asked
+from pairsmith.data.squad import Answer, Question, read_questions
 from pairsmith.methods.mining.few_shot import at_splits
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.generator_training import asker_examples, check_examples, train_asker_on

@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 import pyarrow as pa
 
 from pairsmith.core.progress import Silent
-from pairsmith.data import REJECT, Reject, to_table
+from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.runs import Card, FolderWriter, Run, Sources
 from pairsmith.runs.storage import write_atomic
 from pairsmith.tools.audit.agreement import Labels
