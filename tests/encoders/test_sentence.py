@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import MINILM
 from pairsmith.models.encode import encode_texts
-from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
 
 TEXTS = ["A man is playing a guitar.", "Two dogs run on the beach today.", 'He said "no"\nand left.', "Rain"]
 
@@ -32,6 +32,22 @@ def test_a_bare_model_gives_the_mean_of_its_token_vectors_in_any_batch(model, re
     vectors = encoder.encode(TEXTS, show_progress_bar=False)
     for row, text in zip(vectors, TEXTS, strict=True):
         assert row == pytest.approx(states(folder, text).mean(dim=0).numpy(), abs=1e-5)
+
+
+def test_centring_subtracts_the_mean_vector_of_the_distinct_texts_and_is_saved(tiny_gpt2, tmp_path):
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    before = encode_texts(encoder, TEXTS)
+    centre_vectors(encoder, [*TEXTS, TEXTS[0]])
+    encoder.save(str(tmp_path), create_model_card=False)
+    after = encode_texts(load_sentence_encoder(str(tmp_path), device="cpu"), TEXTS)
+    assert after == pytest.approx(before - before.mean(axis=0), abs=1e-5)
+
+
+def test_centring_takes_texts_from_the_whole_alphabet(tiny_gpt2):
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    few = encode_texts(encoder, ["a", "c", "e"])
+    centre_vectors(encoder, ["f", "e", "d", "c", "b", "a"], most=3)
+    assert encode_texts(encoder, ["a", "c", "e"]).mean(axis=0) == pytest.approx(0 * few[0], abs=1e-5)
 
 
 def test_cls_pools_the_first_token(tiny_bert):

@@ -291,6 +291,23 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(model, req
     assert not equal(first, weights(train_on(folder, seed=2)[0]))
 
 
+def test_a_centred_encoder_learns_its_layer_too_and_goes_on_to_the_same_weights(
+    tiny_gpt2, data, tmp_path, monkeypatch
+):
+    given = settings(tiny_gpt2, data, epochs=3, max_steps=9, checkpoint_steps=4, centre=True)
+    train_encoder(given, Run(tmp_path / "whole", Silent()))
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6)
+        with pytest.raises(Stopped):
+            train_encoder(given, Run(tmp_path / "stopped", Silent()))
+    train_encoder(given, Run(tmp_path / "stopped", Silent()))
+    for file in ("model.safetensors", "2_Dense/model.safetensors"):
+        whole, stopped = (load_file(tmp_path / name / file) for name in ("whole", "stopped"))
+        assert whole
+        assert equal(whole, stopped)
+    assert not torch.equal(whole["linear.weight"], torch.eye(len(whole["linear.bias"])))
+
+
 def test_looking_at_the_validation_pairs_does_not_change_the_training(tiny_gpt2, monkeypatch):
     # A rising figure, so that the last step is kept, as it is without validation pairs.
     figures = iter(range(6))

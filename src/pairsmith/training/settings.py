@@ -53,6 +53,12 @@ class TrainEncoderSettings(Settings):
         description="base: as in the base model. bidirectional: the tokens of a causal language model also "
         "attend to the tokens after them.",
     )
+    centre: bool = Field(
+        default=False,
+        description="Subtract the mean vector of the training texts, in a layer that is trained and saved with "
+        "the encoder. For bases whose vectors all point in nearly the same direction, such as language models: "
+        "their cosines are all near 1, and without this --objective cosine makes them worse.",
+    )
     attention_dropout: float | None = Field(
         default=None,
         ge=0,

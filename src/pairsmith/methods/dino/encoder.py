@@ -24,7 +24,7 @@ from pairsmith.methods.dino.objectives import IN_BATCH, loss_of, training_rows
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
-from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled, sources_of
 from pairsmith.training.card import encoder_card
 from pairsmith.training.checkpoints import Checkpoints
@@ -140,6 +140,8 @@ def train_encoder_on(
     total = total_steps(rows.num_rows, settings)
     if settings.attention_dropout is not None:
         set_attention_dropout(encoder, settings.attention_dropout)
+    if settings.centre:
+        centre_vectors(encoder, train.column("sentence1").to_pylist() + train.column("sentence2").to_pylist())
     with quick_training(encoder, encoder.device.type) as as_usual:
         measure: Measure | None = None
         if choosable:
