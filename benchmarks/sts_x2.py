@@ -17,7 +17,7 @@ from typing import Any
 
 from common import stsb_both_columns, write
 from pairsmith.core.progress import Progress
-from pairsmith.methods.dino.encoder import save_encoder, train_encoder
+from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
@@ -25,6 +25,7 @@ from pairsmith.steps.evaluate.sts import evaluate_sts
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
+from pairsmith.steps.training.encoder import train_encoder
 from pairsmith.training.settings import TrainEncoderSettings
 
 SUITES = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sick")
@@ -34,7 +35,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "decay 200": ({"decay": 200.0}, {}, {}),
     "no smoothing": ({}, {"smoothing": 0.0}, {}),
     "no augmentation": ({}, {"augment": 0}, {}),
-    "contrastive": ({}, {"augment": 0}, {"objective": "contrastive"}),
+    "contrastive": ({}, {"augment": 0}, {"objective": "contrastive", "epochs": 3.0}),
 }
 """By name what is set in generation, cleaning and training."""
 
@@ -63,9 +64,9 @@ def main() -> None:
     inputs = args.work / "inputs.txt"
     inputs.write_text("\n".join(stsb_both_columns(args.data, args.inputs)) + "\n", encoding="utf-8")
 
-    results = {"before, all layers": measure(args.base, args, args.work / "before")}
-    if args.layers:
-        results["before"] = measure(args.base, args, args.work / "before-cut", layers=args.layers)
+    results: dict[str, dict[str, float]] = {}
+    about = {name: value for name, value in vars(args).items() if name not in ("data", "work", "json")}
+    results["before"] = measure(args.base, args, args.work / "before-cut", layers=args.layers)
     centred = args.work / "centred"
     if not centred.exists():
         encoder = load_sentence_encoder(args.base, layers=args.layers)
@@ -77,10 +78,10 @@ def main() -> None:
         for name in args.variants:
             results[f"{name}, seed {seed}"] = figures = variant(args, name, seed, inputs)
             print(name, seed, figures, flush=True)
-            about = {
-                name: value for name, value in vars(args).items() if name not in ("data", "work", "json")
-            }
             write(args.json, {**about, "results": results})
+    if args.layers:
+        results["before, all layers"] = measure(args.base, args, args.work / "before")
+    write(args.json, {**about, "results": results})
 
 
 def variant(args: argparse.Namespace, name: str, seed: int, inputs: Path) -> dict[str, float]:

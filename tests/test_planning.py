@@ -54,8 +54,8 @@ def here(work, *arguments):
 def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_apart", here)
     monkeypatch.setattr(generate_plan, "CALIBRATION_SECONDS", 2.0)
-    monkeypatch.setattr("pairsmith.steps.training.plan.CALIBRATION_STEPS", 1)
-    monkeypatch.setattr("pairsmith.steps.training.plan._LENGTHS", 2)
+    monkeypatch.setattr("pairsmith.steps.training.plan_encoder.CALIBRATION_STEPS", 1)
+    monkeypatch.setattr("pairsmith.steps.training.plan_encoder._LENGTHS", 2)
     found = plan_recipe(recipe, Silent())
     assert not (tmp_path / "run").exists()
     run_recipe(recipe, tmp_path / "run", Silent())

@@ -828,7 +828,7 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("train-summarizer", "pairsmith.methods.mining.summarizer.train_summarizer"),
         ("train-asker", "pairsmith.methods.quip.generator_training.train_asker"),
         ("ask", "pairsmith.steps.infuse.ask.ask"),
-        ("train-teacher", "pairsmith.methods.quip.teacher.train_teacher"),
+        ("train-teacher", "pairsmith.steps.training.teacher.train_teacher"),
         ("relabel", "pairsmith.steps.infuse.relabel.relabel"),
         ("infuse", "pairsmith.methods.quip.student.infuse"),
         ("evaluate-sts", "pairsmith.steps.evaluate.sts.evaluate_sts"),

@@ -12,7 +12,7 @@ from pairsmith.data.documents import Document
 from pairsmith.data.questions import read_asked
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text.passages import passage_limit, passages
-from pairsmith.methods.quip.generator_training import as_summarizer, asker_examples, train_asker
+from pairsmith.methods.quip.generator_training import as_summarizer, asker_examples
 from pairsmith.methods.quip.passages import cut
 from pairsmith.models.language.nucleus import draw_sequences, nucleus
 from pairsmith.models.language.sampling import truncate
@@ -22,6 +22,7 @@ from pairsmith.runs import Run
 from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.infuse.ask import ask, load_asker
 from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.steps.training.question_generator import train_asker
 from pairsmith.training.question_settings import TrainAskerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

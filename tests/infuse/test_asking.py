@@ -13,7 +13,6 @@ from pairsmith.core.errors import ModelError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.data.text.instructed import ANSWER, INSTRUCTION, QUESTION
 from pairsmith.methods.quip.causal_generator import CausalGenerator
-from pairsmith.methods.quip.generator_training import train_asker
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator, diverse
 from pairsmith.models.language.beams import search_sequences
@@ -23,6 +22,7 @@ from pairsmith.models.summarizer import document_features, encode_documents, loa
 from pairsmith.runs import Run
 from pairsmith.steps.infuse.ask import ask
 from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.steps.training.question_generator import train_asker
 from pairsmith.training.question_settings import TrainAskerSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

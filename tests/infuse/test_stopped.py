@@ -7,13 +7,13 @@ from pairsmith.core.errors import StorageError
 from pairsmith.core.progress import Silent
 from pairsmith.methods.quip.cloze_generator import ClozeGenerator
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
-from pairsmith.methods.quip.teacher import save_teacher
 from pairsmith.models.reader import load_reader
 from pairsmith.runs import Run
 from pairsmith.steps.infuse import relabel as relabelling
 from pairsmith.steps.infuse.ask import ask
 from pairsmith.steps.infuse.relabel import relabel
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
+from pairsmith.steps.training.teacher import save_teacher
 
 TEXTS = [f"Anna Berg built mill {number} in {1800 + number} for the town." for number in range(6)]
 

@@ -14,7 +14,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.mine.plan import _products, _Sample
 from pairsmith.steps.mine.units import Unit
-from pairsmith.steps.training import plan_few_shot
+from pairsmith.steps.training import plan
 
 RECIPE = """
 name: small
@@ -74,7 +74,7 @@ def test_texts_are_compared_within_their_group_if_the_style_lets_them():
 
 def test_its_plan_tells_what_comes_out(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
-    monkeypatch.setattr(plan_few_shot, "CALIBRATION_STEPS", 1)
+    monkeypatch.setattr(plan, "CALIBRATION_STEPS", 1)
     found = plan_recipe(recipe, Silent())
     assert not (tmp_path / "run").exists()
     assert list(found) == [planned.name for planned in recipe.steps]
@@ -86,7 +86,7 @@ def test_its_plan_tells_what_comes_out(recipe, tmp_path, monkeypatch):
     size = sum((tmp_path / "run/biencoder" / name).stat().st_size for name in weights)
     assert size <= found["biencoder"].disk <= size + 400_000
     assert all(estimate.seconds > 0 for estimate in found.values())
-    monkeypatch.setattr(plan_few_shot, "PATIENCE", 0.0)  # every step is slow: a part of each is tried
+    monkeypatch.setattr(plan, "PATIENCE", 0.0)  # every step is slow: a part of each is tried
     slow = plan_recipe(recipe, Silent())
     assert all(slow[name].disk == found[name].disk for name in ("biencoder", "crossencoder", "reader"))
     assert "crossencoder" in plan_table(found, 1)

@@ -18,14 +18,14 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR, MinedAnswer, MinedPair
 from pairsmith.data.squad import read_questions
-from pairsmith.methods.mining.summarizer import train_summarizer
 from pairsmith.models.summarizer import load_summarizer, summarize
 from pairsmith.runs import Run
 from pairsmith.steps.mine import rewrite as rewriting
 from pairsmith.steps.mine.plan import plan_rewrite
 from pairsmith.steps.mine.rewrite import read_texts, rewrite, rewritten
 from pairsmith.steps.mine.settings import RewriteSettings
-from pairsmith.steps.training import plan_few_shot
+from pairsmith.steps.training import plan
+from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training.settings import TrainSummarizerSettings
 
 SUMMARIES = [MinedPair(f"s{n}", document(n), f"mined {n}", 1.2, 0.5) for n in range(5)]
@@ -218,7 +218,7 @@ def test_it_is_planned_before_its_model_is_trained_and_run(tiny_bert, pairs, mon
     path.write_text(RECIPE.replace("BASE", str(tiny_bert)).replace("PAIRS", str(pairs / "reading")))
     recipe = load_recipe(path)
     monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
-    monkeypatch.setattr(plan_few_shot, "CALIBRATION_STEPS", 1)
+    monkeypatch.setattr(plan, "CALIBRATION_STEPS", 1)
     assert plan_recipe(recipe, Silent())["gen"].rows == {"train": 5}
     assert run_recipe(recipe, pairs / "run", Silent())["rows"] <= 5
 

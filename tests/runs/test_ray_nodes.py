@@ -13,7 +13,6 @@ from tests.tiny_bart import make_asker
 from tests.training.few import PLAYS, passage, write
 
 from pairsmith.core.progress import Silent
-from pairsmith.methods.quip.teacher import save_teacher
 from pairsmith.models.cross_encoder import load_cross_encoder
 from pairsmith.models.reader import load_reader
 from pairsmith.runs import Run
@@ -26,6 +25,7 @@ from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.mine.filter import filter_pairs
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
+from pairsmith.steps.training.teacher import save_teacher
 
 pytest.importorskip("ray")
 

@@ -14,15 +14,15 @@ from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions, to_question_table
 from pairsmith.data.text.instructed import ANSWER, QUESTION, told
 from pairsmith.methods.quip.causal_training import CausalWriter, causal_limit, rows_of, said
-from pairsmith.methods.quip.generator_training import asker_examples, train_asker
+from pairsmith.methods.quip.generator_training import asker_examples
 from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.infuse.ask import ask, load_asker
 from pairsmith.steps.infuse.plan import plan_ask
 from pairsmith.steps.infuse.settings import AskSettings
-from pairsmith.steps.training import plan_questions
-from pairsmith.steps.training.plan_questions import plan_train_asker
+from pairsmith.steps.training import question_generator
+from pairsmith.steps.training.question_generator import train_asker
 from pairsmith.training.question_settings import TrainAskerSettings
 from pairsmith.training.target_tokens import IGNORED, token_accuracy
 
@@ -230,14 +230,14 @@ def test_without_an_answer_in_a_passage_there_is_nothing_to_learn(tmp_path):
 def test_a_plan_without_a_question_to_learn_says_so(tmp_path):
     asked = write(tmp_path / "quoted.jsonl", [("A man plays.", "A man", 'Who "plays"?')])
     with pytest.raises(InputError, match="none of the questions can be learned"):
-        plan_train_asker(settings(asked), {})
+        train_asker.plan(settings(asked), {})
 
 
 def test_a_plan_looks_at_validation_questions_of_an_earlier_step_too(data, monkeypatch):
     looked = []
-    whole = plan_questions.train_asker_on
+    whole = question_generator.train_asker_on
     monkeypatch.setattr(
-        plan_questions,
+        question_generator,
         "train_asker_on",
         lambda examples, unseen, *rest, **named: (
             looked.append(len(unseen)) or whole(examples, unseen, *rest, **named)
@@ -245,12 +245,12 @@ def test_a_plan_looks_at_validation_questions_of_an_earlier_step_too(data, monke
     )
     sample = to_question_table(list(read_questions(data)))
     earlier = {"@unseen": Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 2}, sample=sample)}
-    plan_train_asker(settings(data, validation="@unseen"), earlier)
+    train_asker.plan(settings(data, validation="@unseen"), earlier)
     assert max(looked) == 2
 
 
 def test_both_steps_are_planned(data):
-    assert plan_train_asker(settings(data), {}).seconds > 0
+    assert train_asker.plan(settings(data), {}).seconds > 0
     asked = plan_ask(
         AskSettings(inputs=[data], column="context", model="asker", questions=2, device="cpu"),
         {"asker": Estimate(seconds=1.0, memory=1, disk=1, rows={})},

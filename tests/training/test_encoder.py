@@ -15,9 +15,10 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import LABELLED_PAIR, REJECT, SCORED_PAIR
 from pairsmith.methods.dino import encoder as module
-from pairsmith.methods.dino.encoder import total_steps, train_encoder, train_encoder_on, validation_spearman
+from pairsmith.methods.dino.encoder import total_steps, train_encoder_on, validation_spearman
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.steps.training.encoder import train_encoder
 from pairsmith.training.settings import TrainEncoderSettings
 from pairsmith.training.watch import Training, Watch
 

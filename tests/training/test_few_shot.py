@@ -21,21 +21,23 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.biencoder import Batch, Rows, train_biencoder
+from pairsmith.methods.mining.biencoder import Batch, Rows
 from pairsmith.methods.mining.contrast import BiEncoder
-from pairsmith.methods.mining.crossencoder import train_crossencoder, wrong_for
-from pairsmith.methods.mining.few_shot import read_asked_seeds
-from pairsmith.methods.mining.reader import train_reader
-from pairsmith.methods.mining.retrieved import retrieved
+from pairsmith.methods.mining.crossencoder import wrong_for
 from pairsmith.methods.mining.sampled_negatives import right_outputs, wrong_answers
 from pairsmith.methods.mining.style import load_style
-from pairsmith.methods.mining.summarizer import train_summarizer
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.steps.mine.encoded import ENCODED
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.training.biencoder import train_biencoder
+from pairsmith.steps.training.crossencoder import train_crossencoder
+from pairsmith.steps.training.reader import train_reader
+from pairsmith.steps.training.reading import read_asked_seeds
+from pairsmith.steps.training.retrieved import retrieved
+from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import (
     TrainBiencoderSettings,

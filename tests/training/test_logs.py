@@ -11,9 +11,9 @@ from pairsmith.core.errors import MissingExtra
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR
-from pairsmith.methods.dino.encoder import train_encoder
-from pairsmith.methods.mining.reader import train_reader
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.steps.training.encoder import train_encoder
+from pairsmith.steps.training.reader import train_reader
 from pairsmith.training.logs import steps_between
 from pairsmith.training.settings import TrainEncoderSettings, TrainReaderSettings
 from pairsmith.training.watch import Watch

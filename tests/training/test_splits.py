@@ -1,7 +1,7 @@
 """Every training learns from the split ``train`` of a folder, and looks at ``validation``."""
 
 import json
-from importlib import import_module
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,17 +9,22 @@ import pyarrow.parquet as pq
 import pytest
 from tests.training.few import pairs, reading, summaries
 
+from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.methods.mining.few_shot import at_splits
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.training.plan_few_shot import samples_of
-from pairsmith.training.question_settings import InfuseSettings, TrainAskerSettings, TrainTeacherSettings
+from pairsmith.steps.training.biencoder import train_biencoder
+from pairsmith.steps.training.crossencoder import train_crossencoder
+from pairsmith.steps.training.plan import samples_of
+from pairsmith.steps.training.question_generator import train_asker
+from pairsmith.steps.training.reader import train_reader
+from pairsmith.steps.training.reading import at_splits
+from pairsmith.steps.training.student import infuse
+from pairsmith.steps.training.summarizer import train_summarizer
+from pairsmith.steps.training.teacher import train_teacher
+from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import (
-    TrainBiencoderSettings,
-    TrainCrossencoderSettings,
     TrainReaderSettings,
-    TrainSummarizerSettings,
 )
 
 MAKERS = {"pairs": pairs, "reading": reading, "summaries": summaries}
@@ -36,34 +41,36 @@ def folder(path, maker):
     return str(path)
 
 
-TRAININGS = [
-    ("biencoder", TrainBiencoderSettings, "pairs", ("seeds",)),
-    ("crossencoder", TrainCrossencoderSettings, "pairs", ("seeds",)),
-    ("reader", TrainReaderSettings, "reading", ("seeds", "added 1")),
-    ("summarizer", TrainSummarizerSettings, "summaries", ("seeds", "added 1")),
-    ("asker", TrainAskerSettings, "reading", ("data 1",)),
-    ("teacher", TrainTeacherSettings, "reading", ("data 1",)),
-    ("student", InfuseSettings, "reading", ("data 1",)),
-]
+TRAININGS = {
+    train_biencoder: ("pairs", ("seeds",)),
+    train_crossencoder: ("pairs", ("seeds",)),
+    train_reader: ("reading", ("seeds", "added")),
+    train_summarizer: ("summaries", ("seeds", "added")),
+    train_asker: ("reading", ("data",)),
+    train_teacher: ("reading", ("data",)),
+    infuse: ("reading", ("data",)),
+}
 
 
-@pytest.mark.parametrize(("name", "model", "form", "learned"), TRAININGS, ids=[each[0] for each in TRAININGS])
-def test_what_is_learned_from_is_train(name, model, form, learned, tmp_path, tiny_bert, monkeypatch, capsys):
-    module = import_module(f"pairsmith.training.{name}")
+@pytest.mark.parametrize("step", TRAININGS, ids=lambda step: step.name)
+def test_what_is_learned_from_is_train(step, tmp_path, tiny_bert, capsys):
+    form, learned = TRAININGS[step]
     source = folder(tmp_path / "in", MAKERS[form])
-    asked = {each.partition(" ")[0]: source for each in learned}
-    if name == "student":
-        asked["labels"] = "answers"
-    given = model(base=str(tiny_bert), validation=source, device="cpu", **asked)
-    read = {}
+    given = {name: source if name == "seeds" else [source] for name in learned}
+    if step is infuse:
+        given["labels"] = "answers"
+    settings = step.settings(base=str(tiny_bert), validation=source, device="cpu", **given)
+    read = []
 
-    def begin(*_, sources, **__):
-        read.update(sources)
+    def refuse(settings):
+        read.append(settings)
+        raise InputError("read enough")
 
-    monkeypatch.setattr(module, "begin", begin)
-    step = "infuse" if name == "student" else f"train_{name}"
-    getattr(module, step)(given, Run(tmp_path / "out", Progress()))
-    assert read == dict.fromkeys(learned, f"{source}:train") | {"validation": f"{source}:validation"}
+    with pytest.raises(InputError, match="read enough"):
+        replace(step, read=refuse)(settings, Run(tmp_path / "out", Progress()))
+    for name in learned:
+        assert getattr(read[0], name) in (f"{source}:train", [f"{source}:train"])
+    assert read[0].validation == f"{source}:validation"
     said = capsys.readouterr().err
     assert "in: its split train is trained on; test, validation is not" in said
     assert "in: its split validation is measured on; train, test is not" in said
@@ -74,7 +81,7 @@ def test_a_training_on_a_folder_takes_its_training_rows(tmp_path, tiny_bert):
     given = TrainReaderSettings(
         base=str(tiny_bert), seeds=source, validation=source, steps=2, batch_size=2, device="cpu"
     )
-    import_module("pairsmith.methods.mining.reader").train_reader(given, Run(tmp_path / "out", Silent()))
+    train_reader(given, Run(tmp_path / "out", Silent()))
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| seeds | 4 |" in card
     assert "| validation | 2 |" in card
@@ -86,5 +93,5 @@ def test_a_plan_leaves_alone_what_is_not_there_yet(tmp_path, tiny_bert):
     before = {"@asked": Estimate(0, 0, 0, {})}
     assert at_splits(given, later=before).data == ["@asked", f"{source}:train"]
     seeded = TrainReaderSettings(base=str(tiny_bert), seeds=source)
-    with samples_of(seeded, before) as there:
+    with samples_of(train_reader, seeded, before) as there:
         assert there.seeds == f"{source}:train"

@@ -16,16 +16,17 @@ import pairsmith
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import AskedQuestion, Distribution, read_asked
-from pairsmith.methods.mining.reader import train_reader
 from pairsmith.methods.quip.distillation import Asked, PassageLesson
-from pairsmith.methods.quip.student import Student, _drawn, _labelled, infuse, infuse_on, passages, read_by
-from pairsmith.methods.quip.teacher import train_teacher
+from pairsmith.methods.quip.student import Student, _drawn, _labelled, infuse_on, passages, read_by
 from pairsmith.models.reader import answer, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
+from pairsmith.steps.training.reader import train_reader
+from pairsmith.steps.training.student import infuse
+from pairsmith.steps.training.teacher import train_teacher
 from pairsmith.training.question_settings import InfuseSettings, TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
 from pairsmith.training.watch import Watch

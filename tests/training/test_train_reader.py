@@ -16,17 +16,15 @@ from pairsmith.data.squad import Answer, Question, to_question_table
 from pairsmith.methods.mining import reader as module
 from pairsmith.methods.mining.reader import (
     SpanMarker,
-    added_questions,
     answer_tokens,
     span_losses,
-    train_reader,
     train_reader_on,
     training_windows,
 )
 from pairsmith.models.reader import Reader, answer, encode_questions, load_reader
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.training.plan_few_shot import plan_train_reader
+from pairsmith.steps.training.reader import added_questions, train_reader
 from pairsmith.training.settings import TrainReaderSettings
 from pairsmith.training.watch import Watch
 
@@ -475,7 +473,7 @@ def test_added_questions_are_trained_on(tiny_bert, seeds, mined, tmp_path, extra
         seen.extend(each.id for each in questions)
         return train_reader_on(questions, *rest, **named)
 
-    monkeypatch.setattr(module, "train_reader_on", noted)
+    monkeypatch.setattr("pairsmith.steps.training.reader.train_reader_on", noted)
     given = settings(tiny_bert, seeds, added=list(map(str, mined)), extra=extra, steps=1)
     train_reader(given, Run(tmp_path / "out", Progress()))
     assert seen == [f"q{number}" for number in [*range(8), *range(10, 10 + count)]]
@@ -495,9 +493,9 @@ def test_a_plan_trains_on_what_an_earlier_step_would_make(tiny_bert):
     sample = to_question_table(QUESTIONS)
     mixed = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 900}, sample=sample)
     given = settings(tiny_bert, "@mixed", validation="@mixed")
-    assert plan_train_reader(given, {"@mixed": mixed}).seconds > 0
+    assert train_reader.plan(given, {"@mixed": mixed}).seconds > 0
     with pytest.raises(SettingsError, match="seeds @mixed: nothing can be planned with what this step makes"):
-        plan_train_reader(given, {"@mixed": replace(mixed, sample=None)})
+        train_reader.plan(given, {"@mixed": replace(mixed, sample=None)})
 
 
 # What cannot be.

@@ -12,18 +12,11 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example, read_examples
-from pairsmith.methods.mining.summarizer import (
-    WithLoss,
-    _batch,
-    added_examples,
-    rouge_l,
-    rows_of,
-    train_summarizer,
-    train_summarizer_on,
-)
+from pairsmith.methods.mining.summarizer import WithLoss, _batch, rouge_l, rows_of, train_summarizer_on
 from pairsmith.models.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
+from pairsmith.steps.training.summarizer import added_examples, train_summarizer
 from pairsmith.training import chunks
 from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.target_tokens import sequence_losses

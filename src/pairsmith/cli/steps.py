@@ -65,7 +65,8 @@ class Step(Generic[S]):
         dry: the setting with which the step writes nothing and needs no folder; empty if there is none.
         wet: the setting without which the step needs no folder; empty if there is none.
         checks: by setting, a function that raises a ``UserError`` for values that cannot be used.
-        plan: called with settings and the estimates of earlier steps; gives an ``Estimate``.
+        plan: called with settings and the estimates of earlier steps; gives an ``Estimate``. Empty if
+            ``work`` is a training, which plans itself.
         reads: the setting that names a model which an earlier step may train; empty if there is none.
     """
 
@@ -86,7 +87,7 @@ class Step(Generic[S]):
 
     def planner(self) -> "Callable[..., Estimate]":
         """The function that says what the step will cost."""
-        planner: Callable[..., Estimate] = imported(self.plan)
+        planner: Callable[..., Estimate] = imported(self.plan) if self.plan else imported(str(self.work)).plan
         return planner
 
     def needs_folder(self, settings: S) -> bool:
@@ -122,16 +123,15 @@ STEPS: Steps = {
     ),
     "train-encoder": Step(
         TrainEncoderSettings,
-        "pairsmith.methods.dino.encoder:train_encoder",
+        "pairsmith.steps.training.encoder:train_encoder",
         "Train a sentence encoder on scored pairs.",
-        plan="pairsmith.steps.training.plan:plan_train_encoder",
+        plan="pairsmith.steps.training.plan_encoder:plan_train_encoder",
         checks={"base": check_name},
     ),
     "train-biencoder": Step(
         TrainBiencoderSettings,
-        "pairsmith.methods.mining.biencoder:train_biencoder",
+        "pairsmith.steps.training.biencoder:train_biencoder",
         "Train an encoder on seed pairs, for mining more.",
-        plan="pairsmith.steps.training.plan_few_shot:plan_train_biencoder",
         checks={"base": check_name},
     ),
     "mine": Step(
@@ -144,9 +144,8 @@ STEPS: Steps = {
     ),
     "train-crossencoder": Step(
         TrainCrossencoderSettings,
-        "pairsmith.methods.mining.crossencoder:train_crossencoder",
+        "pairsmith.steps.training.crossencoder:train_crossencoder",
         "Train a model that tells pairs from hard negatives.",
-        plan="pairsmith.steps.training.plan_few_shot:plan_train_crossencoder",
         checks={"base": check_name},
     ),
     "filter": Step(
@@ -167,23 +166,20 @@ STEPS: Steps = {
     ),
     "train-reader": Step(
         TrainReaderSettings,
-        "pairsmith.methods.mining.reader:train_reader",
+        "pairsmith.steps.training.reader:train_reader",
         "Train a reader on seeds and mined questions.",
-        plan="pairsmith.steps.training.plan_few_shot:plan_train_reader",
         checks={"base": check_name},
     ),
     "train-summarizer": Step(
         TrainSummarizerSettings,
-        "pairsmith.methods.mining.summarizer:train_summarizer",
+        "pairsmith.steps.training.summarizer:train_summarizer",
         "Train a summariser on seeds and mined pairs.",
-        plan="pairsmith.steps.training.plan_few_shot:plan_train_summarizer",
         checks={"base": check_name},
     ),
     "train-asker": Step(
         TrainAskerSettings,
-        "pairsmith.methods.quip.generator_training:train_asker",
+        "pairsmith.steps.training.question_generator:train_asker",
         "Train a model that generates questions on passages.",
-        plan="pairsmith.steps.training.plan_questions:plan_train_asker",
         checks={"base": check_name},
     ),
     "ask": Step(
@@ -196,9 +192,8 @@ STEPS: Steps = {
     ),
     "train-teacher": Step(
         TrainTeacherSettings,
-        "pairsmith.methods.quip.teacher:train_teacher",
+        "pairsmith.steps.training.teacher:train_teacher",
         "Train a reader that serves as a teacher.",
-        plan="pairsmith.steps.training.plan_questions:plan_train_teacher",
         checks={"base": check_name},
     ),
     "relabel": Step(
@@ -211,9 +206,8 @@ STEPS: Steps = {
     ),
     "infuse": Step(
         InfuseSettings,
-        "pairsmith.methods.quip.student:infuse",
+        "pairsmith.steps.training.student:infuse",
         "Train an encoder whose token vectors answer questions.",
-        plan="pairsmith.steps.training.plan_questions:plan_infuse",
         checks={"base": check_name},
     ),
     "evaluate-sts": Step(

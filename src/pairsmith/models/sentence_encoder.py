@@ -74,9 +74,9 @@ def load_sentence_encoder(
 def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int = 2_000) -> None:
     """Append a linear layer that subtracts the mean vector of ``texts``.
 
-    The layer has the identity as its weights, so before training it changes nothing else. The mean vectors of a
-    language model's tokens share one large component: of SmolLM2's first six layers the cosines of unrelated
-    sentences are 0.94 on average, and 0.5 without it.
+    The layer has the identity as its weights, so before training it changes nothing else. The mean vectors
+    of a language model's tokens share one large component: with SmolLM2's first six layers, the cosines of
+    STSb's pairs are 0.94 on average, and 0.53 without that component.
 
     Args:
         encoder: changed in place.

@@ -55,9 +55,9 @@ class TrainEncoderSettings(Settings):
     )
     centre: bool = Field(
         default=False,
-        description="Subtract the mean vector of the training texts, in a layer that is trained and saved with "
-        "the encoder. For bases whose vectors all point in nearly the same direction, such as language models: "
-        "their cosines are all near 1, and without this --objective cosine makes them worse.",
+        description="Subtract the mean vector of the training texts, in a layer that is trained and saved "
+        "with the encoder. For language models as bases: their vectors all point in nearly the same "
+        "direction, so that cosines are near 1, and --objective cosine would make them worse.",
     )
     attention_dropout: float | None = Field(
         default=None,

@@ -16,75 +16,19 @@ from sentence_transformers.base.sampler import BatchSamplers
 from transformers import PrinterCallback
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.model_files import pick_device, pick_dtype, quiet_loading
-from pairsmith.core.model_names import model_revision
-from pairsmith.core.paths import Place
+from pairsmith.core.model_files import pick_dtype, quiet_loading
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.methods.dino.objectives import IN_BATCH, loss_of, training_rows
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
-from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled, sources_of
-from pairsmith.training.card import encoder_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.dropout import set_attention_dropout
-from pairsmith.training.folder import ModelFolder
-from pairsmith.training.logs import check_tensorboard, steps_between
+from pairsmith.training.logs import steps_between
 from pairsmith.training.processor import quick_training
 from pairsmith.training.settings import TrainEncoderSettings
 from pairsmith.training.watch import Measure, Training, Watch, watched
-
-STEP = "train-encoder"
-_COLUMNS = ("sentence1", "sentence2", "score")
-# Data are identified by a hash of their content; the others affect where and how fast, not the result.
-_NOT_IN_WEIGHTS = {"data", "device", "eval_batch_size", "checkpoint_steps", "tensorboard"}
-
-
-def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
-    """Train an encoder on a dataset folder, and save it in the run's folder.
-
-    The folder opens with ``SentenceTransformer(DIR)``; ``training.json`` in it, written last, says how
-    the training went. A folder that holds the finished work of the same settings is left as it is.
-
-    Returns:
-        The run's folder.
-
-    Raises:
-        FolderError: the data is no dataset folder, or the run's folder holds something else.
-        InputError: the data are no scored pairs, or their scores lie outside [-1, 1].
-        ModelError: the base cannot be loaded, or the training diverged.
-        SettingsError: there is no such device.
-        MissingExtra: logs are wanted, and TensorBoard is not installed.
-        StorageError: the model cannot be written.
-    """
-    settings = settled(settings, run)
-    pick_device(settings.device)
-    if settings.tensorboard:
-        check_tensorboard()
-    refuse_source(run, data=settings.data, base=settings.base)
-    data = DatasetFolder.open(settings.data)
-    train = scored_pairs(data, "train")
-    validation = scored_pairs(data, "validation") if "validation" in data.splits else None
-    folder = ModelFolder.start(
-        run,
-        step=STEP,
-        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
-        inputs={"data": hash_source(data.path)},
-        models={"base": model_revision(settings.base)},
-        sources=sources_of(models=[settings.base], data=[data.path]),
-    )
-    if folder.finished:
-        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
-        return run.out
-    encoder = base_encoder(settings)
-    training = train_encoder_on(
-        encoder, train, validation, settings, progress=run.progress, checkpoints=folder.checkpoints
-    )
-    card = encoder_card(settings, data, training.to_json(), folder.sources)
-    folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
-    run.progress.say(f"wrote {run.out}: {training}")
-    return run.out
 
 
 def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
@@ -134,7 +78,7 @@ def train_encoder_on(
         StorageError: a checkpoint cannot be written.
     """
     shown = progress or Silent()
-    _check_pairs(train, "the training pairs")
+    check_pairs(train, "the training pairs")
     choosable = _check_selectable(validation, shown)
     rows = training_rows(train, settings.objective, settings.hard_negatives)
     total = total_steps(rows.num_rows, settings)
@@ -157,26 +101,6 @@ def total_steps(rows: int, settings: TrainEncoderSettings) -> int:
     """The number of steps in ``epochs`` passes over ``rows`` pairs, or ``max_steps`` if that is fewer."""
     steps = max(1, math.ceil(settings.epochs * math.ceil(rows / settings.batch_size)))
     return steps if settings.max_steps is None else min(steps, settings.max_steps)
-
-
-def scored_pairs(data: DatasetFolder, split: str) -> pa.Table:
-    """The pairs of a split: columns sentence1, sentence2, score.
-
-    Raises:
-        InputError: the folder holds something other than scored pairs, or the split is empty.
-    """
-    table = data.table(split)
-    missing = [name for name in _COLUMNS if name not in table.column_names]
-    if missing:
-        found = ", ".join(table.column_names)
-        hint = "; labels must be numbers to train on" if "label" in table.column_names else ""
-        raise InputError(
-            f"{data.path}: training an encoder needs the columns sentence1, sentence2, score; "
-            f"found {found}{hint}"
-        )
-    pairs = table.select(list(_COLUMNS))
-    _check_pairs(pairs, f"{data.path}, split {split}")
-    return pairs
 
 
 def save_encoder(encoder: SentenceTransformer, out: Path, card: str) -> None:
@@ -257,7 +181,12 @@ def _trainer(
     return trainer
 
 
-def _check_pairs(pairs: pa.Table, where: str) -> None:
+def check_pairs(pairs: pa.Table, where: str) -> None:
+    """Refuse pairs that no cosine can be fitted to: none at all, blank texts, scores outside [-1, 1].
+
+    Raises:
+        InputError: with ``where`` in its message.
+    """
     if pairs.num_rows == 0:
         raise InputError(f"{where}: no rows to train on")
     for name in ("sentence1", "sentence2"):
@@ -289,7 +218,7 @@ def _check_selectable(validation: pa.Table | None, progress: Progress) -> bool:
             "the data have no validation split, so no step can be chosen by it; the last one is kept"
         )
         return False
-    _check_pairs(validation, "the validation pairs")
+    check_pairs(validation, "the validation pairs")
     scores = validation.column("score").to_numpy()
     if np.ptp(scores) > 0:
         return True

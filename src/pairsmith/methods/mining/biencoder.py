@@ -1,13 +1,12 @@
-"""The step ``train-biencoder``: from a hundred pairs to an encoder that finds more (M2, M4, M7, M8).
+"""The bi-encoder: trained on a hundred pairs, it finds more of them (M2, M4, M7, M8).
 
 seeds and corpora -> negatives for each seed -> contrastive loss, style classifier's loss -> encoder
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,103 +15,24 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.model_files import pick_device
-from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.data.documents import read_documents
-from pairsmith.data.examples import Example, read_examples
-from pairsmith.data.text import count_words, entity_finder, finder_revision, split_sentences, windows
-from pairsmith.methods.dino.encoder import save_encoder
+from pairsmith.data.examples import Example
+from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.contrast import BiEncoder
 from pairsmith.methods.mining.examples import in_window
-from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, read_seeds, refuse_sources
 from pairsmith.methods.mining.sampled_negatives import (
     WrongOutputs,
     random_outputs,
     right_outputs,
-    sampled,
     wrong_answers,
 )
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import Run, settled
 from pairsmith.runs.seeds import generator
-from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.fit import Lesson, fit_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
 from pairsmith.training.watch import Training
-
-_USE = """```python
-from sentence_transformers import SentenceTransformer
-
-encoder = SentenceTransformer("path/to/this/folder")
-inputs = encoder.encode_query(["Who wrote Hamlet?"])
-outputs = encoder.encode_document(["Shakespeare: Hamlet is a play by Shakespeare."])
-print(encoder.similarity(inputs, outputs))
-```"""
-
-
-def train_biencoder(settings: TrainBiencoderSettings, run: Run) -> Place:
-    """Train a bi-encoder on seeds, and save it and its style classifier in the run's folder.
-
-    The folder opens with ``SentenceTransformer(DIR)``.
-
-    Returns:
-        The run's folder.
-
-    Raises:
-        FolderError: the run's folder holds something else.
-        InputError: the seeds or a corpus cannot be read.
-        ModelError: the base cannot be loaded, or the training diverged.
-        SettingsError: there is no such device or answer finder.
-        StorageError: the model cannot be written.
-    """
-    settings = at_splits(settled(settings, run), run.progress.say)
-    device = pick_device(settings.device)
-    sources = {"seeds": settings.seeds, "validation": settings.validation}
-    sources |= numbered("inputs", settings.inputs) | numbered("outputs", settings.outputs)
-    refuse_sources(run, settings, sources)
-    seeds = read_seeds(settings.seeds, settings.kind)
-    validation = read_examples(settings.validation, settings.kind) if settings.validation else []
-    around = Surroundings.of(settings)
-    folder = begin(
-        run,
-        "train-biencoder",
-        settings,
-        sources=sources,
-        elsewhere={"inputs", "outputs"},
-        models=finder_revision(settings.answers) if settings.kind == "reading" else {},
-    )
-    if folder is None:
-        return run.out
-    seeds.tell(run.progress)
-    model, rate, training = train_biencoder_on(
-        seeds.each,
-        validation,
-        around,
-        settings,
-        device,
-        progress=run.progress,
-        checkpoints=folder.checkpoints,
-    )
-    style = model.trained_style()
-    facts = {
-        **seeds.facts(),
-        "validation": len(validation),
-        "learning rate": rate,
-        "style classifier": "yes" if style else "no",
-    }
-    card = few_shot_card("A bi-encoder for mining pairs", _USE, settings, facts, training, folder)
-
-    def save(out: Path) -> None:
-        save_encoder(model.encoder, out, card)
-        if style:
-            style.save(out)
-
-    folder.finish(save, training.to_json())
-    run.progress.say(f"wrote {run.out}: {training}")
-    return run.out
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,33 +46,6 @@ class Surroundings:
 
     strangers: Sequence[str] = ()
     outputs: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, settings: TrainBiencoderSettings) -> "Surroundings":
-        """A sample of the corpora that the settings name.
-
-        Raises:
-            InputError: a corpus cannot be read.
-        """
-        prefer = ("question",) if settings.kind == "reading" else ()
-        inputs = sampled(
-            _texts(settings.inputs, settings.input_column, prefer), settings.sample, settings.seed
-        )
-        records = sampled(_texts(settings.outputs, settings.output_column), settings.sample, settings.seed)
-        if settings.kind == "summaries":
-            sentences = [sentence.text for record in records for sentence in split_sentences(record)]
-            outputs = sampled(sentences, settings.sample, settings.seed)
-            return cls(outputs, outputs)
-        if settings.kind == "reading":
-            cut = (windows(record, settings.window, count_words) for record in records)
-            return cls(inputs, [window.text for window in chain.from_iterable(cut)])
-        return cls((), records)
-
-
-def _texts(sources: Sequence[str], column: str | None, prefer: Sequence[str] = ()) -> Iterator[str]:
-    for source in sources:
-        for record in read_documents(source, column=column, prefer=prefer):
-            yield record.document
 
 
 def train_biencoder_on(

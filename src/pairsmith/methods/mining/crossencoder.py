@@ -1,4 +1,4 @@
-"""The step ``train-crossencoder``: a model that reads both texts of a pair together to score it (M6).
+"""The cross-encoder: a model that reads both texts of a pair together to score it (M6).
 
 seeds and the bi-encoder's hard negatives -> binary or list-wise loss -> cross-encoder
 pairs that people scored -> binary loss against the scores -> cross-encoder
@@ -13,16 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pairsmith.core.errors import InputError, ModelError
-from pairsmith.core.model_files import pick_device
-from pairsmith.core.model_names import model_revision
-from pairsmith.core.paths import Place
+from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
-from pairsmith.data.examples import Example, read_examples
-from pairsmith.data.text import entity_finder, finder_revision
-from pairsmith.methods.mining.examples import in_window
-from pairsmith.methods.mining.few_shot import at_splits, begin, read_seeds, refuse_sources
-from pairsmith.methods.mining.retrieved import retrieved
+from pairsmith.data.examples import Example
+from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.sampled_negatives import (
     WrongOutputs,
     random_outputs,
@@ -32,87 +26,12 @@ from pairsmith.methods.mining.sampled_negatives import (
 )
 from pairsmith.metrics.correlation import spearman
 from pairsmith.models.cross_encoder import CrossEncoder, load_cross_encoder, score_pairs
-from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import DatasetFolder, Run, hash_source, settled
 from pairsmith.runs.seeds import generator
-from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks
 from pairsmith.training.fit import Lesson, fit_each_rate
-from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainCrossencoderSettings
 from pairsmith.training.watch import Measure, Training
-
-_USE = """```python
-from sentence_transformers import CrossEncoder
-
-model = CrossEncoder("path/to/this/folder", activation_fn=None)
-print(model.predict([("Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Shakespeare.")]))
-```"""
-
-
-def train_crossencoder(settings: TrainCrossencoderSettings, run: Run) -> Place:
-    """Train a cross-encoder on seeds, and save it in the run's folder.
-
-    The folder opens with ``AutoModelForSequenceClassification``.
-
-    Returns:
-        The run's folder.
-
-    Raises:
-        FolderError: the run's folder holds something else, or ``mined`` is no folder that ``mine`` wrote.
-        InputError: the seeds cannot be read.
-        ModelError: a model cannot be loaded, or the training diverged.
-        SettingsError: there is no such device or answer finder, or an encoder is missing.
-        StorageError: the model cannot be written.
-    """
-    settings = at_splits(settled(settings, run), run.progress.say)
-    device = pick_device(settings.device)
-    sources = {"seeds": settings.seeds, "validation": settings.validation}
-    refuse_sources(run, settings, sources)
-    given = read_seeds(settings.seeds, settings.kind)
-    seeds = [in_window(each, settings.window) for each in given.each]
-    found = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
-    if found and settings.encoder:
-        _check_encoder(settings.encoder, found)
-    finder = finder_revision(settings.answers) if settings.kind == "reading" else {}
-    folder = begin(
-        run,
-        "train-crossencoder",
-        settings,
-        sources=sources,
-        elsewhere={"mined", "encoder"},
-        inputs={"mined outputs": hash_source(found.path)} if found else {},
-        models=({"encoder": model_revision(settings.encoder)} if settings.encoder else {}) | finder,
-        made_with=[settings.mined] if settings.mined else [],
-    )
-    if folder is None:
-        return run.out
-    given.tell(run.progress)
-    unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
-    unseen = [in_window(each, settings.window) for each in unseen]
-    near = near_outputs([*seeds, *unseen], found, settings, device, run.progress) if found else None
-    cross, rate, training = train_crossencoder_on(
-        seeds, unseen, near, settings, device, progress=run.progress, checkpoints=folder.checkpoints
-    )
-    facts = {**given.facts(), "validation": len(unseen), "learning rate": rate}
-    card = few_shot_card("A cross-encoder that scores pairs", _USE, settings, facts, training, folder)
-    folder.finish(partial(save_transformer, cross.model, cross.tokenizer, card), training.to_json())
-    run.progress.say(f"wrote {run.out}: {training}")
-    return run.out
-
-
-def _check_encoder(encoder: str, found: DatasetFolder) -> None:
-    if found.manifest.models.get("encoder") != model_revision(encoder):
-        raise ModelError(
-            f"model {encoder}: {found.path} was encoded by another model, or by other weights of this "
-            "one; give --encoder what was given to mine"
-        )
-
-
-def _outputs_of(mined: str) -> str:
-    """The folder with the vectors of a mined folder's outputs."""
-    return f"{mined.rstrip('/')}/outputs"
 
 
 def train_crossencoder_on(
@@ -290,20 +209,3 @@ def score_correlation(cross: CrossEncoder, examples: Sequence[Example]) -> float
     scores = score_pairs(cross, [each.input for each in examples], [each.output for each in examples])
     found = spearman(scores, np.array([each.score for each in examples]))
     return None if np.isnan(found) else 100.0 * found
-
-
-def near_outputs(
-    examples: Sequence[Example],
-    found: DatasetFolder,
-    settings: TrainCrossencoderSettings,
-    device: str,
-    progress: Progress,
-) -> list[list[str]]:
-    """The hard negatives of each example: wrong outputs that the bi-encoder finds near its input."""
-    assert settings.encoder is not None  # it is given whenever ``mined`` is
-    read = found.manifest.settings["max_length"]  # as for the outputs; the encoder may allow more
-    encoder = load_sentence_encoder(
-        settings.encoder, device=device, max_length=read if isinstance(read, int) else None
-    )
-    with progress.task("find wrong outputs", len(examples), "inputs") as bar:
-        return retrieved(examples, found, encoder, settings.retrieved, bar.advance)

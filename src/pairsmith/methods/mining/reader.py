@@ -1,4 +1,4 @@
-"""The step ``train-reader``: a reader trained on about a hundred questions and added mined ones (M9).
+"""The reader trained on about a hundred questions and added mined ones (M9).
 
 questions with answers -> windows that contain an answer -> classifiers of start and end -> reader
 """
@@ -6,7 +6,6 @@ questions with answers -> windows that contain an answer -> classifiers of start
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -15,107 +14,16 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.core.errors import InputError, ModelError
-from pairsmith.core.model_files import pick_device
-from pairsmith.core.model_names import resolve_model
-from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.squad import Answer, Question, read_questions
-from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, read_asked_seeds, refuse_sources
+from pairsmith.data.squad import Answer, Question
 from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import Feature, Reader, answer, collate, encode_questions, load_reader
-from pairsmith.models.span_heads import heads_kind
-from pairsmith.runs import Run, settled
-from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, sum_of_losses
 from pairsmith.training.fit import Lesson, fit_each_rate
-from pairsmith.training.folder import save_transformer
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
 from pairsmith.training.watch import Training
-
-_USE = """```python
-import torch
-from transformers import AutoModelForQuestionAnswering, AutoTokenizer
-
-model = AutoModelForQuestionAnswering.from_pretrained("path/to/this/folder")
-tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-question, text = "Who wrote Hamlet?", "Hamlet is a play by Shakespeare."
-inputs = tokenizer(question, text, return_tensors="pt")
-outside = torch.tensor([part != 1 for part in inputs.sequence_ids(0)])  # answers stand in the text
-with torch.inference_mode():
-    found = model(**inputs)
-start = int(found.start_logits[0].masked_fill(outside, -torch.inf).argmax())
-end = start + int(found.end_logits[0].masked_fill(outside, -torch.inf)[start:].argmax())
-print(text[inputs.token_to_chars(start).start : inputs.token_to_chars(end).end])
-```"""
-
-
-def train_reader(settings: TrainReaderSettings, run: Run) -> Place:
-    """Train a reader on seeds and added questions, and save it in the run's folder.
-
-    The folder opens with ``AutoModelForQuestionAnswering``.
-
-    Returns:
-        The run's folder.
-
-    Raises:
-        FolderError: the run's folder holds something else.
-        InputError: questions cannot be read, or no window contains an answer.
-        ModelError: the base cannot be loaded or is a teacher or student, or the training diverged.
-        SettingsError: there is no such device.
-        StorageError: the model cannot be written.
-    """
-    settings = at_splits(settled(settings, run), run.progress.say)
-    device = pick_device(settings.device)
-    sources = {"seeds": settings.seeds, "validation": settings.validation}
-    sources |= numbered("added", settings.added)
-    refuse_sources(run, settings, sources)
-    seeds = read_asked_seeds(settings.seeds)
-    added = added_questions(settings)
-    unseen = list(read_questions(settings.validation)) if settings.validation else []
-    if heads_kind(resolve_model(settings.base)):
-        raise ModelError(
-            f"model {settings.base}: is a teacher or a student already; give its own base as --base"
-        )
-    folder = begin(run, "train-reader", settings, sources=sources, elsewhere={"added"})
-    if folder is None:
-        return run.out
-    seeds.tell(run.progress)
-    if settings.extra and len(added) < settings.extra:
-        run.progress.say(f"--added has {len(added):,} questions, not {settings.extra:,}; all are taken")
-    trained = train_reader_on(
-        [*seeds.each, *added], unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
-    )
-    facts = {
-        **seeds.facts(),
-        "added questions": len(added),
-        "of these left out, as no window holds the answer": len(seeds.each) + len(added) - trained.questions,
-        "validation": len(unseen),
-        "learning rate": trained.learning_rate,
-    }
-    card = few_shot_card(
-        "A reader that marks the answer to a question in a text",
-        _USE,
-        settings,
-        facts,
-        trained.training,
-        folder,
-    )
-    reader = trained.reader
-    folder.finish(partial(save_transformer, reader.model, reader.tokenizer, card), trained.training.to_json())
-    run.progress.say(f"wrote {run.out}: {trained.training}")
-    return run.out
-
-
-def added_questions(settings: TrainReaderSettings) -> list[Question]:
-    """The questions of all sources in ``added``, in order; only the first ``extra`` if that is given.
-
-    Raises:
-        InputError: a source cannot be read.
-    """
-    each = chain.from_iterable(read_questions(source) for source in settings.added)
-    return list(islice(each, settings.extra))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,20 @@
-"""The step ``train-summarizer``: a summariser from a hundred summaries and marked mined ones (M9).
+"""The summariser: trained on a hundred summaries and on mined ones, which are marked (M9).
 
 documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from pairsmith.core.errors import InputError, ModelError
-from pairsmith.core.model_files import pick_device
-from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.data.examples import Example, each_example, read_examples
-from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, read_seeds, refuse_sources
-from pairsmith.metrics.rouge import check_rouge, rouge_scores
+from pairsmith.data.examples import Example
+from pairsmith.metrics.rouge import rouge_scores
 from pairsmith.models.summarizer import (
     Summarizer,
     add_marker,
@@ -31,111 +27,12 @@ from pairsmith.models.summarizer import (
     shortest_of,
     summarize,
 )
-from pairsmith.runs import Run, settled
-from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import Lesson, fit_each_rate
-from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of
 from pairsmith.training.watch import Training
-
-_WHAT = {
-    "summaries": "A model that writes summaries of documents",
-    "reading": "A model that writes questions to answers in passages",
-}
-
-_USE = """```python
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-model = AutoModelForSeq2SeqLM.from_pretrained("path/to/this/folder")
-tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-inputs = tokenizer("{text}", truncation=True, max_length=512, return_tensors="pt")
-print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
-```"""
-_READ = {"summaries": "A long document …", "reading": "the answer: The passage that the answer stands in."}
-
-
-def train_summarizer(settings: TrainSummarizerSettings, run: Run) -> Place:
-    """Train a summariser on seeds and added documents, and save it in the run's folder.
-
-    The folder opens with ``AutoModelForSeq2SeqLM``, and contains the settings for generating summaries.
-
-    Returns:
-        The run's folder.
-
-    Raises:
-        FolderError: the run's folder holds something else.
-        InputError: documents with summaries cannot be read, or one contains the marker.
-        MissingExtra: there are validation documents, and the package ``rouge-score`` is not installed.
-        ModelError: the base cannot be loaded or cannot be trained as a summariser, or the training diverged.
-        SettingsError: there is no such device.
-        StorageError: the model cannot be written.
-    """
-    settings = at_splits(settled(settings, run), run.progress.say)
-    device = pick_device(settings.device)
-    if settings.validation:
-        check_rouge()
-    sources = {"seeds": settings.seeds, "validation": settings.validation}
-    sources |= numbered("added", settings.added)
-    refuse_sources(run, settings, sources)
-    given = read_seeds(settings.seeds, settings.kind)
-    seeds, unseen = [turned(each, settings.kind) for each in given.each], validation_examples(settings)
-    added = added_examples(settings, [*seeds, *unseen])
-    folder = begin(run, "train-summarizer", settings, sources=sources, elsewhere={"added"})
-    if folder is None:
-        return run.out
-    given.tell(run.progress)
-    if settings.extra and len(added) < settings.extra:
-        run.progress.say(f"--added has {len(added):,} new documents, not {settings.extra:,}; all are taken")
-    summarizer, rate, training = train_summarizer_on(
-        seeds, added, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
-    )
-    facts = {
-        **given.facts(),
-        "added examples": len(added),
-        "marker before what is read of them": f"`{settings.marker}`" if added and settings.marker else "none",
-        "validation": len(unseen),
-        "learning rate": rate,
-    }
-    card = few_shot_card(
-        _WHAT[settings.kind], _USE.format(text=_READ[settings.kind]), settings, facts, training, folder
-    )
-    folder.finish(partial(save_transformer, summarizer.model, summarizer.tokenizer, card), training.to_json())
-    run.progress.say(f"wrote {run.out}: {training}")
-    return run.out
-
-
-def validation_examples(settings: TrainSummarizerSettings) -> list[Example]:
-    """The validation examples, with the text to read as input and the text to write as output.
-
-    Raises:
-        InputError: they cannot be read.
-    """
-    source = settings.validation
-    return [turned(each, settings.kind) for each in read_examples(source, settings.kind)] if source else []
-
-
-def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) -> list[Example]:
-    """The pairs of all sources in ``added``, in order; only the first ``extra`` if that is given.
-
-    A document is used once, and not at all if it is one of ``known``: the seeds have a better summary of it,
-    and validation documents must not be trained on.
-
-    Raises:
-        InputError: a source cannot be read, or a summary is blank.
-    """
-    documents = {example.input for example in known}
-
-    def new() -> Iterator[Example]:
-        for found in chain.from_iterable(each_example(source, settings.kind) for source in settings.added):
-            example = turned(found, settings.kind)
-            if example.input not in documents:
-                documents.add(example.input)
-                yield example
-
-    return list(islice(new(), settings.extra))
 
 
 def turned(example: Example, kind: str) -> Example:

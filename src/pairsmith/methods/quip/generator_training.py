@@ -1,81 +1,27 @@
-"""The step ``train-asker``: a question generator, which writes an answer and then its question (Q2).
+"""Training a question generator, which writes an answer and then its question (Q2).
 
 questions with answers -> passage to "answer separator question" -> sequence-to-sequence loss -> model;
 a causal language model instead learns to follow the instruction that ``ask`` gives it
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain
 from typing import Any
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.model_files import pick_device
-from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
-from pairsmith.data.squad import Question, read_questions
+from pairsmith.data.squad import Question
 from pairsmith.data.text import Window
 from pairsmith.data.text.passages import passage_limit, passages, token_count
-from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, refuse_sources
 from pairsmith.methods.mining.summarizer import Figure, train_summarizer_on
 from pairsmith.methods.quip.causal_training import causal_limit, said, train_causal_asker_on
 from pairsmith.models.heads import load_tokenizer, writes_as
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
-from pairsmith.runs import Run, settled
-from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.folder import save_transformer
 from pairsmith.training.question_settings import TrainAskerSettings
 from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.target_tokens import token_accuracy
 from pairsmith.training.watch import Training
-
-_USE = """```
-pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
-```"""
-
-
-def train_asker(settings: TrainAskerSettings, run: Run) -> Place:
-    """Train a question generator on questions with answers, and save it in the run's folder.
-
-    The folder opens with ``AutoModelForSeq2SeqLM``, or ``AutoModelForCausalLM`` if the base is causal.
-
-    Returns:
-        The run's folder.
-
-    Raises:
-        FolderError: the run's folder holds something else.
-        InputError: questions cannot be read, or no passage contains an answer.
-        ModelError: the base cannot be loaded or its context is too short, or the training diverged.
-        SettingsError: there is no such device.
-        StorageError: the model cannot be written.
-    """
-    settings = at_splits(settled(settings, run), run.progress.say)
-    device = pick_device(settings.device)
-    sources = numbered("data", settings.data) | {"validation": settings.validation}
-    refuse_sources(run, settings, sources)
-    questions = list(chain.from_iterable(map(read_questions, settings.data)))
-    examples = list(asker_examples(questions, settings))
-    unseen = list(
-        asker_examples(read_questions(settings.validation) if settings.validation else (), settings)
-    )
-    check_examples(examples, unseen, settings)
-    folder = begin(run, "train-asker", settings, sources=sources)
-    if folder is None:
-        return run.out
-    model, tokenizer, rate, training = train_asker_on(
-        examples, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
-    )
-    facts = {
-        "questions": len(examples),
-        "left out, as no passage holds the answer or they hold what ends one": len(questions) - len(examples),
-        "learning rate": rate,
-    }
-    card = few_shot_card("A model that asks questions of passages", _USE, settings, facts, training, folder)
-    folder.finish(partial(save_transformer, model, tokenizer, card), training.to_json())
-    run.progress.say(f"wrote {run.out}: {training}")
-    return run.out
 
 
 def train_asker_on(

@@ -1,4 +1,4 @@
-"""The step ``infuse``: distils a teacher into a bi-encoder whose token vectors answer questions (Q4).
+"""The student: distils a teacher into a bi-encoder whose token vectors answer questions (Q4).
 
 passages with their questions -> each passage encoded once, its questions separately -> cross-entropy with
 the teacher's span distributions (Q5) -> encoder, and heads for questions
@@ -7,8 +7,7 @@ the teacher's span distributions (Q5) -> encoder, and heads for questions
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,89 +17,25 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
 from pairsmith.core.errors import InputError, ModelError
-from pairsmith.core.model_files import pick_device
-from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.questions import AskedQuestion, Distribution, read_asked
-from pairsmith.data.squad import Question, read_questions
-from pairsmith.methods.mining.few_shot import at_splits, begin, numbered, refuse_sources
+from pairsmith.data.questions import AskedQuestion, Distribution
+from pairsmith.data.squad import Question
 from pairsmith.methods.quip.distillation import Asked, PassageLesson, is_read, sparse_cross_entropy, targets
 from pairsmith.methods.quip.passage_store import Lessons
 from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import QUESTION_TOKENS
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, span_logits
-from pairsmith.models.span_heads import save_heads
 from pairsmith.models.span_reader import answer_by_vectors
 from pairsmith.models.token_vectors import TokenEncoder
-from pairsmith.runs import Run, settled
 from pairsmith.runs.seeds import generator
-from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, grouped, sum_of_losses
 from pairsmith.training.fit import Lesson, fit_each_rate
-from pairsmith.training.folder import save_transformer
 from pairsmith.training.question_settings import InfuseSettings
 from pairsmith.training.watch import Training
 
 _AT_ONCE = 1_000
 """How many passages are tokenized at a time when answers are looked for."""
-
-_USE = """```python
-import pairsmith
-
-model = pairsmith.load_student("path/to/this/folder")  # encoder and heads; AutoModel opens the encoder alone
-text = "Hamlet is a play by Shakespeare."
-print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].text)
-```"""
-
-
-def infuse(settings: InfuseSettings, run: Run) -> Place:
-    """Train a student on questions, and save it in the run's folder.
-
-    The folder opens with ``AutoModel`` and, heads included, with ``pairsmith.load_student``.
-
-    Returns:
-        The run's folder.
-
-    Raises:
-        FolderError: the run's folder holds something else.
-        InputError: questions cannot be read, lack a teacher's distributions, or have all their answers in
-            the part of the passages that is cut off.
-        ModelError: the base cannot be loaded, or the training diverged.
-        SettingsError: there is no such device.
-        StorageError: the model cannot be written.
-    """
-    settings = at_splits(settled(settings, run), run.progress.say)
-    device = pick_device(settings.device)
-    sources = numbered("data", settings.data) | {"validation": settings.validation}
-    refuse_sources(run, settings, sources)
-    lessons = passages(chain.from_iterable(map(read_asked, settings.data)), settings)
-    unseen = list(read_questions(settings.validation)) if settings.validation else []
-    folder = begin(run, "infuse", settings, sources=sources, elsewhere={"batch_tokens"})
-    if folder is None:
-        return run.out
-    trained = infuse_on(
-        lessons, unseen, settings, device, progress=run.progress, checkpoints=folder.checkpoints
-    )
-    facts = {
-        "passages": trained.passages,
-        "questions": trained.questions,
-        "left out, as the answer is behind what is read": lessons.questions - trained.questions,
-        "labels": settings.labels,
-        "validation": len(unseen),
-        "learning rate": trained.learning_rate,
-    }
-    title = "An encoder whose token vectors answer questions"
-    card = few_shot_card(title, _USE, settings, facts, trained.training, folder)
-    folder.finish(partial(save_student, trained.student, card), trained.training.to_json())
-    run.progress.say(f"wrote {run.out}: {trained.training}")
-    return run.out
-
-
-def save_student(student: SpanEncoder, card: str, out: Path) -> None:
-    """Save the encoder as a transformers model, and the heads beside it."""
-    save_transformer(student.tokens.model, student.tokens.tokenizer, card, out)
-    save_heads(student.heads, out)
 
 
 def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> Lessons:

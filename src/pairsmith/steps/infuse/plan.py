@@ -2,14 +2,14 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import MINILM
-from pairsmith.data.questions import ASKED
+from pairsmith.data.questions import ASKED, AskedQuestion, asked_in, read_asked
 from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.causal_generator import CausalGenerator
@@ -25,10 +25,35 @@ from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate,
 from pairsmith.steps.infuse.ask import load_asker, texts
 from pairsmith.steps.infuse.relabel import relabelled
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
-from pairsmith.steps.training.plan_questions import some_asked
 
 CALIBRATION_TEXTS = 8
 CALIBRATION_QUESTIONS = 64
+
+
+SOME = 2_000
+"""Questions in the sample of a source."""
+
+
+def some_asked(sources: Sequence[str], before: Before) -> tuple[list[AskedQuestion], int]:
+    """A sample of the questions of all sources, existing or from earlier steps, and the number of all.
+
+    Raises:
+        InputError: a source cannot be read.
+    """
+    found: list[AskedQuestion] = []
+    count = 0
+    for source in sources:
+        earlier = before.get(source)
+        if earlier is not None and earlier.sample is not None:
+            rows = ((source, row) for row in earlier.sample.to_pylist())
+            found += islice(asked_in(rows), SOME)
+            count += sum(earlier.rows.values())
+        else:
+            every: Iterator[AskedQuestion] = read_asked(source)
+            some = list(islice(every, SOME))
+            found += some
+            count += len(some) + sum(1 for _ in every)
+    return found, count
 
 
 def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estimate:

@@ -1,87 +1,180 @@
-"""The cost of ``train-encoder``, extrapolated from some steps and one evaluation."""
+"""The cost of a training, extrapolated from some of its own steps and an evaluation."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from torch import nn
 
-from pairsmith.methods.dino.encoder import (
-    base_encoder,
-    scored_pairs,
-    total_steps,
-    train_encoder_on,
-    validation_spearman,
-)
-from pairsmith.runs import DatasetFolder
+from pairsmith.core.errors import SettingsError
+from pairsmith.core.model_files import pick_device
+from pairsmith.core.progress import Silent, Task
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
-from pairsmith.training.settings import TrainEncoderSettings
+from pairsmith.steps.training.reading import at_splits
+from pairsmith.training.settings import FitSettings
+from pairsmith.training.watch import TRAIN
 
-CALIBRATION_STEPS = 12
+if TYPE_CHECKING:
+    from pairsmith.steps.training.step import TrainingStep
+
+CALIBRATION_STEPS = 4
+_WAKING = 2
+PATIENCE = 10.0
+"""Seconds; of a step that takes longer only a part is timed, and extrapolated."""
+
+_SOME = 2
+"""Examples in that part; a bi-encoder needs two pairs to tell apart."""
+
 _BESIDE_WEIGHTS = 300_000
 """Approximate bytes of tokenizer, configuration, card and record."""
-
-_WAKING = 3
-_LENGTHS = 12
 _KEPT = 3
 """Most checkpoints on disk at one time: two, and the next one while it is being written."""
 
+S = TypeVar("S", bound=FitSettings)
 
-def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estimate:
-    """Train for some steps on a sample from the previous step, or on the data if they exist already.
+
+def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Estimate:
+    """Read the data as the step does, train for some steps, and extrapolate to all.
+
+    What earlier steps will make is replaced by the samples in their estimates; hard negatives from a mined
+    folder are left out, as they do not change the cost.
 
     Raises:
-        UserError: as for ``train_encoder``.
+        UserError: as for the step.
     """
-    started = time.monotonic()
-    encoder = base_encoder(settings)
-    loading = time.monotonic() - started
-    pairs, rows = _pairs(settings, before)
-    steps = total_steps(rows["train"], settings)
+    device = pick_device(settings.device)
+    begun = time.monotonic()
+    with samples_of(step, settings, before) as there:
+        data = step.read(there)
+    reading = time.monotonic() - begun
+    sources = chain.from_iterable(_listed(getattr(settings, name)) for name in step.sources)
+    later = before.keys() & set(sources)
+    unread = sum(sum(before[source].rows.values()) - _rows_of_sample(before[source]) for source in later)
+    examples = data.examples + round(unread * data.examples / max(1, data.rows))
+    whole, rates = settings.steps_of(examples), len(settings.learning_rate)
+    unseen = len(data.validation)
 
-    def timed(count: int, some: pa.Table = pairs) -> float:
-        begun = time.monotonic()
-        few = settings.model_copy(update={"max_steps": count, "epochs": float(count)})
-        train_encoder_on(encoder, some, None, few)
-        return time.monotonic() - begun
+    def tried(steps: int, batch: int, looks: int) -> _Trial:
+        changes = {
+            "eval_steps": steps,
+            "checkpoint_steps": steps,
+            "learning_rate": settings.learning_rate[:1],
+            "batch_size": batch,
+        }
+        watch, begun = _Steps(), time.monotonic()
+        some = there.model_copy(update=changes).cut_to(steps)
+        trained = step.train(replace(data, validation=data.validation[:looks]), some, device, watch, None)
+        weights = sum(size_of_weights(part) for part in trained.parts)
+        return _Trial([end - begun for end in watch.ends], watch.looked - watch.ends[-1], weights)
 
-    short = timed(_WAKING)
-    for some in _of_many_lengths(pairs, settings.batch_size):
-        timed(1, some)  # memory grows with each new text length
-    step = max(timed(_WAKING + CALIBRATION_STEPS) - timed(_WAKING), 0.0) / CALIBRATION_STEPS
-    looks = 2 + steps // settings.eval_steps if rows.get("validation") else 0
-    seconds = loading + short + steps * step
-    if looks:
-        sample = pairs.slice(0, min(rows["validation"], pairs.num_rows))
-        begun = time.monotonic()
-        validation_spearman(encoder, sample, settings.eval_batch_size)
-        seconds += looks * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
-    weights = sum(each.numel() * each.element_size() for each in encoder.state_dict().values())
-    trained = sum(each.numel() * each.element_size() for each in encoder.parameters() if each.requires_grad)
-    saved = range(settings.checkpoint_steps, steps, settings.checkpoint_steps)[-_KEPT:]
-    best = sum(weights for step in saved if looks and step >= settings.eval_steps)  # beside the last weights
+    batch, looked, waking = min(_SOME, settings.batch_size), min(_SOME, unseen), 1
+    first = trial = tried(waking + 1, batch, looked)
+    if first.step(waking) * settings.batch_size / batch < PATIENCE:
+        batch, looked, waking = settings.batch_size, unseen, _WAKING
+        trial = tried(waking + CALIBRATION_STEPS, batch, looked)
+    # The first trial also loads libraries, which are loaded already for later learning rates.
+    loading = trial.loading(waking)
+    libraries = max(first.loading(1) - loading, 0.0)
+    seconds = trial.step(waking) * settings.batch_size / batch
+    look = trial.look * unseen / max(looked, 1)
+    looks = 2 + whole // settings.eval_steps if unseen else 0
+    checkpoints = min(_KEPT, whole // settings.checkpoint_steps)
     return Estimate(
-        seconds=seconds,
+        seconds=reading + libraries + rates * (whole * seconds + looks * look + loading),
         memory=peak_memory(),
-        disk=weights + _BESIDE_WEIGHTS,
+        disk=trial.weights + _BESIDE_WEIGHTS,
         rows={},
-        scratch=len(saved) * (weights + 2 * trained + _BESIDE_WEIGHTS) + best,  # 2: the moments of AdamW
+        # 3: the weights and AdamW's two moments
+        scratch=checkpoints * 3 * trial.weights + (rates if rates > 1 else 0) * trial.weights,
     )
 
 
-def _of_many_lengths(pairs: pa.Table, batch_size: int) -> Iterator[pa.Table]:
-    """Batches of the longest pairs, of the shortest, and of some lengths in between."""
-    lengths = pc.add(pc.utf8_length(pairs["sentence1"]), pc.utf8_length(pairs["sentence2"]))
-    ordered = pairs.take(pc.sort_indices(pc.negate(lengths)))
-    last = max(0, ordered.num_rows - batch_size)
-    for number in range(_LENGTHS):
-        yield ordered.slice(number * last // (_LENGTHS - 1), batch_size)
+@contextmanager
+def samples_of(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Iterator[S]:
+    """The settings, with sources that earlier steps will make replaced by files with a sample of them.
+
+    Raises:
+        SettingsError: an earlier step has no sample of what it will make.
+    """
+    with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
+
+        def there(name: str, source: str) -> str | None:
+            if source not in before:
+                return source
+            sample = before[source].sample
+            if sample is None:
+                if not settings.__class__.model_fields[name].is_required():
+                    return None
+                raise SettingsError(f"{name} {source}: nothing can be planned with what this step makes")
+            file = Path(folder) / f"{source.removeprefix('@')}.parquet"
+            pq.write_table(sample, file)
+            return str(file)
+
+        changes: dict[str, object] = {}
+        for name in step.sources:
+            value = getattr(settings, name)
+            if isinstance(value, str):
+                changes[name] = there(name, value)
+            elif value:
+                changes[name] = [found for each in value if (found := there(name, each))]
+        # Such as the mined folder with hard negatives.
+        changes |= {name: None for name in step.elsewhere if isinstance(getattr(settings, name), str)}
+        yield at_splits(settings.model_copy(update=changes), later=before)
 
 
-def _pairs(settings: TrainEncoderSettings, before: Before) -> tuple[pa.Table, dict[str, int]]:
-    """Pairs for the trial, and how many pairs each split will have."""
-    earlier = before.get(settings.data)
-    if earlier is not None and earlier.sample is not None:
-        return earlier.sample.select(["sentence1", "sentence2", "score"]), dict(earlier.rows)
-    data = DatasetFolder.open(settings.data)
-    return scored_pairs(data, "train"), dict(data.split_rows)
+def _listed(value: object) -> list[str]:
+    return [value] if isinstance(value, str) else value if isinstance(value, list) else []
+
+
+def _rows_of_sample(estimate: Estimate) -> int:
+    return estimate.sample.num_rows if estimate.sample is not None else 0
+
+
+class _Steps(Silent):
+    """Records when each step of a training ended, and when its last evaluation did."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[float] = []
+        self.looked = 0.0
+
+    def draw(self, bar: Task) -> None:
+        """A step has ended, or an evaluation before or after one."""
+        if bar.label == TRAIN:
+            self.looked = time.monotonic()
+            if bar.done > len(self.ends):
+                self.ends.append(self.looked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The timing of a short training, with an evaluation before and after.
+
+    Attributes:
+        ends: when each step ended, in seconds after the training began.
+        look: seconds that an evaluation takes; 0 without validation data.
+        weights: bytes of the weights.
+    """
+
+    ends: Sequence[float]
+    look: float
+    weights: int
+
+    def step(self, waking: int) -> float:
+        """Seconds that a step takes, without the first ``waking`` steps, which are for warming up."""
+        return (self.ends[-1] - self.ends[waking - 1]) / (len(self.ends) - waking)
+
+    def loading(self, waking: int) -> float:
+        """Seconds before the first step, without the evaluation."""
+        return max(self.ends[0] - self.step(waking) - self.look, 0.0)
+
+
+def size_of_weights(model: nn.Module) -> int:
+    """Bytes of a model's weights."""
+    return sum(each.numel() * each.element_size() for each in model.state_dict().values())

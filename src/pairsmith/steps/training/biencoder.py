@@ -1,0 +1,121 @@
+"""The step ``train-biencoder``: from a hundred pairs to an encoder that finds more (M2, M4, M7, M8)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from pairsmith.core.progress import Progress
+from pairsmith.data.documents import read_documents
+from pairsmith.data.examples import Example, read_examples
+from pairsmith.data.text import count_words, finder_revision, split_sentences, windows
+from pairsmith.methods.dino.encoder import save_encoder
+from pairsmith.methods.mining.biencoder import Surroundings, train_biencoder_on
+from pairsmith.methods.mining.sampled_negatives import sampled
+from pairsmith.steps.training.reading import Seeds, read_seeds
+from pairsmith.steps.training.step import Identity, Trained, TrainingStep
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.settings import TrainBiencoderSettings
+
+_USE = """```python
+from sentence_transformers import SentenceTransformer
+
+encoder = SentenceTransformer("path/to/this/folder")
+inputs = encoder.encode_query(["Who wrote Hamlet?"])
+outputs = encoder.encode_document(["Shakespeare: Hamlet is a play by Shakespeare."])
+print(encoder.similarity(inputs, outputs))
+```"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    seeds: Seeds[Example]
+    validation: Sequence[Example]
+    around: Surroundings
+
+    @property
+    def examples(self) -> int:
+        return len(self.seeds.each)
+
+    rows = examples
+
+
+def _read(settings: TrainBiencoderSettings) -> _Data:
+    return _Data(
+        read_seeds(settings.seeds, settings.kind),
+        read_examples(settings.validation, settings.kind) if settings.validation else [],
+        surroundings(settings),
+    )
+
+
+def _train(
+    data: _Data,
+    settings: TrainBiencoderSettings,
+    device: str,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
+) -> Trained:
+    data.seeds.tell(progress)
+    model, rate, history = train_biencoder_on(
+        data.seeds.each,
+        data.validation,
+        data.around,
+        settings,
+        device,
+        progress=progress,
+        checkpoints=checkpoints,
+    )
+    style = model.trained_style()
+
+    def save(card: str, out: Path) -> None:
+        save_encoder(model.encoder, out, card)
+        if style:
+            style.save(out)
+
+    facts = {
+        **data.seeds.facts(),
+        "validation": len(data.validation),
+        "learning rate": rate,
+        "style classifier": "yes" if style else "no",
+    }
+    return Trained("A bi-encoder for mining pairs", _USE, (model,), save, facts, history)
+
+
+def _identity(settings: TrainBiencoderSettings) -> Identity:
+    return Identity(models=finder_revision(settings.answers) if settings.kind == "reading" else {})
+
+
+train_biencoder = TrainingStep(
+    "train-biencoder",
+    TrainBiencoderSettings,
+    ("seeds", "validation", "inputs", "outputs"),
+    _read,
+    _train,
+    _identity,
+)
+"""Trains a bi-encoder on seeds. The folder opens with ``SentenceTransformer``."""
+
+
+def surroundings(settings: TrainBiencoderSettings) -> Surroundings:
+    """A sample of the corpora that the settings name.
+
+    Raises:
+        InputError: a corpus cannot be read.
+    """
+    prefer = ("question",) if settings.kind == "reading" else ()
+    inputs = sampled(_texts(settings.inputs, settings.input_column, prefer), settings.sample, settings.seed)
+    records = sampled(_texts(settings.outputs, settings.output_column), settings.sample, settings.seed)
+    if settings.kind == "summaries":
+        sentences = [sentence.text for record in records for sentence in split_sentences(record)]
+        outputs = sampled(sentences, settings.sample, settings.seed)
+        return Surroundings(outputs, outputs)
+    if settings.kind == "reading":
+        cut = (windows(record, settings.window, count_words) for record in records)
+        return Surroundings(inputs, [window.text for window in chain.from_iterable(cut)])
+    return Surroundings((), records)
+
+
+def _texts(sources: Sequence[str], column: str | None, prefer: Sequence[str] = ()) -> Iterator[str]:
+    for source in sources:
+        for record in read_documents(source, column=column, prefer=prefer):
+            yield record.document

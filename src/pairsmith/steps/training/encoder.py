@@ -1,0 +1,85 @@
+"""The step ``train-encoder``: a sentence encoder trained on a dataset folder of scored pairs (D10)."""
+
+import pyarrow as pa
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.model_files import pick_device
+from pairsmith.core.model_names import model_revision
+from pairsmith.core.paths import Place
+from pairsmith.methods.dino.encoder import base_encoder, check_pairs, save_encoder, train_encoder_on
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled, sources_of
+from pairsmith.training.card import encoder_card
+from pairsmith.training.folder import ModelFolder
+from pairsmith.training.logs import check_tensorboard
+from pairsmith.training.settings import TrainEncoderSettings
+
+STEP = "train-encoder"
+_COLUMNS = ("sentence1", "sentence2", "score")
+# Data are identified by a hash of their content; the others affect where and how fast, not the result.
+_NOT_IN_WEIGHTS = {"data", "device", "eval_batch_size", "checkpoint_steps", "tensorboard"}
+
+
+def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
+    """Train an encoder on a dataset folder, and save it in the run's folder.
+
+    The folder opens with ``SentenceTransformer(DIR)``; ``training.json`` in it, written last, says how
+    the training went. A folder that holds the finished work of the same settings is left as it is.
+
+    Returns:
+        The run's folder.
+
+    Raises:
+        FolderError: the data is no dataset folder, or the run's folder holds something else.
+        InputError: the data are no scored pairs, or their scores lie outside [-1, 1].
+        ModelError: the base cannot be loaded, or the training diverged.
+        SettingsError: there is no such device.
+        MissingExtra: logs are wanted, and TensorBoard is not installed.
+        StorageError: the model cannot be written.
+    """
+    settings = settled(settings, run)
+    pick_device(settings.device)
+    if settings.tensorboard:
+        check_tensorboard()
+    refuse_source(run, data=settings.data, base=settings.base)
+    data = DatasetFolder.open(settings.data)
+    train = scored_pairs(data, "train")
+    validation = scored_pairs(data, "validation") if "validation" in data.splits else None
+    folder = ModelFolder.start(
+        run,
+        step=STEP,
+        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
+        inputs={"data": hash_source(data.path)},
+        models={"base": model_revision(settings.base)},
+        sources=sources_of(models=[settings.base], data=[data.path]),
+    )
+    if folder.finished:
+        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+        return run.out
+    encoder = base_encoder(settings)
+    training = train_encoder_on(
+        encoder, train, validation, settings, progress=run.progress, checkpoints=folder.checkpoints
+    )
+    card = encoder_card(settings, data, training.to_json(), folder.sources)
+    folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
+    run.progress.say(f"wrote {run.out}: {training}")
+    return run.out
+
+
+def scored_pairs(data: DatasetFolder, split: str) -> pa.Table:
+    """The pairs of a split: columns sentence1, sentence2, score.
+
+    Raises:
+        InputError: the folder holds something other than scored pairs, or the split is empty.
+    """
+    table = data.table(split)
+    missing = [name for name in _COLUMNS if name not in table.column_names]
+    if missing:
+        found = ", ".join(table.column_names)
+        hint = "; labels must be numbers to train on" if "label" in table.column_names else ""
+        raise InputError(
+            f"{data.path}: training an encoder needs the columns sentence1, sentence2, score; "
+            f"found {found}{hint}"
+        )
+    pairs = table.select(list(_COLUMNS))
+    check_pairs(pairs, f"{data.path}, split {split}")
+    return pairs

@@ -1,0 +1,82 @@
+"""The cost of ``train-encoder``, extrapolated from some steps and one evaluation."""
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pairsmith.methods.dino.encoder import base_encoder, total_steps, train_encoder_on, validation_spearman
+from pairsmith.runs import DatasetFolder
+from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.steps.training.encoder import scored_pairs
+from pairsmith.training.settings import TrainEncoderSettings
+
+CALIBRATION_STEPS = 12
+_BESIDE_WEIGHTS = 300_000
+"""Approximate bytes of tokenizer, configuration, card and record."""
+
+_WAKING = 3
+_LENGTHS = 12
+_KEPT = 3
+"""Most checkpoints on disk at one time: two, and the next one while it is being written."""
+
+
+def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estimate:
+    """Train for some steps on a sample from the previous step, or on the data if they exist already.
+
+    Raises:
+        UserError: as for ``train_encoder``.
+    """
+    started = time.monotonic()
+    encoder = base_encoder(settings)
+    loading = time.monotonic() - started
+    pairs, rows = _pairs(settings, before)
+    steps = total_steps(rows["train"], settings)
+
+    def timed(count: int, some: pa.Table = pairs) -> float:
+        begun = time.monotonic()
+        few = settings.model_copy(update={"max_steps": count, "epochs": float(count)})
+        train_encoder_on(encoder, some, None, few)
+        return time.monotonic() - begun
+
+    short = timed(_WAKING)
+    for some in _of_many_lengths(pairs, settings.batch_size):
+        timed(1, some)  # memory grows with each new text length
+    step = max(timed(_WAKING + CALIBRATION_STEPS) - timed(_WAKING), 0.0) / CALIBRATION_STEPS
+    looks = 2 + steps // settings.eval_steps if rows.get("validation") else 0
+    seconds = loading + short + steps * step
+    if looks:
+        sample = pairs.slice(0, min(rows["validation"], pairs.num_rows))
+        begun = time.monotonic()
+        validation_spearman(encoder, sample, settings.eval_batch_size)
+        seconds += looks * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
+    weights = sum(each.numel() * each.element_size() for each in encoder.state_dict().values())
+    trained = sum(each.numel() * each.element_size() for each in encoder.parameters() if each.requires_grad)
+    saved = range(settings.checkpoint_steps, steps, settings.checkpoint_steps)[-_KEPT:]
+    best = sum(weights for step in saved if looks and step >= settings.eval_steps)  # beside the last weights
+    return Estimate(
+        seconds=seconds,
+        memory=peak_memory(),
+        disk=weights + _BESIDE_WEIGHTS,
+        rows={},
+        scratch=len(saved) * (weights + 2 * trained + _BESIDE_WEIGHTS) + best,  # 2: the moments of AdamW
+    )
+
+
+def _of_many_lengths(pairs: pa.Table, batch_size: int) -> Iterator[pa.Table]:
+    """Batches of the longest pairs, of the shortest, and of some lengths in between."""
+    lengths = pc.add(pc.utf8_length(pairs["sentence1"]), pc.utf8_length(pairs["sentence2"]))
+    ordered = pairs.take(pc.sort_indices(pc.negate(lengths)))
+    last = max(0, ordered.num_rows - batch_size)
+    for number in range(_LENGTHS):
+        yield ordered.slice(number * last // (_LENGTHS - 1), batch_size)
+
+
+def _pairs(settings: TrainEncoderSettings, before: Before) -> tuple[pa.Table, dict[str, int]]:
+    """Pairs for the trial, and how many pairs each split will have."""
+    earlier = before.get(settings.data)
+    if earlier is not None and earlier.sample is not None:
+        return earlier.sample.select(["sentence1", "sentence2", "score"]), dict(earlier.rows)
+    data = DatasetFolder.open(settings.data)
+    return scored_pairs(data, "train"), dict(data.split_rows)

@@ -1,0 +1,63 @@
+"""The step ``train-asker``: a question generator, which writes an answer and then its question (Q2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+from pairsmith.core.progress import Progress
+from pairsmith.data.examples import Example
+from pairsmith.data.squad import read_questions
+from pairsmith.methods.quip.generator_training import asker_examples, check_examples, train_asker_on
+from pairsmith.steps.training.step import Trained, TrainingStep
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.question_settings import TrainAskerSettings
+
+_USE = """```
+pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
+```"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    each: Sequence[Example]
+    rows: int
+    validation: Sequence[Example]
+
+    @property
+    def examples(self) -> int:
+        return len(self.each)
+
+
+def _read(settings: TrainAskerSettings) -> _Data:
+    questions = list(chain.from_iterable(map(read_questions, settings.data)))
+    examples = list(asker_examples(questions, settings))
+    unseen = read_questions(settings.validation) if settings.validation else ()
+    validation = list(asker_examples(unseen, settings))
+    check_examples(examples, validation, settings)
+    return _Data(examples, len(questions), validation)
+
+
+def _train(
+    data: _Data,
+    settings: TrainAskerSettings,
+    device: str,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
+) -> Trained:
+    model, tokenizer, rate, history = train_asker_on(
+        data.each, data.validation, settings, device, progress=progress, checkpoints=checkpoints
+    )
+    facts = {
+        "questions": data.examples,
+        "left out, as no passage holds the answer or they hold what ends one": data.rows - data.examples,
+        "learning rate": rate,
+    }
+    save = partial(save_transformer, model, tokenizer)
+    return Trained("A model that asks questions of passages", _USE, (model,), save, facts, history)
+
+
+train_asker = TrainingStep("train-asker", TrainAskerSettings, ("data", "validation"), _read, _train)
+"""Trains a question generator on questions with answers. The folder opens with ``AutoModelForSeq2SeqLM``, or
+with ``AutoModelForCausalLM`` if the base is a causal language model."""

@@ -1,0 +1,107 @@
+"""The step ``train-reader``: a reader trained on about a hundred questions and added mined ones (M9)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+
+from pairsmith.core.errors import ModelError
+from pairsmith.core.model_names import resolve_model
+from pairsmith.core.progress import Progress
+from pairsmith.data.squad import Question, read_questions
+from pairsmith.methods.mining.reader import train_reader_on
+from pairsmith.models.span_heads import heads_kind
+from pairsmith.steps.training.reading import Seeds, read_asked_seeds
+from pairsmith.steps.training.step import Trained, TrainingStep
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.settings import TrainReaderSettings
+
+_USE = """```python
+import torch
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+model = AutoModelForQuestionAnswering.from_pretrained("path/to/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+question, text = "Who wrote Hamlet?", "Hamlet is a play by Shakespeare."
+inputs = tokenizer(question, text, return_tensors="pt")
+outside = torch.tensor([part != 1 for part in inputs.sequence_ids(0)])  # answers stand in the text
+with torch.inference_mode():
+    found = model(**inputs)
+start = int(found.start_logits[0].masked_fill(outside, -torch.inf).argmax())
+end = start + int(found.end_logits[0].masked_fill(outside, -torch.inf)[start:].argmax())
+print(text[inputs.token_to_chars(start).start : inputs.token_to_chars(end).end])
+```"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    seeds: Seeds[Question]
+    added: Sequence[Question]
+    validation: Sequence[Question]
+
+    @property
+    def examples(self) -> int:
+        return len(self.seeds.each) + len(self.added)
+
+    rows = examples
+
+
+def _read(settings: TrainReaderSettings) -> _Data:
+    if heads_kind(resolve_model(settings.base)):
+        raise ModelError(
+            f"model {settings.base}: is a teacher or a student already; give its own base as --base"
+        )
+    return _Data(
+        read_asked_seeds(settings.seeds),
+        added_questions(settings),
+        list(read_questions(settings.validation)) if settings.validation else [],
+    )
+
+
+def _train(
+    data: _Data,
+    settings: TrainReaderSettings,
+    device: str,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
+) -> Trained:
+    data.seeds.tell(progress)
+    if settings.extra and len(data.added) < settings.extra:
+        progress.say(f"--added has {len(data.added):,} questions, not {settings.extra:,}; all are taken")
+    questions = [*data.seeds.each, *data.added]
+    trained = train_reader_on(
+        questions, data.validation, settings, device, progress=progress, checkpoints=checkpoints
+    )
+    facts = {
+        **data.seeds.facts(),
+        "added questions": len(data.added),
+        "of these left out, as no window holds the answer": len(questions) - trained.questions,
+        "validation": len(data.validation),
+        "learning rate": trained.learning_rate,
+    }
+    reader = trained.reader
+    return Trained(
+        "A reader that marks the answer to a question in a text",
+        _USE,
+        (reader.model,),
+        partial(save_transformer, reader.model, reader.tokenizer),
+        facts,
+        trained.training,
+    )
+
+
+train_reader = TrainingStep(
+    "train-reader", TrainReaderSettings, ("seeds", "validation", "added"), _read, _train
+)
+"""Trains a reader on seeds and added questions. The folder opens with ``AutoModelForQuestionAnswering``."""
+
+
+def added_questions(settings: TrainReaderSettings) -> list[Question]:
+    """The questions of all sources in ``added``, in order; only the first ``extra`` if that is given.
+
+    Raises:
+        InputError: a source cannot be read.
+    """
+    each = chain.from_iterable(read_questions(source) for source in settings.added)
+    return list(islice(each, settings.extra))

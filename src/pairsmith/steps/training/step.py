@@ -1,0 +1,169 @@
+"""What every training step does: read, claim the folder, train, write the card, save the model."""
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from torch import nn
+
+from pairsmith.core.model_files import pick_device
+from pairsmith.core.model_names import model_revision
+from pairsmith.core.paths import Place
+from pairsmith.core.progress import Progress
+from pairsmith.runs import Run, hash_source, refuse_source, settled, sources_of
+from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.steps.training.plan import plan_training
+from pairsmith.steps.training.reading import at_splits
+from pairsmith.training.card import few_shot_card
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.folder import ModelFolder
+from pairsmith.training.logs import check_tensorboard
+from pairsmith.training.settings import FitSettings
+from pairsmith.training.watch import Training
+
+
+class Data(Protocol):
+    """What a training step has read.
+
+    A dataclass, so that a plan can replace ``validation`` by a part of it.
+    """
+
+    @property
+    def examples(self) -> int:
+        """Number of training examples, which decides the number of steps where epochs are set."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that these examples were made from."""
+
+    @property
+    def validation(self) -> Sequence[Any]:
+        """Validation examples; may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A trained model that has not been saved.
+
+    Attributes:
+        title: what the model is; the card's title.
+        use: how to use it, in Markdown.
+        parts: the networks that are saved.
+        save: writes the model, with the given card, into an empty folder.
+        facts: what a reader of the card should know about the data, by name.
+        history: how the training went.
+    """
+
+    title: str
+    use: str
+    parts: tuple[nn.Module, ...]
+    save: Callable[[str, Path], None]
+    facts: Mapping[str, object]
+    history: Training
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What identifies a training besides its settings, its base and the data that the settings name.
+
+    Attributes:
+        inputs: hashes of other data that are read, by name.
+        models: revisions of other models, by name.
+        made_with: other data that the card names.
+    """
+
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
+    made_with: tuple[str, ...] = ()
+
+
+S = TypeVar("S", bound=FitSettings)
+D = TypeVar("D", bound=Data)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingStep(Generic[S, D]):
+    """A step that trains a model; called with settings and a run, it returns the run's folder.
+
+    Attributes:
+        name: of the step.
+        settings: the model of its settings.
+        sources: settings that name data to read.
+        read: reads all data that the settings name.
+        train: trains on what was read: ``train(data, settings, device, progress, checkpoints)``.
+        identity: what else decides the weights; its models are looked up before the data are read.
+        elsewhere: settings that do not identify the training: hashed otherwise, or without effect.
+    """
+
+    name: str
+    settings: type[S]
+    sources: tuple[str, ...]
+    read: Callable[[S], D]
+    train: Callable[[D, S, str, Progress, Checkpoints | None], Trained]
+    identity: Callable[[S], Identity] = lambda _: Identity()
+    elsewhere: Set[str] = frozenset()
+
+    def __call__(self, settings: S, run: Run) -> Place:
+        """Train, and save the model in the run's folder.
+
+        Raises:
+            FolderError: the run's folder holds something else.
+            InputError: the data cannot be read, or nothing can be learned from them.
+            MissingExtra: a package that the settings ask for is not installed.
+            ModelError: the base cannot be loaded, or the training diverged.
+            SettingsError: there is no such device.
+            StorageError: the model cannot be written.
+        """
+        settings = at_splits(settled(settings, run), run.progress.say)
+        device = pick_device(settings.device)
+        sources = self._sources(settings)
+        if settings.tensorboard:
+            check_tensorboard()
+        for name, source in {**sources, "base": settings.base}.items():
+            refuse_source(run, **{name.partition(" ")[0]: source})
+        data = self.read(settings)
+        folder = self._claim(settings, sources, run)
+        if folder.finished:
+            run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+            return run.out
+        trained = self.train(data, settings, device, run.progress, folder.checkpoints)
+        card = few_shot_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
+        folder.finish(partial(trained.save, card), trained.history.to_json())
+        run.progress.say(f"wrote {run.out}: {trained.history}")
+        return run.out
+
+    def plan(self, settings: S, before: Before) -> Estimate:
+        """What the step will cost; errors as for the step."""
+        return plan_training(self, settings, before)
+
+    def _sources(self, settings: S) -> dict[str, str]:
+        """The data to read, by setting, numbered where a setting lists several."""
+        found: dict[str, str] = {}
+        for name in self.sources:
+            value = getattr(settings, name)
+            if isinstance(value, list):
+                found |= {f"{name} {number}": source for number, source in enumerate(value, start=1)}
+            elif value:
+                found[name] = value
+        return found
+
+    def _claim(self, settings: S, sources: Mapping[str, str], run: Run) -> ModelFolder:
+        also = self.identity(settings)
+        without = {
+            *self.sources,
+            *self.elsewhere,
+            "validation",
+            "device",
+            "checkpoint_steps",
+            "tensorboard",
+        }
+        return ModelFolder.start(
+            run,
+            step=self.name,
+            settings=settings.model_dump(mode="json", exclude=without),
+            inputs={name: hash_source(source) for name, source in sources.items()} | dict(also.inputs),
+            models={"base": model_revision(settings.base), **also.models},
+            sources=sources_of(models=[settings.base], data=[*sources.values(), *also.made_with]),
+        )

@@ -1,0 +1,89 @@
+"""The step ``infuse``: distils a teacher into a bi-encoder whose token vectors answer questions (Q4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from pairsmith.core.progress import Progress
+from pairsmith.data.questions import read_asked
+from pairsmith.data.squad import Question, read_questions
+from pairsmith.methods.quip.passage_store import Lessons
+from pairsmith.methods.quip.student import infuse_on, passages
+from pairsmith.models.span_encoder import SpanEncoder
+from pairsmith.models.span_heads import save_heads
+from pairsmith.steps.training.step import Trained, TrainingStep
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.question_settings import InfuseSettings
+
+_USE = """```python
+import pairsmith
+
+model = pairsmith.load_student("path/to/this/folder")  # encoder and heads; AutoModel opens the encoder alone
+text = "Hamlet is a play by Shakespeare."
+print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].text)
+```"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    lessons: Lessons
+    validation: Sequence[Question]
+
+    @property
+    def examples(self) -> int:
+        return len(self.lessons)
+
+    @property
+    def rows(self) -> int:
+        return self.lessons.questions
+
+
+def _read(settings: InfuseSettings) -> _Data:
+    lessons = passages(chain.from_iterable(map(read_asked, settings.data)), settings)
+    return _Data(lessons, list(read_questions(settings.validation)) if settings.validation else [])
+
+
+def _train(
+    data: _Data, settings: InfuseSettings, device: str, progress: Progress, checkpoints: Checkpoints | None
+) -> Trained:
+    trained = infuse_on(
+        data.lessons, data.validation, settings, device, progress=progress, checkpoints=checkpoints
+    )
+    facts = {
+        "passages": trained.passages,
+        "questions": trained.questions,
+        "left out, as the answer is behind what is read": data.lessons.questions - trained.questions,
+        "labels": settings.labels,
+        "validation": len(data.validation),
+        "learning rate": trained.learning_rate,
+    }
+    student = trained.student
+    return Trained(
+        "An encoder whose token vectors answer questions",
+        _USE,
+        (student.tokens.model, student.heads),
+        partial(save_student, student),
+        facts,
+        trained.training,
+    )
+
+
+infuse = TrainingStep(
+    "infuse",
+    InfuseSettings,
+    ("data", "validation"),
+    _read,
+    _train,
+    elsewhere=frozenset({"batch_tokens"}),
+)
+"""Trains a student on questions. The folder opens with ``AutoModel`` and, heads included, with
+``pairsmith.load_student``."""
+
+
+def save_student(student: SpanEncoder, card: str, out: Path) -> None:
+    """Save the encoder as a transformers model, and the heads beside it."""
+    save_transformer(student.tokens.model, student.tokens.tokenizer, card, out)
+    save_heads(student.heads, out)

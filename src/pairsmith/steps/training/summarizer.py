@@ -1,0 +1,128 @@
+"""The step ``train-summarizer``: a summariser from a hundred summaries and marked mined ones (M9)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+
+from pairsmith.core.progress import Progress
+from pairsmith.data.examples import Example, each_example, read_examples
+from pairsmith.methods.mining.summarizer import train_summarizer_on, turned
+from pairsmith.metrics.rouge import check_rouge
+from pairsmith.steps.training.reading import Seeds, read_seeds
+from pairsmith.steps.training.step import Trained, TrainingStep
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.settings import TrainSummarizerSettings
+
+_WHAT = {
+    "summaries": "A model that writes summaries of documents",
+    "reading": "A model that writes questions to answers in passages",
+}
+
+_USE = """```python
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+model = AutoModelForSeq2SeqLM.from_pretrained("path/to/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+inputs = tokenizer("{text}", truncation=True, max_length=512, return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
+```"""
+_READ = {"summaries": "A long document …", "reading": "the answer: The passage that the answer stands in."}
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    seeds: Seeds[Example]
+    added: Sequence[Example]
+    validation: Sequence[Example]
+
+    @property
+    def examples(self) -> int:
+        return len(self.seeds.each) + len(self.added)
+
+    rows = examples
+
+
+def _read(settings: TrainSummarizerSettings) -> _Data:
+    if settings.validation:
+        check_rouge()
+    found = read_seeds(settings.seeds, settings.kind)
+    seeds = Seeds([turned(each, settings.kind) for each in found.each], found.repeated)
+    validation = validation_examples(settings)
+    return _Data(seeds, added_examples(settings, [*seeds.each, *validation]), validation)
+
+
+def _train(
+    data: _Data,
+    settings: TrainSummarizerSettings,
+    device: str,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
+) -> Trained:
+    data.seeds.tell(progress)
+    if settings.extra and len(data.added) < settings.extra:
+        progress.say(f"--added has {len(data.added):,} new documents, not {settings.extra:,}; all are taken")
+    summarizer, rate, history = train_summarizer_on(
+        data.seeds.each,
+        data.added,
+        data.validation,
+        settings,
+        device,
+        progress=progress,
+        checkpoints=checkpoints,
+    )
+    marked = data.added and settings.marker
+    facts = {
+        **data.seeds.facts(),
+        "added examples": len(data.added),
+        "marker before what is read of them": f"`{settings.marker}`" if marked else "none",
+        "validation": len(data.validation),
+        "learning rate": rate,
+    }
+    return Trained(
+        _WHAT[settings.kind],
+        _USE.format(text=_READ[settings.kind]),
+        (summarizer.model,),
+        partial(save_transformer, summarizer.model, summarizer.tokenizer),
+        facts,
+        history,
+    )
+
+
+train_summarizer = TrainingStep(
+    "train-summarizer", TrainSummarizerSettings, ("seeds", "validation", "added"), _read, _train
+)
+"""Trains a summariser on seeds and added documents. The folder opens with ``AutoModelForSeq2SeqLM``, and
+contains the settings for generating summaries."""
+
+
+def validation_examples(settings: TrainSummarizerSettings) -> list[Example]:
+    """The validation examples, with the text to read as input and the text to write as output.
+
+    Raises:
+        InputError: they cannot be read.
+    """
+    source = settings.validation
+    return [turned(each, settings.kind) for each in read_examples(source, settings.kind)] if source else []
+
+
+def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) -> list[Example]:
+    """The pairs of all sources in ``added``, in order; only the first ``extra`` if that is given.
+
+    A document is used once, and not at all if it is one of ``known``: the seeds have a better summary of it,
+    and validation documents must not be trained on.
+
+    Raises:
+        InputError: a source cannot be read, or a summary is blank.
+    """
+    documents = {example.input for example in known}
+
+    def new() -> Iterator[Example]:
+        for found in chain.from_iterable(each_example(source, settings.kind) for source in settings.added):
+            example = turned(found, settings.kind)
+            if example.input not in documents:
+                documents.add(example.input)
+                yield example
+
+    return list(islice(new(), settings.extra))

@@ -1,0 +1,87 @@
+"""The step ``train-teacher``: a cross-encoder that answers questions, for a student to learn from (Q3).
+
+questions with answers -> windows that contain an answer -> two perceptrons classify start and end -> teacher
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from pairsmith.core.progress import Progress
+from pairsmith.data.squad import Question, read_questions
+from pairsmith.methods.mining.reader import train_reader_on
+from pairsmith.models.reader import PerceptronReader, Reader
+from pairsmith.models.span_heads import save_heads
+from pairsmith.steps.training.step import Trained, TrainingStep
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.folder import save_transformer
+from pairsmith.training.question_settings import TrainTeacherSettings
+
+_USE = """```
+pairsmith relabel --data questions --model path/to/this/folder --out relabelled
+pairsmith evaluate qa --model path/to/this/folder --data questions.json --out results
+```"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    questions: Sequence[Question]
+    validation: Sequence[Question]
+
+    @property
+    def examples(self) -> int:
+        return len(self.questions)
+
+    rows = examples
+
+
+def _read(settings: TrainTeacherSettings) -> _Data:
+    questions = list(chain.from_iterable(map(read_questions, settings.data)))
+    return _Data(questions, list(read_questions(settings.validation)) if settings.validation else [])
+
+
+def _train(
+    data: _Data,
+    settings: TrainTeacherSettings,
+    device: str,
+    progress: Progress,
+    checkpoints: Checkpoints | None,
+) -> Trained:
+    trained = train_reader_on(
+        data.questions,
+        data.validation,
+        settings,
+        device,
+        perceptrons=True,
+        progress=progress,
+        checkpoints=checkpoints,
+    )
+    facts = {
+        "questions": trained.questions,
+        "left out, as no window holds the answer": data.examples - trained.questions,
+        "validation": len(data.validation),
+        "learning rate": trained.learning_rate,
+    }
+    teacher = trained.reader
+    return Trained(
+        "A teacher that finds answers in texts",
+        _USE,
+        (teacher.model,),
+        partial(save_teacher, teacher),
+        facts,
+        trained.training,
+    )
+
+
+train_teacher = TrainingStep("train-teacher", TrainTeacherSettings, ("data", "validation"), _read, _train)
+"""Trains a teacher on questions with answers. Its encoder opens with ``AutoModel``; the perceptrons are saved
+beside it."""
+
+
+def save_teacher(teacher: Reader, card: str, out: Path) -> None:
+    """Save the encoder as a transformers model, and the perceptrons beside it."""
+    assert isinstance(teacher.model, PerceptronReader)
+    save_transformer(teacher.model.encoder, teacher.tokenizer, card, out)
+    save_heads(teacher.model.heads, out)
