@@ -5,11 +5,13 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pairsmith.core.model_names import DeviceName, DtypeName
+from pairsmith.core.settings import NO_EFFECT
 
 Device = Annotated[
     DeviceName,
     Field(
-        description="auto, cpu, cuda, cuda:1 or mps. auto uses the first available of CUDA, MPS and the CPU."
+        description="auto, cpu, cuda, cuda:1 or mps. auto uses the first available of CUDA, MPS and the CPU.",
+        json_schema_extra=NO_EFFECT,
     ),
 ]
 Dtype = Annotated[
@@ -32,16 +34,29 @@ BatchTokens = Annotated[
         ge=1,
         description="Maximum number of tokens in a batch, padding included; lower it if memory runs out. "
         "Unset: what suits the device.",
+        json_schema_extra=NO_EFFECT,
     ),
 ]
 
 Executor = Annotated[
     Literal["local", "ray"],
-    Field(description="Where the work runs: on this machine (local) or on a Ray cluster (ray)."),
+    Field(
+        description="Where the work runs: on this machine (local) or on a Ray cluster (ray).",
+        json_schema_extra=NO_EFFECT,
+    ),
 ]
 Workers = Annotated[
-    int, Field(ge=1, description="Number of worker processes, or Ray actors, each of which loads the model.")
+    int,
+    Field(
+        ge=1,
+        description="Number of worker processes, or Ray actors, each of which loads the model.",
+        json_schema_extra=NO_EFFECT,
+    ),
 ]
 RayAddress = Annotated[
-    str | None, Field(description="Address of the Ray cluster. Unset: a cluster is started on this machine.")
+    str | None,
+    Field(
+        description="Address of the Ray cluster. Unset: a cluster is started on this machine.",
+        json_schema_extra=NO_EFFECT,
+    ),
 ]

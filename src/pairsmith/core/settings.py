@@ -5,8 +5,15 @@ line, the recipe file and the documentation are derived from it.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
+
+BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False}
+"""For a field that names data or a model: their content identifies a run, not where they lie."""
+
+NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
+"""For a field that says where the work runs or how fast, and changes nothing that comes of it."""
 
 
 class Settings(BaseModel):
@@ -14,6 +21,19 @@ class Settings(BaseModel):
 
     # Validators are built at first use, as `pairsmith --help` loads twenty-five models and validates none.
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
+
+    def deciding(self) -> dict[str, Any]:
+        """The settings that identify a run, in JSON: all but those marked ``BY_CONTENT`` or ``NO_EFFECT``."""
+        return self.model_dump(mode="json", exclude=self._without())
+
+    def not_deciding(self) -> dict[str, Any]:
+        """The other settings."""
+        return self.model_dump(mode="json", include=self._without())
+
+    @classmethod
+    def _without(cls) -> set[str]:
+        extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
+        return {name for name, extra in extras.items() if isinstance(extra, dict) and "decides_rows" in extra}
 
 
 def refuse(settings: Settings, names: Sequence[str], why: str) -> None:

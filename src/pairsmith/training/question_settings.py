@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from pairsmith.core.settings import Listed
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed
 from pairsmith.training.settings import FitSettings, Several
 
 
@@ -41,6 +41,7 @@ class TrainAskerSettings(EpochSettings):
         min_length=1,
         description="Questions with answers: SQuAD files, or rows with the columns question, context and "
         "answers.",
+        json_schema_extra=BY_CONTENT,
     )
     max_length: int | None = Field(
         default=456,
@@ -63,6 +64,7 @@ class TrainTeacherSettings(EpochSettings):
         min_length=1,
         description="Questions with answers: SQuAD files, or rows with the columns question, context and "
         "answers.",
+        json_schema_extra=BY_CONTENT,
     )
     max_length: int | None = Field(
         default=512,
@@ -78,6 +80,7 @@ class InfuseSettings(EpochSettings):
         min_length=1,
         description="Questions on passages with a teacher's span distributions, as relabel writes them; with "
         "--labels answers, any questions with answers.",
+        json_schema_extra=BY_CONTENT,
     )
     labels: Literal["teacher", "hard", "answers"] = Field(
         default="teacher",
@@ -105,6 +108,7 @@ class InfuseSettings(EpochSettings):
         description="Maximum number of tokens of passages, or of questions, in a model call; a step makes as "
         "many calls as it needs. Lower it if memory runs out; a single passage, or its questions, may have "
         "more. Unset: what suits the device, or with --negatives batch all tokens of a step.",
+        json_schema_extra=NO_EFFECT,
     )
     learning_rate: Annotated[list[float], Several] = Field(
         default=[1e-5],

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from pairsmith.core.fields import TrainingDtype
 from pairsmith.core.model_names import PoolingName
-from pairsmith.core.settings import Listed, Settings, refuse
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 
 Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
 """A single number may be given in place of a list."""
@@ -22,7 +22,9 @@ class TrainEncoderSettings(Settings):
         "transformers encoder or causal language model; a GGUF file; embedded:smollm2-135m-instruct; "
         "embedded:all-minilm-l6-v2; or pairsmith:tiny."
     )
-    data: str = Field(description="Dataset folder of scored pairs, as postprocess writes it.")
+    data: str = Field(
+        description="Dataset folder of scored pairs, as postprocess writes it.", json_schema_extra=BY_CONTENT
+    )
     objective: Literal["cosine", "cosent", "angle", "contrastive", "simcse"] = Field(
         default="cosine",
         description="What is learned. cosine: each pair's cosine is fitted to its score, as in the paper. "
@@ -97,13 +99,18 @@ class TrainEncoderSettings(Settings):
         default=200,
         ge=1,
         description="Steps between two checkpoints, from which a stopped training continues.",
+        json_schema_extra=NO_EFFECT,
     )
     tensorboard: bool = Field(
         default=False,
         description="Write TensorBoard logs to logs/ in the output folder; needs the extra tensorboard.",
+        json_schema_extra=NO_EFFECT,
     )
     eval_batch_size: int = Field(
-        default=64, ge=1, description="Number of sentences encoded at once in evaluations."
+        default=64,
+        ge=1,
+        description="Number of sentences encoded at once in evaluations.",
+        json_schema_extra=NO_EFFECT,
     )
     pooling: PoolingName = Field(
         default="default",
@@ -119,6 +126,7 @@ class TrainEncoderSettings(Settings):
     device: TrainingDevice = Field(
         default="auto",
         description="auto, cpu, cuda, mps. Training uses one device; CUDA_VISIBLE_DEVICES selects the GPU.",
+        json_schema_extra=NO_EFFECT,
     )
     dtype: TrainingDtype = "auto"
 
@@ -131,6 +139,7 @@ class FitSettings(Settings):
         default=None,
         description="Validation examples in the format of the training examples; they choose the best step "
         "and learning rate. Unset: the last step is kept.",
+        json_schema_extra=BY_CONTENT,
     )
     batch_size: int = Field(default=32, ge=1, description="Number of examples per training step.")
     learning_rate: Annotated[list[float], Several] = Field(
@@ -162,10 +171,12 @@ class FitSettings(Settings):
         default=100,
         ge=1,
         description="Steps between two checkpoints, from which a stopped training continues.",
+        json_schema_extra=NO_EFFECT,
     )
     tensorboard: bool = Field(
         default=False,
         description="Write TensorBoard logs to logs/ in the output folder; needs the extra tensorboard.",
+        json_schema_extra=NO_EFFECT,
     )
     max_length: int | None = Field(
         default=None,
@@ -176,6 +187,7 @@ class FitSettings(Settings):
     device: TrainingDevice = Field(
         default="auto",
         description="auto, cpu, cuda, mps. Training uses one device; CUDA_VISIBLE_DEVICES selects the GPU.",
+        json_schema_extra=NO_EFFECT,
     )
     dtype: TrainingDtype = "float32"
 
@@ -217,7 +229,8 @@ class TrainBiencoderSettings(FewShotSettings):
     seeds: str = Field(
         description="The labelled pairs. pairs: a file or dataset folder with the columns input and output; "
         "reading: a SQuAD file, or the columns question, context and answers; summaries: the columns "
-        "document and summary."
+        "document and summary.",
+        json_schema_extra=BY_CONTENT,
     )
     kind: Literal["pairs", "reading", "summaries"] = Field(
         default="pairs", description="What a pair consists of; see --kind of mine."
@@ -226,11 +239,13 @@ class TrainBiencoderSettings(FewShotSettings):
         default=[],
         description="For kind reading: corpus of questions, which the style classifier learns to tell from "
         "those of the seeds.",
+        json_schema_extra=BY_CONTENT,
     )
     outputs: Annotated[list[str], Listed] = Field(
         default=[],
         description="Corpus of outputs, from which negatives are drawn; for kind summaries, the style "
         "classifier learns from it too.",
+        json_schema_extra=BY_CONTENT,
     )
     input_column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
     output_column: str | None = Field(default=None, description="Column of --outputs that holds the texts.")
@@ -291,7 +306,10 @@ class TrainCrossencoderSettings(FewShotSettings):
     With kind ``scored`` it learns the scores that people gave to pairs.
     """
 
-    seeds: str = Field(description="The labelled pairs, in the formats that train-biencoder reads.")
+    seeds: str = Field(
+        description="The labelled pairs, in the formats that train-biencoder reads.",
+        json_schema_extra=BY_CONTENT,
+    )
     kind: Literal["pairs", "reading", "summaries", "scored"] = Field(
         default="pairs",
         description="What a pair consists of; see --kind of mine. scored: pairs with the columns sentence1, "
@@ -301,8 +319,13 @@ class TrainCrossencoderSettings(FewShotSettings):
         default=None,
         description="Folder that mine wrote; those of its outputs that are nearest to a seed's input become "
         "hard negatives.",
+        json_schema_extra=BY_CONTENT,
     )
-    encoder: str | None = Field(default=None, description="Encoder that mine used; required with --mined.")
+    encoder: str | None = Field(
+        default=None,
+        description="Encoder that mine used; required with --mined.",
+        json_schema_extra=BY_CONTENT,
+    )
     retrieved: int = Field(
         default=20,
         ge=1,
@@ -356,11 +379,13 @@ class TrainReaderSettings(FewShotSettings):
 
     seeds: str = Field(
         description="Questions with answers: a SQuAD file, or rows with the columns question, context and "
-        "answers."
+        "answers.",
+        json_schema_extra=BY_CONTENT,
     )
     added: Annotated[list[str], Listed] = Field(
         default=[],
         description="Questions to add to the seeds, such as a folder that mine or filter wrote.",
+        json_schema_extra=BY_CONTENT,
     )
     extra: int | None = Field(
         default=None,
@@ -389,12 +414,14 @@ class TrainSummarizerSettings(FewShotSettings):
     )
     seeds: str = Field(
         description="Training examples: rows with the columns document and summary, or for kind reading "
-        "questions with context and answers."
+        "questions with context and answers.",
+        json_schema_extra=BY_CONTENT,
     )
     added: Annotated[list[str], Listed] = Field(
         default=[],
         description="Examples to add to the seeds, in the same format, such as a folder that mine or filter "
         "wrote.",
+        json_schema_extra=BY_CONTENT,
     )
     extra: int | None = Field(
         default=None,

@@ -20,12 +20,10 @@ from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, settled
-from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.results import Figures, Predictions, evaluate_once
 from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
 
 STEP = "evaluate labels"
-_NOT_IN_FIGURES = {"model", "data", "device", "batch_size"}
 Floats = NDArray[np.float64]
 LabelledPairs = list[tuple[str, str, str]]
 """First text, second text, label."""
@@ -50,14 +48,14 @@ def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any
         StorageError: the results cannot be written.
     """
     settings = settled(settings, run)
-    identity = Identity.of(
+    results = evaluate_once(
+        run,
         STEP,
-        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        settings,
         inputs={"data": hash_source(settings.data)},
         models={"model": model_revision(settings.model)},
+        compute=lambda: _compute(settings, run.progress),
     )
-    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
-    results = evaluate_once(run, identity, rest, lambda: _compute(settings, run.progress))
     run.progress.result(labels_table(results))
     return results
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 STEP = "evaluate mteb"
 FOLDER = "mteb"
 # Data and tasks are identified by their pairs and revisions; the other settings change no figure.
-_NOT_IN_FIGURES = {"model", "data", "tasks", "benchmark", "device", "batch_size"}
 
 
 def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
@@ -57,7 +56,7 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
         tasks, inputs = tasks_of(settings)
         identity = Identity.of(
             STEP,
-            settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+            settings.deciding(),
             inputs=inputs,
             models={"model": model_revision(settings.model)},
         )
@@ -67,7 +66,7 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
             run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
             results = json.loads((run.out / RESULTS).read_bytes())
         else:
-            rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+            rest = settings.not_deciding()
             about = identity.as_record() | redacted_values(rest) | {"mteb": mteb_tasks.VERSION}
             there = None if run.fresh else there
             write_json(run.out / RESULTS, {"about": {**about, "complete": False}})

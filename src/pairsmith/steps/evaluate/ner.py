@@ -13,12 +13,10 @@ from pairsmith.core.progress import Progress
 from pairsmith.core.yamlfile import read_yaml
 from pairsmith.data.tagged import TaggedSentence, has_tags_beside, read_tagged, tags_beside
 from pairsmith.runs import Run, hash_source, settled
-from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.results import Figures, Predictions, at_splits, evaluate_once
 from pairsmith.steps.evaluate.settings import EvaluateNerSettings
 
 STEP = "evaluate ner"
-_NOT_IN_FIGURES = {"model", "data", "train", "questions", "device"}
 
 QUESTIONS: Mapping[str, str] = {
     "O": "What is a generic object ?",
@@ -67,18 +65,18 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     }
     if settings.questions:
         inputs["questions"] = hash_source(settings.questions)
-    identity = Identity.of(
-        STEP,
-        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
-        inputs=inputs,
-        models={"model": model_revision(settings.model)},
-    )
 
     def compute() -> tuple[Figures, Predictions]:
         return _compute(settings, *few_and_test(settings), run.progress)
 
-    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
-    results = evaluate_once(run, identity, rest, compute)
+    results = evaluate_once(
+        run,
+        STEP,
+        settings,
+        inputs=inputs,
+        models={"model": model_revision(settings.model)},
+        compute=compute,
+    )
     run.progress.result(ner_table(results))
     return results
 

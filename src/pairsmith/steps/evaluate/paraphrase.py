@@ -15,14 +15,12 @@ from pairsmith.metrics.bootstrap import interval
 from pairsmith.metrics.correlation import pearson
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.runs import Run, hash_source, settled
-from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.few_shot_paraphrase import drawn, few_shot_figures, last_layers, scored
 from pairsmith.steps.evaluate.results import Figures, Predictions, at_splits, evaluate_once, with_interval
 from pairsmith.steps.evaluate.sampled_negatives import with_negatives
 from pairsmith.steps.evaluate.settings import EvaluateParaphraseSettings
 
 STEP = "evaluate paraphrase"
-_NOT_IN_FIGURES = {"model", "data", "train", "judgements", "device", "batch_tokens"}
 
 
 def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[str, Any]:
@@ -47,18 +45,18 @@ def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     sources = {"data": settings.data, "train": settings.train, "judgements": settings.judgements}
-    identity = Identity.of(
-        STEP,
-        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
-        inputs={name: hash_source(source) for name, source in sources.items() if source},
-        models={"model": model_revision(settings.model)},
-    )
 
     def compute() -> tuple[Figures, Predictions]:
         return _compute(settings, run.progress)
 
-    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
-    results = evaluate_once(run, identity, rest, compute)
+    results = evaluate_once(
+        run,
+        STEP,
+        settings,
+        inputs={name: hash_source(source) for name, source in sources.items() if source},
+        models={"model": model_revision(settings.model)},
+        compute=compute,
+    )
     run.progress.result(paraphrase_table(results))
     return results
 

@@ -11,7 +11,6 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.metrics.squad import exact_match, f1
 from pairsmith.runs import Run, settled
-from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 from pairsmith.steps.evaluate.results import (
     Figures,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 STEP = "evaluate qa"
 # The data are identified by their questions; the other settings change no figure.
-_NOT_IN_FIGURES = {"model", "data", "device", "batch_size"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +78,20 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     questions = list(read_questions(settings.data))
-    identity = Identity.of(
-        STEP,
-        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
-        inputs={"data": _hash_questions(questions)},
-        models={"model": model_revision(settings.model)},
-    )
 
     def compute() -> tuple[Figures, Predictions]:
         answered = answer_all(settings, questions, run.progress)
         figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
         return figures, [each.to_json() for each in answered]
 
-    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
-    results = evaluate_once(run, identity, rest, compute)
+    results = evaluate_once(
+        run,
+        STEP,
+        settings,
+        inputs={"data": _hash_questions(questions)},
+        models={"model": model_revision(settings.model)},
+        compute=compute,
+    )
     run.progress.result(qa_table(results))
     return results
 

@@ -55,16 +55,21 @@ class Record(Manifest):
 
 def evaluate_once(
     run: Run,
-    identity: Identity,
-    rest: Mapping[str, Any],
+    step: str,
+    settings: Settings,
+    *,
+    inputs: Mapping[str, str],
+    models: Mapping[str, str],
     compute: Callable[[], tuple[Figures, Predictions]],
 ) -> dict[str, Any]:
     """Compute and write the results, unless the run's folder already holds those of the same evaluation.
 
     Args:
         run: where to write; with ``fresh`` the results are computed in any case.
-        identity: identity of the evaluation.
-        rest: settings that change no figure, recorded in ``about``.
+        step: name of the step.
+        settings: of the evaluation; those that change no figure are only recorded in ``about``.
+        inputs: hashes of the data, by name.
+        models: revisions of the models, by name.
         compute: returns the figures, and a line of ``predictions.jsonl`` for each row.
 
     Returns:
@@ -74,6 +79,7 @@ def evaluate_once(
         FolderError: the run's folder holds something else, or the results of other settings.
         StorageError: the results cannot be written.
     """
+    identity = Identity.of(step, settings.deciding(), inputs, models)
     there = claim(run, identity, RESULTS, read_about)
     results: dict[str, Any]
     if there is not None and not run.fresh and is_whole(run.out, there):
@@ -83,7 +89,9 @@ def evaluate_once(
         if there is not None and there.complete and not run.fresh:
             run.progress.say(f"{run.out} is not as it was written; it is evaluated again")
         figures, predictions = compute()
-        results = write_results(run, figures, predictions, identity.as_record() | redacted_values(rest))
+        results = write_results(
+            run, figures, predictions, identity.as_record() | redacted_values(settings.not_deciding())
+        )
     lock.release(run.out)
     return results
 

@@ -12,12 +12,10 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.sentiment import Opinion, read_opinions
 from pairsmith.runs import Run, hash_source, settled
-from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.results import Figures, Predictions, at_splits, evaluate_once
 from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
 
 STEP = "evaluate sentiment"
-_NOT_IN_FIGURES = {"model", "data", "device", "batch_tokens"}
 
 PROMPTS = (
     ("Why is it bad?", "Why is it good?"),
@@ -81,18 +79,18 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
         StorageError: the results cannot be written.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
-    identity = Identity.of(
-        STEP,
-        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
-        inputs={"data": hash_source(settings.data)},
-        models={"model": model_revision(settings.model)},
-    )
 
     def compute() -> tuple[Figures, Predictions]:
         return _compute(settings, run.progress)
 
-    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
-    results = evaluate_once(run, identity, rest, compute)
+    results = evaluate_once(
+        run,
+        STEP,
+        settings,
+        inputs={"data": hash_source(settings.data)},
+        models={"model": model_revision(settings.model)},
+        compute=compute,
+    )
     run.progress.result(sentiment_table(results))
     return results
 

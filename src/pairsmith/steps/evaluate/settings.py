@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, TrainingDtype
 from pairsmith.core.model_names import MINILM, PoolingName
-from pairsmith.core.settings import Listed, Settings, refuse
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 
 
 class EvaluateStsSettings(Settings):
@@ -14,11 +14,13 @@ class EvaluateStsSettings(Settings):
 
     model: str = Field(
         description="Encoder: a folder or Hub id of a sentence-transformers or transformers model, "
-        "embedded:all-minilm-l6-v2, pairsmith:tiny, or glove:PATH for the average of GloVe vectors."
+        "embedded:all-minilm-l6-v2, pairsmith:tiny, or glove:PATH for the average of GloVe vectors.",
+        json_schema_extra=BY_CONTENT,
     )
     data: str = Field(
         description="Folder with some or all of stsb/, sick/ and sts12/ … sts16/, or one file with the "
-        "columns sentence1, sentence2 and score (.tsv, .csv, .jsonl, .parquet)."
+        "columns sentence1, sentence2 and score (.tsv, .csv, .jsonl, .parquet).",
+        json_schema_extra=BY_CONTENT,
     )
     suites: list[str] = Field(
         default=[], description="Test sets to use: stsb, sick, sts12 … sts16. Unset: all that are there."
@@ -31,7 +33,9 @@ class EvaluateStsSettings(Settings):
     layers: int | None = Field(
         default=None, ge=1, description="Use only the model's first N layers. Unset: all."
     )
-    batch_size: int = Field(default=64, ge=1, description="Number of sentences encoded at once.")
+    batch_size: int = Field(
+        default=64, ge=1, description="Number of sentences encoded at once.", json_schema_extra=NO_EFFECT
+    )
     max_length: int | None = Field(
         default=None,
         ge=3,
@@ -55,11 +59,15 @@ class EvaluateLabelsSettings(Settings):
         default=MINILM,
         description="Encoder that compares the texts, preferably one that was not used to generate them: a "
         "folder or Hub id of a sentence-transformers or transformers model, or embedded:all-minilm-l6-v2.",
+        json_schema_extra=BY_CONTENT,
     )
     data: str = Field(
-        description="Scored or labelled pairs: a folder that generate or postprocess wrote, or a file."
+        description="Scored or labelled pairs: a folder that generate or postprocess wrote, or a file.",
+        json_schema_extra=BY_CONTENT,
     )
-    batch_size: int = Field(default=64, ge=1, description="Number of sentences encoded at once.")
+    batch_size: int = Field(
+        default=64, ge=1, description="Number of sentences encoded at once.", json_schema_extra=NO_EFFECT
+    )
     bootstrap: int = Field(
         default=1000,
         ge=0,
@@ -76,27 +84,34 @@ class EvaluateMtebSettings(Settings):
 
     model: str = Field(
         description="Encoder: a folder or Hub id of a sentence-transformers or transformers model, "
-        "embedded:all-minilm-l6-v2, or pairsmith:tiny."
+        "embedded:all-minilm-l6-v2, or pairsmith:tiny.",
+        json_schema_extra=BY_CONTENT,
     )
     tasks: Annotated[list[str], Listed] = Field(
         default=[],
         description="Names of mteb tasks, such as STSBenchmark; their data are downloaded from the Hugging "
         "Face Hub.",
+        json_schema_extra=BY_CONTENT,
     )
     benchmark: str | None = Field(
-        default=None, description="Run all tasks of this mteb benchmark, such as MTEB(eng, v2)."
+        default=None,
+        description="Run all tasks of this mteb benchmark, such as MTEB(eng, v2).",
+        json_schema_extra=BY_CONTENT,
     )
     data: str | None = Field(
         default=None,
         description="Your own graded pairs, in the formats that evaluate sts reads. Each set becomes a task, "
         "and nothing is downloaded for it.",
+        json_schema_extra=BY_CONTENT,
     )
     pooling: PoolingName = Field(
         default="default",
         description="How token vectors become a sentence vector. default: as the model was saved, or their "
         "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
     )
-    batch_size: int = Field(default=64, ge=1, description="Number of texts encoded at once.")
+    batch_size: int = Field(
+        default=64, ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT
+    )
     max_length: int | None = Field(
         default=None,
         ge=3,
@@ -117,11 +132,13 @@ class EvaluateQaSettings(Settings):
 
     model: str = Field(
         description="Folder that train-reader, train-teacher or infuse wrote, or a Hub id of a model "
-        "for question answering."
+        "for question answering.",
+        json_schema_extra=BY_CONTENT,
     )
     data: str = Field(
         description="Questions with answers: a SQuAD file, or rows with the columns question, context and "
-        "answers."
+        "answers.",
+        json_schema_extra=BY_CONTENT,
     )
     max_answer_tokens: int = Field(default=17, ge=1, description="Longest answer in tokens.")
     batch_size: int = Field(
@@ -129,6 +146,7 @@ class EvaluateQaSettings(Settings):
         ge=1,
         description="Number of text windows that are read at once; it has no effect on a folder that infuse "
         "wrote.",
+        json_schema_extra=NO_EFFECT,
     )
     max_length: int | None = Field(
         default=None,
@@ -152,10 +170,16 @@ class EvaluateSummariesSettings(Settings):
 
     model: str = Field(
         description="Summariser: a folder that train-summarizer wrote, a Hub id of a model with an encoder "
-        "and a decoder, or lead:N for the first N sentences of each document."
+        "and a decoder, or lead:N for the first N sentences of each document.",
+        json_schema_extra=BY_CONTENT,
     )
-    data: str = Field(description="Documents with summaries: rows with the columns document and summary.")
-    limit: int | None = Field(default=None, ge=1, description="Use only the first N documents.")
+    data: str = Field(
+        description="Documents with summaries: rows with the columns document and summary.",
+        json_schema_extra=BY_CONTENT,
+    )
+    limit: int | None = Field(
+        default=None, ge=1, description="Use only the first N documents.", json_schema_extra=BY_CONTENT
+    )
     beams: int = Field(default=6, ge=1, description="Number of beams in the search for each summary.")
     max_length: int | None = Field(
         default=512,
@@ -165,7 +189,10 @@ class EvaluateSummariesSettings(Settings):
     )
     summary_tokens: int = Field(default=62, ge=4, description="Longest summary in tokens.")
     batch_size: int = Field(
-        default=8, ge=1, description="Number of documents processed at once, each with all its beams."
+        default=8,
+        ge=1,
+        description="Number of documents processed at once, each with all its beams.",
+        json_schema_extra=NO_EFFECT,
     )
     bootstrap: int = Field(
         default=1000,
@@ -182,12 +209,14 @@ class EvaluateParaphraseSettings(Settings):
     """How well BERTScore ranks paraphrases above other pairs, and what a few labelled pairs add (Q8, Q9)."""
 
     model: str = Field(
-        description="Encoder: a folder or Hub id of a transformers model, or embedded:all-minilm-l6-v2."
+        description="Encoder: a folder or Hub id of a transformers model, or embedded:all-minilm-l6-v2.",
+        json_schema_extra=BY_CONTENT,
     )
     data: str = Field(
         description="Pairs with the columns sentence1, sentence2 (or question1, question2) and label, MRPC's "
         "file, or a Hub id. Without labels, all pairs count as paraphrases, and as many negatives are "
-        "sampled."
+        "sampled.",
+        json_schema_extra=BY_CONTENT,
     )
     layer: int | None = Field(
         default=None,
@@ -199,6 +228,7 @@ class EvaluateParaphraseSettings(Settings):
         default=None,
         description="Pairs with human scores (sentence1, sentence2, score), such as WMT16's; the layer whose "
         "scores correlate best with them is used.",
+        json_schema_extra=BY_CONTENT,
     )
     special_tokens: bool = Field(
         default=True,
@@ -208,6 +238,7 @@ class EvaluateParaphraseSettings(Settings):
     train: str | None = Field(
         default=None,
         description="Labelled pairs for few-shot training, of which --shots are drawn for each class.",
+        json_schema_extra=BY_CONTENT,
     )
     shots: int = Field(default=16, ge=2, description="Number of training pairs per class.")
     splits: list[Annotated[int, Field(ge=0)]] = Field(
@@ -248,11 +279,13 @@ class EvaluateSentimentSettings(Settings):
 
     model: str = Field(
         description="A folder that infuse wrote, or with --method mask a masked language model such as "
-        "RoBERTa."
+        "RoBERTa.",
+        json_schema_extra=BY_CONTENT,
     )
     data: str = Field(
         description="Texts with the column label (0 or 1), as in SST-2, or a folder with NAME.pos.txt and "
-        "NAME.neg.txt, as for MR and CR."
+        "NAME.neg.txt, as for MR and CR.",
+        json_schema_extra=BY_CONTENT,
     )
     method: Literal["questions", "mask"] = Field(
         default="questions",
@@ -284,18 +317,21 @@ class EvaluateNerSettings(Settings):
     """Few-shot NER: entity F1 after training on a few tagged sentences (Q10)."""
 
     model: str = Field(
-        description="A folder that infuse wrote, or with --start random any encoder of transformers."
+        description="A folder that infuse wrote, or with --start random any encoder of transformers.",
+        json_schema_extra=BY_CONTENT,
     )
     data: str = Field(
         description="Tagged test sentences: a file in CoNLL's format, or rows with the columns tokens and "
         "ner_tags (a file, a dataset folder or a Hub id). Without --train: a folder with test.words and "
         "test.ner, and for each split few_shot_SHOTS_N.words and .ner, with the words and the tags of one "
-        "sentence per line."
+        "sentence per line.",
+        json_schema_extra=BY_CONTENT,
     )
     train: str | None = Field(
         default=None,
         description="Tagged sentences from which the training sentences are drawn, --shots for each entity "
         "type.",
+        json_schema_extra=BY_CONTENT,
     )
     shots: int = Field(
         default=5,
@@ -318,6 +354,7 @@ class EvaluateNerSettings(Settings):
     questions: str | None = Field(
         default=None,
         description="YAML file with a question for each entity type that has no built-in question.",
+        json_schema_extra=BY_CONTENT,
     )
     epochs: int = Field(default=200, ge=1, description="Number of passes over the training sentences.")
     learning_rate: float = Field(

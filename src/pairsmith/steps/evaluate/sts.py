@@ -26,7 +26,6 @@ from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 STEP = "evaluate sts"
 RESULTS = "results.json"
 # The data are identified by their pairs; the other settings change no figure.
-_NOT_IN_FIGURES = {"model", "data", "device", "batch_size"}
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 Floats = NDArray[np.float64]
@@ -86,7 +85,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     suites = read_sts(settings.data, settings.suites or None)
     identity = Identity.of(
         STEP,
-        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
+        settings.deciding(),
         inputs={"data": hash_pairs(suites)},
         models={"model": model_revision(settings.model)},
     )
@@ -99,7 +98,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         encode = encoder_of(settings, run.progress)
         scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
         results = {name: score.to_json() for name, score in scores.items()}
-        rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
+        rest = settings.not_deciding()
         results["about"] = identity.as_record() | {"complete": True} | redacted_values(rest)
         write_json(run.out / RESULTS, results)
         run.on_begun()

@@ -11,7 +11,6 @@ from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.text import split_sentences
 from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores
 from pairsmith.runs import Run, settled
-from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
 from pairsmith.steps.evaluate.lead import lead_count, lead_summaries
 from pairsmith.steps.evaluate.results import (
@@ -26,7 +25,6 @@ from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
 
 STEP = "evaluate summaries"
 # The data are identified by their documents; the other settings change no figure.
-_NOT_IN_FIGURES = {"model", "data", "limit", "device", "batch_size"}
 _LABELS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 
 
@@ -51,12 +49,6 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
     settings = at_splits(settled(settings, run), run.progress.say)
     check_rouge()
     documents = labelled_documents(settings.data, settings.limit)
-    identity = Identity.of(
-        STEP,
-        settings.model_dump(mode="json", exclude=_NOT_IN_FIGURES),
-        inputs={"data": _hash_documents(documents)},
-        models={"model": _revision(settings.model)},
-    )
 
     def compute() -> tuple[Figures, Predictions]:
         written = write_summaries(settings, [each.document for each in documents], run.progress)
@@ -64,8 +56,14 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
         figures = summary_figures(scores, written, documents, settings.bootstrap, settings.seed)
         return figures, _predictions(documents, written, scores)
 
-    rest = settings.model_dump(mode="json", include=_NOT_IN_FIGURES)
-    results = evaluate_once(run, identity, rest, compute)
+    results = evaluate_once(
+        run,
+        STEP,
+        settings,
+        inputs={"data": _hash_documents(documents)},
+        models={"model": _revision(settings.model)},
+        compute=compute,
+    )
     run.progress.result(summary_table(results))
     return results
 

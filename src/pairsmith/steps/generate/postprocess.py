@@ -69,7 +69,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         step="postprocess",
         schema=schema.append(_SOURCE) if origins else schema,
         settings={
-            **settings.model_dump(mode="json", exclude={"data"}),
+            **settings.deciding(),
             "task": source.manifest.settings.get("task"),
         },
         inputs={"data": hash_source(found.source)},

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
 from pairsmith.core.fields import Device, Dtype, Executor, RayAddress
-from pairsmith.core.settings import Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
 
@@ -129,7 +129,8 @@ class PostprocessSettings(Settings):
 
     data: str = Field(
         description="Folder that `generate` wrote. If there are several splits, train is used; FOLDER:SPLIT "
-        "selects another."
+        "selects another.",
+        json_schema_extra=BY_CONTENT,
     )
     smoothing: float = Field(
         default=0.2,

@@ -38,7 +38,6 @@ from pairsmith.runs.streamed import RecordShard, Shares, commit_records
 from pairsmith.steps.infuse.kinds import asker_kind, unused
 from pairsmith.steps.infuse.settings import AskSettings
 
-_WHERE = {"device", "executor", "workers", "ray_address"}
 """Settings that affect where and how fast the step runs, not its result."""
 
 
@@ -65,12 +64,12 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{twice:,} texts stand there more than once; each is asked about once")
     # In 16-bit formats the batch size changes rounding, and with it the generated text.
     batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
-    left_out = {*_WHERE, *batch, *unused(settings, kind), "inputs", "model"}
+    left_out = {*batch, *unused(settings, kind)}
     writer = FolderWriter.start(
         run,
         step="ask",
         schema=ASKED,
-        settings=settings.model_dump(mode="json", exclude=left_out),
+        settings={name: value for name, value in settings.deciding().items() if name not in left_out},
         inputs={
             f"inputs {number}": hash_source(text) for number, text in enumerate(settings.inputs, start=1)
         },

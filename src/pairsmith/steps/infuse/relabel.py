@@ -35,7 +35,6 @@ from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.streamed import RecordShard, commit_records
 from pairsmith.steps.infuse.settings import RelabelSettings
 
-_WHERE = {"device", "batch_tokens", "executor", "workers", "ray_address"}
 """Settings that affect where and how fast the step runs, not its result."""
 
 
@@ -65,7 +64,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         run,
         step="relabel",
         schema=RELABELLED,
-        settings=settings.model_dump(mode="json", exclude={*_WHERE, "data", "model"}),
+        settings=settings.deciding(),
         inputs={
             f"data {number}": hash_source(source) for number, source in enumerate(settings.data, start=1)
         },

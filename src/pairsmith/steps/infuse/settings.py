@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
-from pairsmith.core.settings import Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, Listed, Settings
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions
 
@@ -18,13 +18,15 @@ class AskSettings(Settings):
         min_length=1,
         description="Texts to ask about: a text file (one text per line), a JSON Lines, CSV, TSV or Parquet "
         "file, a dataset folder, or a Hub data set. Long texts are cut into passages of whole sentences.",
+        json_schema_extra=BY_CONTENT,
     )
     column: str | None = Field(default=None, description="Column that holds the texts.")
     model: str = Field(
         description="Question generator: a folder that train-asker wrote; a Hub id of a model with an "
         "encoder and a decoder that writes an answer, a separator and a question; a causal language model, "
         "which follows --instruction; or cloze, which needs no model and takes names and numbers out of "
-        "sentences."
+        "sentences.",
+        json_schema_extra=BY_CONTENT,
     )
     instruction: str = Field(
         default=INSTRUCTION,
@@ -118,10 +120,12 @@ class RelabelSettings(Settings):
         min_length=1,
         description="Questions on passages: a folder that ask wrote, a SQuAD file, or rows with the columns "
         "question and context. If a folder has several splits, train is used; FOLDER:SPLIT selects another.",
+        json_schema_extra=BY_CONTENT,
     )
     model: str = Field(
         description="Teacher: a folder that train-teacher wrote, or a Hub id of a model for question "
-        "answering."
+        "answering.",
+        json_schema_extra=BY_CONTENT,
     )
     top: int = Field(
         default=8,

@@ -37,7 +37,6 @@ _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "o
 _SCORES = ("margin", "score")
 """Columns that score the original pair, and do not apply to the rewritten one."""
 
-_WHERE = {"device", "batch_size", "executor", "workers", "ray_address"}
 """Settings that affect where and how fast the step runs, not its result."""
 
 
@@ -62,7 +61,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         run,
         step="rewrite",
         schema=pairs.schema,
-        settings=settings.model_dump(mode="json", exclude={*_WHERE, "pairs", "model"}),
+        settings=settings.deciding(),
         inputs={"pairs": hash_source(found.source)},
         models={"model": revision},
         planned=shard_count(pairs, settings.shard_size),

@@ -43,7 +43,6 @@ from pairsmith.steps.mine.neighbours import check_index, find_neighbours, near_p
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.mine.units import cutter
 
-_WHERE = {"device", "batch_tokens", "memory", "executor", "workers", "ray_address"}
 """Settings that affect where and how fast the step runs, not its result."""
 
 _TASKS = {"summaries": "summarization"}
@@ -77,7 +76,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         run,
         step="mine",
         schema=schema,
-        settings=settings.model_dump(mode="json", exclude={*_WHERE, "inputs", "outputs", "encoder"}),
+        settings=settings.deciding(),
         inputs={name: digest for corpus in both for name, digest in corpus.hashes.items()},
         models={"encoder": revision, **finder_of(settings)},
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
-from pairsmith.core.settings import Listed, Settings, refuse
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 
 KindName = Literal["pairs", "reading", "summaries"]
 
@@ -23,13 +23,17 @@ class MineSettings(Settings):
         min_length=1,
         description="Corpus of inputs: a text, JSONL, TSV, CSV or Parquet file, a dataset folder, or a Hub "
         "data set.",
+        json_schema_extra=BY_CONTENT,
     )
     outputs: Annotated[list[str], Listed] = Field(
-        min_length=1, description="Corpus of outputs, in one of the same formats."
+        min_length=1,
+        description="Corpus of outputs, in one of the same formats.",
+        json_schema_extra=BY_CONTENT,
     )
     encoder: str = Field(
         description="Sentence encoder for both corpora: a folder or Hub id, embedded:all-minilm-l6-v2, or "
-        "pairsmith:tiny."
+        "pairsmith:tiny.",
+        json_schema_extra=BY_CONTENT,
     )
     input_column: str | None = Field(default=None, description="Column of --inputs that holds the texts.")
     output_column: str | None = Field(default=None, description="Column of --outputs that holds the texts.")
@@ -98,6 +102,7 @@ class MineSettings(Settings):
         ge=1,
         description="Maximum number of tokens in a batch, padding included; lower it if memory runs out. "
         "Unset: what suits the device.",
+        json_schema_extra=NO_EFFECT,
     )
     memory: float = Field(
         default=1.0,
@@ -105,6 +110,7 @@ class MineSettings(Settings):
         allow_inf_nan=False,
         description="Gigabytes of similarities that the search may hold at once. It also needs memory for "
         "the vectors, about 200 bytes per text, and 30 bytes per neighbour.",
+        json_schema_extra=NO_EFFECT,
     )
     executor: Executor = "local"
     workers: Workers = 1
@@ -195,11 +201,13 @@ class RewriteSettings(Settings):
     )
     pairs: str = Field(
         description="Dataset folder of pairs, as mine or filter writes it. If there are several splits, "
-        "train is used; FOLDER:SPLIT selects another."
+        "train is used; FOLDER:SPLIT selects another.",
+        json_schema_extra=BY_CONTENT,
     )
     model: str = Field(
         description="A folder that train-summarizer wrote for the same kind, or any model with an encoder "
-        "and a decoder."
+        "and a decoder.",
+        json_schema_extra=BY_CONTENT,
     )
     best: int | None = Field(default=None, ge=1, description="Use only the first N pairs.")
     beams: int = Field(default=6, ge=1, description="Number of beams in the search for each text.")
@@ -210,7 +218,10 @@ class RewriteSettings(Settings):
         default=512, ge=8, description="Longest input text in tokens; the rest is cut off."
     )
     batch_size: int = Field(
-        default=8, ge=1, description="Number of texts that are generated at once, each with all its beams."
+        default=8,
+        ge=1,
+        description="Number of texts that are generated at once, each with all its beams.",
+        json_schema_extra=NO_EFFECT,
     )
     executor: Executor = "local"
     workers: Workers = 1

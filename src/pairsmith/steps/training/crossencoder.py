@@ -92,7 +92,6 @@ train_crossencoder = TrainingStep(
     _read,
     _train,
     _identity,
-    elsewhere=frozenset({"mined", "encoder"}),
 )
 """Trains a cross-encoder on seeds. The folder opens with ``AutoModelForSequenceClassification``."""
 

@@ -15,8 +15,6 @@ from pairsmith.training.settings import TrainEncoderSettings
 
 STEP = "train-encoder"
 _COLUMNS = ("sentence1", "sentence2", "score")
-# Data are identified by a hash of their content; the others affect where and how fast, not the result.
-_NOT_IN_WEIGHTS = {"data", "device", "eval_batch_size", "checkpoint_steps", "tensorboard"}
 
 
 def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
@@ -47,7 +45,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     folder = ModelFolder.start(
         run,
         step=STEP,
-        settings=settings.model_dump(mode="json", exclude=_NOT_IN_WEIGHTS),
+        settings=settings.deciding(),
         inputs={"data": hash_source(data.path)},
         models={"base": model_revision(settings.base)},
         sources=sources_of(models=[settings.base], data=[data.path]),

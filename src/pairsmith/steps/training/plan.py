@@ -123,8 +123,8 @@ def samples_of(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Ite
                 changes[name] = there(name, value)
             elif value:
                 changes[name] = [found for each in value if (found := there(name, each))]
-        # Such as the mined folder with hard negatives.
-        changes |= {name: None for name in step.elsewhere if isinstance(getattr(settings, name), str)}
+        if hasattr(settings, "mined"):
+            changes |= {"mined": None, "encoder": None}  # the hard negatives
         yield at_splits(settings.model_copy(update=changes), later=before)
 
 

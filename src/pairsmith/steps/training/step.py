@@ -1,6 +1,6 @@
 """What every training step does: read, claim the folder, train, write the card, save the model."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -94,7 +94,6 @@ class TrainingStep(Generic[S, D]):
         read: reads all data that the settings name.
         train: trains on what was read: ``train(data, settings, device, progress, checkpoints)``.
         identity: what else decides the weights; its models are looked up before the data are read.
-        elsewhere: settings that do not identify the training: hashed otherwise, or without effect.
     """
 
     name: str
@@ -103,7 +102,6 @@ class TrainingStep(Generic[S, D]):
     read: Callable[[S], D]
     train: Callable[[D, S, str, Progress, Checkpoints | None], Trained]
     identity: Callable[[S], Identity] = lambda _: Identity()
-    elsewhere: Set[str] = frozenset()
 
     def __call__(self, settings: S, run: Run) -> Place:
         """Train, and save the model in the run's folder.
@@ -151,18 +149,10 @@ class TrainingStep(Generic[S, D]):
 
     def _claim(self, settings: S, sources: Mapping[str, str], run: Run) -> ModelFolder:
         also = self.identity(settings)
-        without = {
-            *self.sources,
-            *self.elsewhere,
-            "validation",
-            "device",
-            "checkpoint_steps",
-            "tensorboard",
-        }
         return ModelFolder.start(
             run,
             step=self.name,
-            settings=settings.model_dump(mode="json", exclude=without),
+            settings=settings.deciding(),
             inputs={name: hash_source(source) for name, source in sources.items()} | dict(also.inputs),
             models={"base": model_revision(settings.base), **also.models},
             sources=sources_of(models=[settings.base], data=[*sources.values(), *also.made_with]),

@@ -77,7 +77,6 @@ infuse = TrainingStep(
     ("data", "validation"),
     _read,
     _train,
-    elsewhere=frozenset({"batch_tokens"}),
 )
 """Trains a student on questions. The folder opens with ``AutoModel`` and, heads included, with
 ``pairsmith.load_student``."""

@@ -24,7 +24,6 @@ from pairsmith.tools.audit.settings import AuditSettings
 
 RECORD = "audit.json"
 RESULTS = "results.json"
-_NOT_IN_ROWS = {"data", "annotator", "port", "finish"}
 
 
 def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
@@ -56,7 +55,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     there = draw(DatasetFolder.open(settings.data), settings)
     identity = Identity.of(
         "audit",
-        settings.model_dump(mode="json", exclude=_NOT_IN_ROWS),
+        settings.deciding(),
         inputs={"data": hash_source(settings.data)},
         models={},
     )

@@ -2,7 +2,7 @@
 
 from pydantic import Field, field_validator
 
-from pairsmith.core.settings import Settings
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Settings
 
 
 class AuditSettings(Settings):
@@ -10,12 +10,14 @@ class AuditSettings(Settings):
 
     data: str = Field(
         description="Folder with the rows to label: pairs, labelled texts, questions on passages, or "
-        "documents with summaries."
+        "documents with summaries.",
+        json_schema_extra=BY_CONTENT,
     )
     annotator: str = Field(
         default="me",
         description="Name of the person who labels. Each annotator sees the rows in an order of their own.",
         max_length=60,
+        json_schema_extra=NO_EFFECT,
     )
     rows: int = Field(
         default=100, ge=1, le=10_000, description="Number of rows to label; all annotators get the same ones."
@@ -31,9 +33,12 @@ class AuditSettings(Settings):
         ge=0,
         le=65_535,
         description="Port on this machine for the labelling page; 0: any free port.",
+        json_schema_extra=NO_EFFECT,
     )
     finish: bool = Field(
-        default=False, description="Do not ask for labels; write the results of those given so far."
+        default=False,
+        description="Do not ask for labels; write the results of those given so far.",
+        json_schema_extra=NO_EFFECT,
     )
 
     @field_validator("annotator")

@@ -40,7 +40,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
     written = _with_croissant(settings.data) if settings.form == "croissant" else _rows(settings, run)
     identity = Identity.of(
         "export",
-        settings.model_dump(mode="json", exclude={"data"}),
+        settings.deciding(),
         inputs={"data": hash_source(settings.data)},
         models={},
     )

@@ -84,9 +84,7 @@ def _recorded(settings: PushSettings, run: Run, parts: Parts) -> str:
         name: hash_bytes(content) if isinstance(content, bytes) else hash_file(content)
         for name, content in parts.files.items()
     }
-    identity = Identity.of(
-        "push", settings.model_dump(mode="json", exclude={"data", "dry_run"}), inputs=hashes, models={}
-    )
+    identity = Identity.of("push", settings.deciding(), inputs=hashes, models={})
     # Every call uploads again: the files on the Hub may have been changed there.
     claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest), lambda _: True)
     try:

@@ -60,7 +60,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
         _check_traces(source, kind, settings)
     identity = Identity.of(
         "report",
-        settings.model_dump(mode="json", exclude={"data", "against", "device", "model"}),
+        settings.deciding(),
         inputs={name: hash_source(name) for name in settings.against},
         models={"encoder": model_revision(settings.encoder)} if settings.encoder else {},
     )

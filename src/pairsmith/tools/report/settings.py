@@ -5,17 +5,20 @@ from typing import Annotated
 from pydantic import Field
 
 from pairsmith.core.fields import Device, Dtype
-from pairsmith.core.settings import Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, Listed, Settings
 
 
 class ReportSettings(Settings):
     """One page about a data set, a model, an evaluation, or a whole run."""
 
-    data: str = Field(description="Folder to report on, which a step or a recipe wrote.")
+    data: str = Field(
+        description="Folder to report on, which a step or a recipe wrote.", json_schema_extra=BY_CONTENT
+    )
     against: Annotated[list[str], Listed] = Field(
         default=[],
         description="Evaluation data whose texts should not occur in the rows: files (also in the formats of "
         "SQuAD and MRQA), dataset folders, Hub ids, or folders of similarity test sets.",
+        json_schema_extra=BY_CONTENT,
     )
     encoder: str | None = Field(
         default=None,
@@ -30,7 +33,9 @@ class ReportSettings(Settings):
         "that generate wrote; needs --model.",
     )
     model: str | None = Field(
-        default=None, description="The language model that wrote the rows, for --traces."
+        default=None,
+        description="The language model that wrote the rows, for --traces.",
+        json_schema_extra=BY_CONTENT,
     )
     sample: int = Field(
         default=10_000,
