@@ -17,11 +17,15 @@ def test_a_step_names_functions_that_take_its_settings(step: Step) -> None:
         return
     settings, _ = inspect.signature(work, eval_str=True).parameters.values()
     assert settings.annotation is step.settings
+    if step.sliced:  # it is run on some of its rows
+        assert step.sliced in step.settings.model_fields
+        assert not step.plan
+        return
     planned, *_ = inspect.signature(step.planner(), eval_str=True).parameters.values()
     assert planned.annotation is step.settings
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_the_settings_that_a_step_names_are_its_own(step: Step) -> None:
-    named = {step.dry, step.wet, step.reads, *step.checks} - {""}
+    named = {step.dry, step.wet, step.reads, step.sliced, *step.checks} - {""}
     assert named <= set(step.settings.model_fields)

@@ -6,6 +6,7 @@ called, so that ``pairsmith --help`` does not wait for torch.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -65,8 +66,9 @@ class Step(Generic[S]):
         dry: the setting with which the step writes nothing and needs no folder; empty if there is none.
         wet: the setting without which the step needs no folder; empty if there is none.
         checks: by setting, a function that raises a ``UserError`` for values that cannot be used.
-        plan: called with settings and the estimates of earlier steps; gives an ``Estimate``. Empty if
-            ``work`` is a training, which plans itself.
+        plan: called with settings and the estimates of earlier steps; gives an ``Estimate``. Empty for a
+            training, which plans itself, and where ``sliced`` is given.
+        sliced: the setting that names the rows; a plan then runs the step on some of them and extrapolates.
         reads: the setting that names a model which an earlier step may train; empty if there is none.
     """
 
@@ -78,6 +80,7 @@ class Step(Generic[S]):
     wet: str = ""
     checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
     plan: str = ""
+    sliced: str = ""
     reads: str = ""
 
     def run(self, settings: S, run: "Run") -> object:
@@ -87,7 +90,11 @@ class Step(Generic[S]):
 
     def planner(self) -> "Callable[..., Estimate]":
         """The function that says what the step will cost."""
-        planner: Callable[..., Estimate] = imported(self.plan) if self.plan else imported(str(self.work)).plan
+        planner: Callable[..., Estimate]
+        if self.sliced:
+            planner = partial(imported("pairsmith.cli.slice_plan:plan_by_slice"), self)
+        else:
+            planner = imported(self.plan) if self.plan else imported(str(self.work)).plan
         return planner
 
     def needs_folder(self, settings: S) -> bool:
@@ -223,7 +230,7 @@ STEPS: Steps = {
         EvaluateLabelsSettings,
         "pairsmith.steps.evaluate.labels:evaluate_labels",
         "Measure how much the similarity of pairs differs by label.",
-        plan="pairsmith.steps.evaluate.plan:plan_evaluate_labels",
+        sliced="data",
         reads="model",
         command="evaluate labels",
         checks={"model": check_name},
@@ -292,7 +299,7 @@ STEPS: Steps = {
         ExportSettings,
         "pairsmith.tools.export.route:export",
         "Export rows in the format of another tool.",
-        plan="pairsmith.tools.export.plan:plan_export",
+        sliced="data",
     ),
     "push": Step(
         PushSettings,

@@ -14,15 +14,12 @@ from pairsmith.data.squad import read_questions
 from pairsmith.data.sts import read_sts
 from pairsmith.data.tagged import TaggedSentence
 from pairsmith.metrics.bootstrap import spearman_draws
-from pairsmith.models.encode import encode_texts
 from pairsmith.models.reader import answer, load_reader
-from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.models.span_reader import text_vectors
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.evaluate.few_shot_paraphrase import EPOCHS, drawn, last_layers, scored, tune
-from pairsmith.steps.evaluate.labels import labelled_pairs as pairs_by_label
 from pairsmith.steps.evaluate.mteb import load_encoder, tasks_of, with_mteb
 from pairsmith.steps.evaluate.ner import few_and_test
 from pairsmith.steps.evaluate.paraphrase import labelled_pairs
@@ -30,7 +27,6 @@ from pairsmith.steps.evaluate.qa import answerer
 from pairsmith.steps.evaluate.results import at_splits
 from pairsmith.steps.evaluate.sentiment import judge, labelled_opinions
 from pairsmith.steps.evaluate.settings import (
-    EvaluateLabelsSettings,
     EvaluateMtebSettings,
     EvaluateNerSettings,
     EvaluateParaphraseSettings,
@@ -76,31 +72,6 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
     draw = (time.monotonic() - begun) / CALIBRATION_DRAWS / len(values)
     seconds += draw * drawn * settings.bootstrap
     return Estimate(seconds=seconds, memory=peak_memory(), disk=4096, rows={})
-
-
-def plan_evaluate_labels(settings: EvaluateLabelsSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Encode a sample of the texts; for pairs that an earlier step will make, its sample is used.
-
-    Raises:
-        UserError: as for ``evaluate_labels``.
-    """
-    known = base if settings.model in before else settings.model
-    earlier = before.get(settings.data)
-    if earlier is not None and earlier.sample is not None:
-        pairs = [(row["sentence1"], row["sentence2"]) for row in earlier.sample.to_pylist()]
-        count = sum(earlier.rows.values())
-    else:
-        pairs = [(first, second) for first, second, _ in pairs_by_label(settings.data)]
-        count = len(pairs)
-    sample = [text for pair in pairs[:CALIBRATION_PAIRS] for text in pair]
-    started = time.monotonic()
-    encoder = load_sentence_encoder(known, device=settings.device, dtype=settings.dtype)
-    encode_texts(encoder, sample[: settings.batch_size], batch_size=settings.batch_size)
-    loading = time.monotonic() - started
-    begun = time.monotonic()
-    encode_texts(encoder, sample, batch_size=settings.batch_size)
-    seconds = loading + (time.monotonic() - begun) * 2 * count / max(1, len(sample))
-    return Estimate(seconds=seconds, memory=peak_memory(), disk=4096 + 200 * count, rows={})
 
 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str = MINILM) -> Estimate:

@@ -1,0 +1,172 @@
+"""What CONTRIBUTING.md promises: an evaluation or a step is one file and one line, a decoding rule one function."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import pairsmith
+from pairsmith.cli.app import main
+from pairsmith.cli.steps import STEPS, Step
+from pairsmith.models.language.scripted import ScriptedModel
+
+ROOT = Path(__file__).resolve().parent.parent
+EVALUATION = '''
+"""How long the texts of pairs are."""
+
+from pydantic import Field
+
+from pairsmith.core.settings import BY_CONTENT, Settings
+from pairsmith.data.readers import read_pairs
+from pairsmith.runs import Run, hash_source
+from pairsmith.steps.evaluate.results import evaluate_once
+
+
+class EvaluateLengthSettings(Settings):
+    """Measure how long the texts of pairs are."""
+
+    data: str = Field(description="Pairs, as generate writes them.", json_schema_extra=BY_CONTENT)
+    unit: str = Field(default="words", pattern="^(words|characters)$", description="words or characters.")
+
+
+def evaluate_length(settings: EvaluateLengthSettings, run: Run) -> dict[str, object]:
+    """Write the mean length to ``results.json``."""
+
+    def compute():
+        texts = [text for pair in read_pairs(settings.data) for text in (pair.sentence1, pair.sentence2)]
+        counts = [len(text.split()) if settings.unit == "words" else len(text) for text in texts]
+        return {"mean": sum(counts) / len(counts)}, [{"length": count} for count in counts]
+
+    inputs = {"data": hash_source(settings.data)}
+    return evaluate_once(run, "evaluate-length", settings, inputs=inputs, models={}, compute=compute)
+'''
+
+STEP = '''
+"""Turns both texts of pairs to lower case."""
+
+from pydantic import Field
+
+from pairsmith.core.settings import BY_CONTENT, Settings
+from pairsmith.data.readers import read_pairs
+from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
+from pairsmith.runs import Card, FolderWriter, Run, hash_source
+
+
+class LowerSettings(Settings):
+    """Turn both texts of scored pairs to lower case."""
+
+    data: str = Field(description="Scored pairs.", json_schema_extra=BY_CONTENT)
+
+
+def lower(settings: LowerSettings, run: Run) -> None:
+    """Write the pairs into a dataset folder."""
+    writer = FolderWriter.start(
+        run,
+        step="lower",
+        schema=SCORED_PAIR,
+        settings=settings.deciding(),
+        inputs={"data": hash_source(settings.data)},
+        models={},
+        planned=1,
+    )
+    pairs = enumerate(read_pairs(settings.data))
+    rows = [ScoredPair(str(n), p.sentence1.lower(), p.sentence2.lower(), p.score) for n, p in pairs]
+    writer.commit_all({"train": to_table(rows, SCORED_PAIR)}, to_table([], REJECT))
+    writer.finish(Card("Pairs in lower case", "The pairs of a file."))
+'''
+
+RULE = '''
+def sharpened(p_main, p_counter):
+    """The square of the main prompt's probabilities, renormalised; counter-prompts have no say."""
+    squared = p_main**2
+    return squared / squared.sum(dim=1, keepdim=True)
+'''
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    folder = tmp_path / "extra"
+    folder.mkdir()
+    for name, text in {"__init__": "", "length": EVALUATION, "lower": STEP, "rules": RULE}.items():
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "extra"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    rows = [
+        {"sentence1": f"A Man plays {n}.", "sentence2": "Two DOGS run on.", "score": n % 2}
+        for n in range(300)
+    ]
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def called(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([str(each) for each in arguments])
+    return ended.value.code
+
+
+def test_an_evaluation_is_one_file_and_one_line(package, pairs, tmp_path, monkeypatch, capsys):
+    from extra.length import EvaluateLengthSettings
+
+    monkeypatch.setitem(  # the line in cli/steps.py
+        STEPS,
+        "evaluate-length",
+        Step(
+            EvaluateLengthSettings,
+            "extra.length:evaluate_length",
+            "Measure how long texts are.",
+            command="evaluate length",
+            sliced="data",
+        ),
+    )
+    assert called("evaluate", "length", "--data", pairs, "--out", tmp_path / "out") == 0
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["mean"] == 4.0
+    capsys.readouterr()
+    assert called("evaluate", "--help") == 0
+    assert "Measure how long texts are." in capsys.readouterr().out
+    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
+    make_docs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make_docs)
+    assert "`--unit`" in make_docs.step_page("evaluate-length", STEPS["evaluate-length"])
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        f"name: lengths\nsteps:\n  - name: long\n    step: evaluate-length\n    settings: {{data: {pairs}, unit: lines}}\n"
+    )
+    assert called("run", recipe, "--out", tmp_path / "run") == 2
+    assert "unit" in capsys.readouterr().err
+    recipe.write_text(recipe.read_text().replace("lines", "characters"))
+    assert called("run", recipe, "--out", tmp_path / "run") == 0
+    planned = STEPS["evaluate-length"].planner()(EvaluateLengthSettings(data=str(pairs)), {})
+    whole = sum(file.stat().st_size for file in (tmp_path / "out").rglob("*") if file.is_file())
+    assert planned.seconds > 0
+    assert planned.disk == pytest.approx(whole, rel=0.1)
+
+
+def test_a_step_is_one_file_and_one_line(package, pairs, tmp_path, monkeypatch):
+    from extra.lower import LowerSettings
+
+    monkeypatch.setitem(
+        STEPS, "lower", Step(LowerSettings, "extra.lower:lower", "Lower the texts.", sliced="data")
+    )
+    assert called("lower", "--data", pairs, "--out", tmp_path / "out") == 0
+    rows = pairsmith.open_dataset(tmp_path / "out").table().to_pylist()
+    assert len(rows) == 300
+    assert (rows[7]["sentence1"], rows[7]["sentence2"]) == ("a man plays 7.", "two dogs run on.")
+
+
+def test_a_decoding_rule_is_one_function(package):
+    from extra.rules import sharpened
+
+    task = pairsmith.load_task("sts")
+    model = ScriptedModel(lambda prompt, written: {"a": 0.5, "b": 0.2, '"': 0.3}, 'ab"')
+    pairs = pairsmith.generate_pairs(task, model, ["A man plays."], rule="extra.rules.sharpened", seed=1)
+    assert pairs == pairsmith.generate_pairs(task, model, ["A man plays."], rule=sharpened, seed=1)
