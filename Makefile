@@ -11,13 +11,13 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 quickstart: $(VENV)/installed  ## install, then run recipes/quickstart.yaml into runs/quickstart
 	$(BIN)/pairsmith run recipes/quickstart.yaml --out runs/quickstart
 
-test: $(VENV)/installed-dev check  ## install the dev extra, then lint, types, import floors and tests
+test: $(VENV)/installed-dev check  ## install the dev extra, then lint, types, import layers and tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 coverage: $(VENV)/installed-dev  ## the tests again, and which lines they ran: 90 % at least; a third slower
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
-check: $(VENV)/installed-dev  ## lint, strict types, import floors
+check: $(VENV)/installed-dev  ## lint, strict types, import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -1,12 +1,13 @@
 """Write docs/commands/ from the settings models, a page a command: ``python scripts/make_docs.py``.
 
-The list of these pages in mkdocs.yml is written too, and docs/code.md from the docstrings, which cite the
-numbers of docs/methods.md. A test compares all of it with what this script
-makes, so that the pages cannot fall behind.
+The list of these pages in mkdocs.yml is written too, docs/code.md from the docstrings, which cite the numbers of
+docs/methods.md, and the table of layers in ARCHITECTURE.md. A test compares all of it with what this script makes,
+so that the pages cannot fall behind.
 """
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ CODE = ROOT / "docs" / "code.md"
 METHODS = ROOT / "docs" / "methods.md"
 SOURCE = ROOT / "src" / "pairsmith"
 SITE = ROOT / "mkdocs.yml"
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+PROJECT = ROOT / "pyproject.toml"
 
 NUMBER = re.compile(r"\b[DMQ][1-9]\d?\b")
 ENTRY = re.compile(r"^- \*\*([DMQ]\d+), (.+?)\.\*\*", re.MULTILINE)
@@ -223,6 +226,22 @@ def code_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def layers(text: str) -> str:
+    """The text of ARCHITECTURE.md with the table of layers, the highest first, as the import contract has them."""
+    before, begin, rest = text.partition("<!-- layers -->\n")
+    _, end, after = rest.partition("<!-- end of layers -->")
+    (contract,) = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    rows = ["| | | what is there |", "|---|---|---|"]
+    for number, names in zip(range(len(contract["layers"]), 0, -1), contract["layers"], strict=True):
+        for name in re.split(r" [:|] ", names):
+            file = name.removeprefix("pairsmith.").replace(".", "/")
+            path = SOURCE / file / "__init__.py" if (SOURCE / file).is_dir() else SOURCE / f"{file}.py"
+            doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            shown = f"{file}/" if path.name == "__init__.py" else path.name
+            rows.append(f"| {number} | `{shown}` | {_cell(doc.splitlines()[0])} |")
+    return before + begin + "".join(f"{row}\n" for row in rows) + end + after
+
+
 def _cell(text: str) -> str:
     """``text`` in one line of a table, where no mark of it is taken for markup."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
@@ -246,6 +265,7 @@ def main() -> None:
     for name, text in found.items():
         (FOLDER / name).write_text(text, encoding="utf-8")
     CODE.write_text(code_page(), encoding="utf-8")
+    ARCHITECTURE.write_text(layers(ARCHITECTURE.read_text(encoding="utf-8")), encoding="utf-8")
     SITE.write_text(site(SITE.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"wrote {len(found)} pages to {FOLDER}")
 

@@ -67,6 +67,8 @@ def test_the_generated_pages_are_up_to_date(make_docs: ModuleType) -> None:
     remedy = "run: python scripts/make_docs.py"
     assert written == make_docs.pages(), remedy
     assert make_docs.CODE.read_text(encoding="utf-8") == make_docs.code_page(), remedy
+    architecture = make_docs.ARCHITECTURE.read_text(encoding="utf-8")
+    assert architecture == make_docs.layers(architecture), remedy
     listed = make_docs.SITE.read_text(encoding="utf-8")
     assert listed == make_docs.site(listed), remedy
 

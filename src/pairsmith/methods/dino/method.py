@@ -63,7 +63,7 @@ def generate_pairs(
         rows: prompts that the model computes at once, at least ``rows_needed(task)``; as many as fit the
             memory by default.
         rule: combines distributions in place of the one that ``decoding`` names: a function of the form
-            ``lm.combine.Combine``, or its dotted name, ``package.module.function``.
+            ``models.language.combine.Combine``, or its dotted name, ``package.module.function``.
 
     Raises:
         ValueError: ``task`` writes single texts, ``rows`` is too few, or there is no such rule.

@@ -51,8 +51,8 @@ def mine_pairs(
         inputs: texts, none of them blank; of equal ones the first counts. Likewise ``outputs``.
         encoder: encodes both sides, each with its own prompt where it has two.
         k: nearest neighbours of each text on the other side.
-        margin: see ``encoders.margin.margin``; M3 is ``ratio``.
-        retrieval: see ``encoders.margin.choose``.
+        margin: see ``search.margin.margin``; M3 is ``ratio``.
+        retrieval: see ``search.margin.choose``.
         threshold: the smallest margin of a pair; all without.
         best: at most so many pairs, those of the largest margins.
         keep_verbatim: keep pairs of which one text stands in the other.
