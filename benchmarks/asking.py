@@ -21,7 +21,7 @@ from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.encode import batches_by_length
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
 from pairsmith.models.summarizer import Summarizer, document_features, encode_documents
-from pairsmith.steps.infuse.ask import load_asker
+from pairsmith.steps.infuse.ask import load_generator
 from pairsmith.steps.infuse.settings import AskSettings
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     settings = AskSettings(
         inputs=["-"], model=args.model, max_length=200, tries=1, dtype="float32", device="cpu"
     )
-    asker = load_asker(settings)
+    asker = load_generator(settings)
     if not isinstance(asker, SequenceGenerator):
         parser.error(f"--model {args.model}: has no encoder with a decoder")
     every = dict.fromkeys(each.context for each in squad_corpora(args.data).mining)

@@ -27,7 +27,7 @@ from pairsmith.core.model_names import MINILM
 from pairsmith.data.questions import Distribution
 from pairsmith.data.squad import Question
 from pairsmith.methods.mining.reader import SpanMarker, batch_of_windows, training_windows
-from pairsmith.methods.quip.distillation import Asked, PassageLesson
+from pairsmith.methods.quip.distillation import Asked, PassageExample
 from pairsmith.methods.quip.student import Student
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder
@@ -89,14 +89,14 @@ class Way:
     questions: int
 
 
-def lesson(questions: Sequence[Question]) -> PassageLesson:
+def lesson(questions: Sequence[Question]) -> PassageExample:
     """A passage and its questions, the answers with all probability."""
     asked = []
     for question in questions:
         answer = question.answers[0]
         places = answer.start, answer.start + len(answer.text)
         asked.append(Asked(question.question, *(Distribution((place,), (1.0,)) for place in places)))
-    return PassageLesson(questions[0].context, asked)
+    return PassageExample(questions[0].context, asked)
 
 
 def student() -> Student:

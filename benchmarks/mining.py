@@ -73,7 +73,7 @@ def squad(data: Path, passages: int) -> Task:
     return Task(
         "reading",
         lambda seed, work: write_squad(corpora, seed, work, passages),
-        lambda rows: right_answers(rows, gold),
+        lambda rows: positive_answers(rows, gold),
         "inputs",
         gold.keys(),
         {"window": 60},
@@ -200,7 +200,7 @@ def gold_of(questions: Sequence[Question]) -> Mapping[str, tuple[str, set[str]]]
     }
 
 
-def right_answers(rows: Sequence[Mapping[str, Any]], gold: Mapping[str, tuple[str, set[str]]]) -> Figures:
+def positive_answers(rows: Sequence[Mapping[str, Any]], gold: Mapping[str, tuple[str, set[str]]]) -> Figures:
     """Shares, ×100, of the first rows that are right in their passage, and in their answer too."""
     passage, answer = [], []
     for row in rows:

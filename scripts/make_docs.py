@@ -1,8 +1,8 @@
 """Write docs/commands/ from the settings models, a page a command: ``python scripts/make_docs.py``.
 
-The list of these pages in mkdocs.yml is written too, docs/code.md from the docstrings, which cite the numbers of
-docs/methods.md, and the table of layers in ARCHITECTURE.md. A test compares all of it with what this script makes,
-so that the pages cannot fall behind.
+The list of these pages in mkdocs.yml is written too, docs/code.md from the docstrings, which cite the
+numbers of docs/methods.md, and the table of layers in ARCHITECTURE.md. A test compares all of it with what
+this script makes, so that the pages cannot fall behind.
 """
 
 import ast
@@ -227,7 +227,7 @@ def code_page() -> str:
 
 
 def layers(text: str) -> str:
-    """The text of ARCHITECTURE.md with the table of layers, the highest first, as the import contract has them."""
+    """The text of ARCHITECTURE.md with the layers of the import contract, the highest first."""
     before, begin, rest = text.partition("<!-- layers -->\n")
     _, end, after = rest.partition("<!-- end of layers -->")
     (contract,) = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]

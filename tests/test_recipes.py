@@ -826,7 +826,7 @@ def test_the_example_on_the_page_is_sound(tmp_path):
         ("filter", "pairsmith.steps.mine.filter.filter_pairs"),
         ("train-reader", "pairsmith.methods.mining.reader.train_reader"),
         ("train-summarizer", "pairsmith.methods.mining.summarizer.train_summarizer"),
-        ("train-asker", "pairsmith.methods.quip.generator_training.train_asker"),
+        ("train-asker", "pairsmith.methods.quip.generator_training.train_question_generator"),
         ("ask", "pairsmith.steps.infuse.ask.ask"),
         ("train-teacher", "pairsmith.steps.training.teacher.train_teacher"),
         ("relabel", "pairsmith.steps.infuse.relabel.relabel"),

@@ -18,8 +18,8 @@ from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.evaluate.sts import SuiteScores, sts_scores
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.settings import TrainEncoderSettings
-from pairsmith.training.watch import Training
 
 _OF_ENCODER = {"base", "data", "device", "layers", "attention", "pooling", "max_length"}
 
@@ -31,7 +31,7 @@ def train_encoder(
     *,
     progress: Progress | None = None,
     **options: Any,
-) -> Training:
+) -> TrainingHistory:
     """Train a sentence encoder on scored pairs, in place (D10).
 
     Args:

@@ -22,7 +22,7 @@ from pairsmith.models.reader import (
     load_reader,
 )
 from pairsmith.models.spans import best_span
-from pairsmith.models.teacher import teach
+from pairsmith.models.teacher import predict_spans
 
 QUESTION = "Who is slicing an onion?"
 CONTEXTS = [
@@ -361,7 +361,7 @@ def test_what_is_evaluated_is_what_a_teacher_tells(model, request):
     reader = load_reader(str(request.getfixturevalue(model)), device="cpu", fresh_head=True)
     texts = [*CONTEXTS, CONTEXTS[0].replace(" ", "  \n ") * 3, "", " "]
     questions = ["What fell?"] * len(texts)
-    told = teach(reader, questions, texts, max_answer_tokens=6)
+    told = predict_spans(reader, questions, texts, max_answer_tokens=6)
     found = answer(reader, questions, texts, max_answer_tokens=6, batch_size=2)
     assert [(each.text, each.start) for each in found] == [(t.best.text, t.best.start) for t in told]
     assert [each.score for each in found] == pytest.approx([t.best.score for t in told], rel=1e-4)

@@ -13,9 +13,9 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsE
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.tasks.loading import read_task
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.generate.pieces import pieces_of
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
+from pairsmith.steps.generate.shards import pieces_of
 
 TASK = """
 name: toy

@@ -12,7 +12,7 @@ from pairsmith.data.documents import Document
 from pairsmith.data.questions import read_asked
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text.passages import passage_limit, passages
-from pairsmith.methods.quip.generator_training import as_summarizer, asker_examples
+from pairsmith.methods.quip.generator_training import as_summarizer, generator_examples
 from pairsmith.methods.quip.passages import cut
 from pairsmith.models.language.nucleus import draw_sequences, nucleus
 from pairsmith.models.language.sampling import truncate
@@ -20,10 +20,10 @@ from pairsmith.models.question_generator import SEPARATOR, parse, separator_of
 from pairsmith.models.summarizer import add_marker, document_features, encode_documents, load_summarizer
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import stream_key
-from pairsmith.steps.infuse.ask import ask, load_asker
+from pairsmith.steps.infuse.ask import ask, load_generator
 from pairsmith.steps.infuse.settings import AskSettings
-from pairsmith.steps.training.question_generator import train_asker
-from pairsmith.training.question_settings import TrainAskerSettings
+from pairsmith.steps.training.question_generator import train_question_generator
+from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny_bart import document, make_bart
@@ -55,7 +55,7 @@ def asker(tmp_path_factory):
     folder = tmp_path_factory.mktemp("askers")
     make_bart(folder / "bart")
     data = squad(folder / "data.jsonl", range(4))
-    settings = TrainAskerSettings(
+    settings = TrainQuestionGeneratorSettings(
         base=str(folder / "bart"),
         data=[data],
         epochs=300,
@@ -64,7 +64,7 @@ def asker(tmp_path_factory):
         device="cpu",
         warmup=0,
     )
-    return str(train_asker(settings, Run(folder / "asker", Silent())))
+    return str(train_question_generator(settings, Run(folder / "asker", Silent())))
 
 
 def settings(asker, texts, **rest):
@@ -226,7 +226,7 @@ def test_an_encoder_with_a_fresh_decoder_learns_to_ask(tiny_bert, tmp_path):
     ]
     path = tmp_path / "data.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    some = TrainAskerSettings(
+    some = TrainQuestionGeneratorSettings(
         base=str(tiny_bert),
         data=[str(path)],
         epochs=80,
@@ -236,7 +236,7 @@ def test_an_encoder_with_a_fresh_decoder_learns_to_ask(tiny_bert, tmp_path):
         warmup=0,
     )
     some = some.model_copy(update={"validation": str(path), "eval_steps": 80})
-    asker = str(train_asker(some, Run(tmp_path / "asker", Silent())))
+    asker = str(train_question_generator(some, Run(tmp_path / "asker", Silent())))
     curve = json.loads((tmp_path / "asker" / "training.json").read_text())["validation"]
     assert curve[0]["token accuracy"] < curve[-1]["token accuracy"] == 100.0
     (tmp_path / "texts.txt").write_text("\n".join(contexts))
@@ -253,21 +253,21 @@ def test_answers_outside_every_passage_are_left_out(asker, tmp_path):
     row = {"context": text, "question": "Who?", "answers": {"text": [text[300:]], "answer_start": [300]}}
     path = tmp_path / "data.jsonl"
     path.write_text(json.dumps(row) + "\n")
-    some = TrainAskerSettings(base=asker, data=[str(path)], max_length=32, device="cpu")
+    some = TrainQuestionGeneratorSettings(base=asker, data=[str(path)], max_length=32, device="cpu")
     with pytest.raises(InputError, match="no passage of 32 tokens holds the answer"):
-        train_asker(some, Run(tmp_path / "out", Silent()))
+        train_question_generator(some, Run(tmp_path / "out", Silent()))
 
 
 def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path):
     some = settings(asker, tmp_path, max_length=30)
-    asking = load_asker(some)
+    asking = load_generator(some)
     assert asking.limit == 30
     text = "1" * 30  # each a token of its own
     (((passage,),), lost) = cut(asking, [Document("here", text, "", "", "here")])
     assert (passage.text, lost) == (text, [])
     (read,) = encode_documents(asking.model, [passage.text])
     assert len(read) == 32
-    learned = as_summarizer(TrainAskerSettings(base=asker, data=["here"], max_length=30), 1)
+    learned = as_summarizer(TrainQuestionGeneratorSettings(base=asker, data=["here"], max_length=30), 1)
     assert learned.max_length is None  # nothing of a passage is cut off in training either
 
 
@@ -308,5 +308,5 @@ def test_a_question_that_holds_the_separator_is_left_out(asker, tmp_path):
     }
     path = tmp_path / "data.jsonl"
     path.write_text(json.dumps(row) + "\n")
-    some = TrainAskerSettings(base=asker, data=[str(path)], device="cpu")
-    assert list(asker_examples(read_questions(str(path)), some)) == []
+    some = TrainQuestionGeneratorSettings(base=asker, data=[str(path)], device="cpu")
+    assert list(generator_examples(read_questions(str(path)), some)) == []

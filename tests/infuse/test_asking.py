@@ -22,8 +22,8 @@ from pairsmith.models.summarizer import document_features, encode_documents, loa
 from pairsmith.runs import Run
 from pairsmith.steps.infuse.ask import ask
 from pairsmith.steps.infuse.settings import AskSettings
-from pairsmith.steps.training.question_generator import train_asker
-from pairsmith.training.question_settings import TrainAskerSettings
+from pairsmith.steps.training.question_generator import train_question_generator
+from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny_bart import document, make_bart
@@ -50,7 +50,7 @@ def trained(folder, epochs):
             answers = {"text": [answer], "answer_start": [text.index(answer)]}
             rows.append({"context": text, "question": question, "answers": answers})
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    settings = TrainAskerSettings(
+    settings = TrainQuestionGeneratorSettings(
         base=str(folder / "bart"),
         data=[str(folder / "data.jsonl")],
         epochs=epochs,
@@ -59,7 +59,7 @@ def trained(folder, epochs):
         device="cpu",
         warmup=0,
     )
-    return str(train_asker(settings, Run(folder / "asker", Silent())))
+    return str(train_question_generator(settings, Run(folder / "asker", Silent())))
 
 
 @pytest.fixture

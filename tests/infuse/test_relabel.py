@@ -10,10 +10,10 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, StorageEr
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import RELABELLED, read_asked
 from pairsmith.data.schemas import REJECT
-from pairsmith.models.max_context import keep_middles
+from pairsmith.models.max_context import keep_max_context
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
-from pairsmith.models.teacher import teach
+from pairsmith.models.teacher import predict_spans
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.infuse import relabel as relabelling
 from pairsmith.steps.infuse.plan import plan_relabel
@@ -48,7 +48,7 @@ def settings(teacher, data, **rest):
 
 def test_the_distributions_are_those_of_the_model_by_direct_computation(teacher):
     reader = load_reader(str(teacher), device="cpu")
-    told = teach(reader, QUESTIONS, [TEXT] * 3, top=4)
+    told = predict_spans(reader, QUESTIONS, [TEXT] * 3, top=4)
     for question, said in zip(QUESTIONS, told, strict=True):
         given = reader.tokenizer(question, TEXT, return_tensors="pt", return_offsets_mapping=True)
         offsets = given.pop("offset_mapping")[0]
@@ -68,21 +68,21 @@ def test_the_distributions_are_those_of_the_model_by_direct_computation(teacher)
 def test_a_long_text_has_one_distribution_over_all_its_windows(teacher):
     long = " ".join([TEXT] * 6)
     reader = load_reader(str(teacher), device="cpu", max_length=48)
-    (said,) = teach(reader, QUESTIONS[:1], [long], top=10_000)
+    (said,) = predict_spans(reader, QUESTIONS[:1], [long], top=10_000)
     words = len(reader.tokenizer(long, add_special_tokens=False, verbose=False)["input_ids"])
     assert len(said.starts) == len({place for place, _ in said.starts}) == words
     assert sum(share for _, share in said.starts) == pytest.approx(1.0, abs=1e-4)
-    assert teach(reader, [], []) == []
+    assert predict_spans(reader, [], []) == []
 
 
 def test_a_blank_text_has_no_answer_and_damaged_weights_are_told(teacher):
     reader = load_reader(str(teacher), device="cpu")
-    (said,) = teach(reader, ["Who?"], [" "])
+    (said,) = predict_spans(reader, ["Who?"], [" "])
     assert (said.starts, said.ends, said.best.text) == ([], [], "")
     with torch.no_grad():
         reader.model.heads.start[2].bias.fill_(float("nan"))
     with pytest.raises(ModelError, match="not finite"):
-        teach(reader, ["Who?"], [TEXT])
+        predict_spans(reader, ["Who?"], [TEXT])
 
 
 def test_rows_stay_in_their_order_and_can_be_read_again(teacher, data, tmp_path):
@@ -197,6 +197,6 @@ def test_letters_of_several_tokens_count_once_in_windows():
         for each in ([[0, 1], [1, 2], [2, 3], [2, 3], [3, 4]], [[1, 2], [2, 3], [2, 3], [3, 4], [4, 5]])
     ]
     kept = [torch.ones(5, dtype=torch.bool) for _ in offsets]
-    keep_middles(offsets, kept)
+    keep_max_context(offsets, kept)
     found = [place for each, mask in zip(offsets, kept, strict=True) for place in each[mask].tolist()]
     assert found == [[0, 1], [1, 2], [2, 3], [2, 3], [3, 4], [4, 5]]

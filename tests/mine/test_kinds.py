@@ -18,7 +18,14 @@ from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine import neighbours, route
 from pairsmith.steps.mine.encoded import ENCODED, Encoded
-from pairsmith.steps.mine.neighbours import Cell, Piece, find_neighbours, near_pairs, parts, parts_by_index
+from pairsmith.steps.mine.neighbours import (
+    SearchBlock,
+    SearchGroup,
+    find_neighbours,
+    near_pairs,
+    parts,
+    parts_by_index,
+)
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
 
@@ -197,7 +204,7 @@ def test_an_index_finds_the_same_in_corpora_this_small(world, retrieval, capsys)
 
 
 def test_parts_have_so_many_inputs_or_little_more():
-    cells = [Cell(np.arange(n), np.arange(3)) for n in (5, 1, 2, 9)]
+    cells = [SearchGroup(np.arange(n), np.arange(3)) for n in (5, 1, 2, 9)]
     found = parts(cells, 4)
     assert [part.number for part in found] == list(range(len(found)))
     pieces = [piece for part in found for piece in part.pieces]
@@ -210,14 +217,14 @@ def test_parts_have_so_many_inputs_or_little_more():
 
 
 def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
-    cells = [Cell(np.arange(5), np.arange(3)), Cell(np.arange(2), np.arange(1))]
+    cells = [SearchGroup(np.arange(5), np.arange(3)), SearchGroup(np.arange(2), np.arange(1))]
     found = parts_by_index(cells, 2, needed=0)
     assert [part.number for part in found] == list(range(7))
     assert [part.pieces for part in found] == [
         (piece,) for piece in (
-            Piece(0, "x", (0, 5), (0, 1)), Piece(0, "x", (0, 5), (1, 3)),
-            Piece(0, "y", (0, 3), (0, 1)), Piece(0, "y", (0, 3), (1, 3)), Piece(0, "y", (0, 3), (3, 5)),
-            Piece(1, "x", (0, 2), (0, 1)), Piece(1, "y", (0, 1), (0, 2)),
+            SearchBlock(0, "x", (0, 5), (0, 1)), SearchBlock(0, "x", (0, 5), (1, 3)),
+            SearchBlock(0, "y", (0, 3), (0, 1)), SearchBlock(0, "y", (0, 3), (1, 3)), SearchBlock(0, "y", (0, 3), (3, 5)),
+            SearchBlock(1, "x", (0, 2), (0, 1)), SearchBlock(1, "y", (0, 1), (0, 2)),
         )
     ]  # fmt: skip
     monkeypatch.setattr(neighbours, "QUERIES", 3)
@@ -227,7 +234,7 @@ def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
 
 @pytest.mark.parametrize(("count", "sizes"), [(11, [5, 6]), (9, [9]), (4, [4]), (20, [5, 5, 5, 5])])
 def test_no_index_is_made_of_fewer_texts_than_it_is_trained_on(count, sizes):
-    parts = parts_by_index([Cell(np.arange(1), np.arange(count))], 3, needed=5)
+    parts = parts_by_index([SearchGroup(np.arange(1), np.arange(count))], 3, needed=5)
     held = [part.pieces[0].others for part in parts if part.pieces[0].side == "x"]
     assert [stop - start for start, stop in held] == sizes
 

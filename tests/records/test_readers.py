@@ -13,7 +13,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.readers import TextRecord, read_pairs, read_texts
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import is_hub_data, open_source
-from pairsmith.runs import called, sources_of
+from pairsmith.runs import model_display_name, sources_of
 
 
 def texts(source, **options):
@@ -339,7 +339,7 @@ class TestHub:
             ("org/name", "20231101.en", "test", True),
             ("org/name", "en", "test[:2]", False),
         ]
-        assert called("org/name/en:test") == "org/name/en:test"
+        assert model_display_name("org/name/en:test") == "org/name/en:test"
         assert sources_of(data=["org/name/en:test"]).credits[0].hub == "org/name"
 
     def test_it_is_read_as_a_stream(self, hub):

@@ -9,9 +9,9 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import LABELLED_TEXT, REJECT, SCORED_PAIR, LabelledText, ScoredPair, to_table
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.tools.report.likeness import confused, cosines, shared_words, told_apart
 from pairsmith.tools.report.overlap import known_texts
 from pairsmith.tools.report.rows import OTHERS, Shared, digest, label_name, tally, with_sample, words
+from pairsmith.tools.report.similarity import confused, cosines, shared_words, told_apart
 
 
 def folder(path, shards, schema=SCORED_PAIR):

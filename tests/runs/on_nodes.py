@@ -3,7 +3,7 @@
 import threading
 
 from pairsmith.core.errors import WorkerError
-from pairsmith.runs.executors import Where, execute
+from pairsmith.runs.executors import ExecutorChoice, execute
 
 
 class OnNode:
@@ -30,7 +30,7 @@ class Forever:
 
 def until_its_head_is_lost(address, pipe):
     """Tell the first item that is done; then, when the pipe says so, how the run ends."""
-    outcomes = execute(Forever(), [1, 2, 3], lambda _: None, Where("ray", 1, address))
+    outcomes = execute(Forever(), [1, 2, 3], lambda _: None, ExecutorChoice("ray", 1, address))
     try:
         pipe.send(next(outcomes).item)
         pipe.recv()  # the head has been killed

@@ -10,9 +10,9 @@ from tests.runs.test_croissant import made, scored
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import LABELLED_TEXT, SCORED_PAIR
 from pairsmith.data.squad import QUESTION
-from pairsmith.runs import Card, Run, called, sources_of
-from pairsmith.runs.about import Credit, hub_licence, joint_languages, joint_licences
-from pairsmith.runs.credits import Sources
+from pairsmith.runs import Card, Run, model_display_name, sources_of
+from pairsmith.runs.attribution import Sources
+from pairsmith.runs.provenance import Attribution, hub_licence, joint_languages, joint_licences
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.mix.route import mix, names_of
@@ -28,7 +28,7 @@ def card(folder, metadata, text=""):
 
 
 def credit(name, *licences, role="data", **more):
-    return Credit(name=name, role=role, licences=licences, **more)
+    return Attribution(name=name, role=role, licences=licences, **more)
 
 
 def data_of(folder):
@@ -55,7 +55,7 @@ def data_of(folder):
     ],
 )
 def test_what_a_card_calls_a_source(name, short):
-    assert called(name) == short
+    assert model_display_name(name) == short
 
 
 def test_a_folder_with_a_card(tmp_path):

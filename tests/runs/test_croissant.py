@@ -12,9 +12,9 @@ from pairsmith.data.questions import RELABELLED
 from pairsmith.data.schemas import LABELLED_TEXT, REJECT, SCORED_PAIR, Reject, to_table
 from pairsmith.data.squad import QUESTION
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.about import Credit
-from pairsmith.runs.credits import Sources
+from pairsmith.runs.attribution import Sources
 from pairsmith.runs.croissant import as_json, describe, schemas_of
+from pairsmith.runs.provenance import Attribution
 from pairsmith.tools.export.route import export
 from pairsmith.tools.export.settings import ExportSettings
 
@@ -111,7 +111,7 @@ def test_its_own_library_reads_the_rows(tmp_path, schema, row, caplog):
 
 
 def test_files_have_their_hashes_and_the_text_says_what_is_known(tmp_path):
-    made_with = (Credit(name="a", role="data", licences=("mit",), languages=("de",)),)
+    made_with = (Attribution(name="a", role="data", licences=("mit",), languages=("de",)),)
     card = Card("Rows", "Some rows.", citations=["One"], sources=Sources(made_with, ("Two",)))
     folder = made(tmp_path / "in", SCORED_PAIR, scored, card=card)
     path = exported(folder, tmp_path / "out")
@@ -127,7 +127,7 @@ def test_files_have_their_hashes_and_the_text_says_what_is_known(tmp_path):
 
 
 def test_an_unknown_licence_is_said_to_be(tmp_path):
-    made_with = (Credit(name="a", role="data", licences=("mit",)), Credit(name="b", role="model"))
+    made_with = (Attribution(name="a", role="data", licences=("mit",)), Attribution(name="b", role="model"))
     folder = made(tmp_path / "in", SCORED_PAIR, scored, card=Card("R", "d", sources=Sources(made_with)))
     assert describe(folder.manifest, schemas_of(folder))["license"].startswith("unknown")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pairsmith.core.errors import InputError, MissingExtra, SettingsError, WorkerError
-from pairsmith.runs.executors import Done, Lost, Where, execute
+from pairsmith.runs.executors import Done, ExecutorChoice, LostItem, execute
 from pairsmith.runs.ray_executor import Actor
 
 
@@ -62,7 +62,7 @@ def run(tmp_path):
 
     def runner(items, workers=2, executor="local", **trouble):
         load = Square(tmp_path, **trouble)
-        return list(execute(load, items, units.append, Where(executor, workers), said.append))
+        return list(execute(load, items, units.append, ExecutorChoice(executor, workers), said.append))
 
     runner.said, runner.units, runner.marks = said, units, tmp_path
     return runner
@@ -106,7 +106,7 @@ def test_a_worker_that_dies_is_replaced_and_its_item_done_again(run):
 def test_an_item_that_ends_three_workers_is_set_aside_and_the_rest_done(run):
     outcomes = run([1, 2, 3, 4], always=2)
     assert squares(outcomes) == {1: 1, 3: 9, 4: 16}
-    assert [outcome for outcome in outcomes if isinstance(outcome, Lost)] == [Lost(2, "exit code 7")]
+    assert [outcome for outcome in outcomes if isinstance(outcome, LostItem)] == [LostItem(2, "exit code 7")]
     assert (run.marks / "deaths").read_text() == "xxx"
 
 
@@ -139,7 +139,7 @@ def test_the_end_of_a_file_is_not_taken_for_the_end_of_the_main_process(run):
 
 
 def test_leaving_early_ends_the_workers(tmp_path):
-    outcomes = execute(Square(tmp_path), [1, 2, 3, 4], lambda _: None, Where(workers=2))
+    outcomes = execute(Square(tmp_path), [1, 2, 3, 4], lambda _: None, ExecutorChoice(workers=2))
     process = next(outcomes).result[1]
     outcomes.close()
     deadline = time.monotonic() + 10
@@ -167,7 +167,7 @@ class TestRay:
     def test_an_item_that_ends_three_workers_is_set_aside_and_the_rest_done(self, run):
         outcomes = run([1, 2, 3], 2, "ray", always=2)
         assert squares(outcomes) == {1: 1, 3: 9}
-        assert [outcome.item for outcome in outcomes if isinstance(outcome, Lost)] == [2]
+        assert [outcome.item for outcome in outcomes if isinstance(outcome, LostItem)] == [2]
         assert len(run.said) == 3
 
     def test_errors_meant_for_people_and_bugs(self, run):
@@ -180,7 +180,7 @@ class TestRay:
         assert squares(run(list(range(12)), 12, "ray")) == {n: n * n for n in range(12)}
 
     def test_no_cluster_at_the_address(self, tmp_path):
-        work = execute(Square(tmp_path), [1], print, Where("ray", 1, "127.0.0.1:1"))
+        work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, "127.0.0.1:1"))
         with pytest.raises(SettingsError, match="127.0.0.1:1: nothing answers there"):
             list(work)
 

@@ -16,7 +16,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.models.cross_encoder import load_cross_encoder
 from pairsmith.models.reader import load_reader
 from pairsmith.runs import Run
-from pairsmith.runs.executors import Done, Where, execute
+from pairsmith.runs.executors import Done, ExecutorChoice, execute
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.infuse.ask import ask
@@ -169,7 +169,9 @@ def test_a_node_that_is_removed_loses_nothing(cluster, node, room):
     first, second = node(), node()
     items = list(range(20))
     said = []
-    outcomes = execute(OnNode(), items, lambda _: None, Where("ray", 2, cluster.address), said.append)
+    outcomes = execute(
+        OnNode(), items, lambda _: None, ExecutorChoice("ray", 2, cluster.address), said.append
+    )
     found = [next(outcomes)]
     while {outcome.result[1] for outcome in found} != {first.node_id, second.node_id} and len(found) < 10:
         found.append(next(outcomes))

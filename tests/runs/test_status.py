@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pairsmith.core.errors import FolderError, redacted
-from pairsmith.runs import Card, Growth, Share
+from pairsmith.runs import Card, Growth, ShardSpec
 from pairsmith.runs import log as logs
 from pairsmith.runs.log import log, recent
 from pairsmith.runs.status import status_lines, status_of
@@ -38,10 +38,10 @@ def test_shards_that_a_grown_run_is_still_to_extend_do_not_count(work, out):
     growth = Growth(frozenset({"decay"}), lambda _: True)
     grown = {**work.settings, "decay": 200.0}
     writer = work.start(out, planned=3, asked="1 text", growth=growth)
-    writer.commit(0, {"train": work.pairs(0)}, work.rejects(0), Share(1, "c", "1 text"))
+    writer.commit(0, {"train": work.pairs(0)}, work.rejects(0), ShardSpec(1, "c", "1 text"))
     writer = work.start(out, planned=3, asked="2 texts", growth=growth, settings=grown)
     assert (status_of(out).shards, status_of(out).planned, status_of(out).rows) == (0, 3, 2)
-    writer.commit(0, {"train": work.pairs(0)}, work.rejects(0), Share(1, "c", "2 texts"))
+    writer.commit(0, {"train": work.pairs(0)}, work.rejects(0), ShardSpec(1, "c", "2 texts"))
     assert status_of(out).shards == 1
 
 

@@ -1,6 +1,6 @@
 """Trainings that end in their midst."""
 
-from pairsmith.training.watch import Watch
+from pairsmith.training.best_step import BestStepCallback
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error
@@ -9,7 +9,7 @@ class Stopped(Exception):  # noqa: N818 - it is no error
 
 def stopped_at(monkeypatch, step, nth=1):
     """End the nth training at this step."""
-    real, trainings = Watch.on_step_end, []
+    real, trainings = BestStepCallback.on_step_end, []
 
     def stopping(self, args, state, control, **kwargs):
         if state.global_step == 1:
@@ -18,4 +18,4 @@ def stopped_at(monkeypatch, step, nth=1):
             raise Stopped
         real(self, args, state, control, **kwargs)
 
-    monkeypatch.setattr(Watch, "on_step_end", stopping)
+    monkeypatch.setattr(BestStepCallback, "on_step_end", stopping)

@@ -7,12 +7,12 @@ from tests.runs.test_credits import card
 from pairsmith.core.citations import MINING, QUIP
 from pairsmith.runs import sources_of
 from pairsmith.runs.identity import Identity
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.settings import TrainReaderSettings, TrainSummarizerSettings
-from pairsmith.training.watch import Training
 
-TRAINING = Training(steps=3, best_step=3, validation={}, seconds=1.0, metric="f1")
+TRAINING = TrainingHistory(steps=3, best_step=3, validation={}, seconds=1.0, metric="f1")
 
 
 def made(tmp_path, step, base, *data, settings=None):

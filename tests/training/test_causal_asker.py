@@ -14,16 +14,16 @@ from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions, to_question_table
 from pairsmith.data.text.instructed import ANSWER, QUESTION, told
 from pairsmith.methods.quip.causal_training import CausalWriter, causal_limit, rows_of, said
-from pairsmith.methods.quip.generator_training import asker_examples
+from pairsmith.methods.quip.generator_training import generator_examples
 from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.infuse.ask import ask, load_asker
+from pairsmith.steps.infuse.ask import ask, load_generator
 from pairsmith.steps.infuse.plan import plan_ask
 from pairsmith.steps.infuse.settings import AskSettings
 from pairsmith.steps.training import question_generator
-from pairsmith.steps.training.question_generator import train_asker
-from pairsmith.training.question_settings import TrainAskerSettings
+from pairsmith.steps.training.question_generator import train_question_generator
+from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.training.target_tokens import IGNORED, token_accuracy
 
 TINY = "pairsmith:tiny"
@@ -53,7 +53,7 @@ def data(tmp_path):
 
 def settings(data, **rest):
     fast = {"batch_size": 2, "epochs": 30, "learning_rate": [1e-3], "device": "cpu", "warmup": 0}
-    return TrainAskerSettings(base=TINY, data=[data], **(fast | rest))
+    return TrainQuestionGeneratorSettings(base=TINY, data=[data], **(fast | rest))
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_model_that_cannot_write_is_refused(data, tmp_path):
     CausalWriter(TINY, "cpu", 0.0).tokenizer.save_pretrained(tmp_path / "distilbert")
     some = settings(data).model_copy(update={"base": str(tmp_path / "distilbert")})
     with pytest.raises(ModelError, match="distilbert cannot be trained to write; give BART"):
-        train_asker(some, Run(tmp_path / "out", Silent()))
+        train_question_generator(some, Run(tmp_path / "out", Silent()))
     assert not (tmp_path / "out").exists()
 
 
@@ -149,7 +149,7 @@ def test_token_accuracy_counts_what_is_written(writer):
 
 def test_two_questions_are_learned_by_heart_and_asked(data, tmp_path):
     some = settings(data, validation=data, eval_steps=30)
-    asker = str(train_asker(some, Run(tmp_path / "asker", Silent())))
+    asker = str(train_question_generator(some, Run(tmp_path / "asker", Silent())))
     curve = json.loads((tmp_path / "asker" / "training.json").read_text())["validation"]
     assert curve[0]["token accuracy"] < curve[-1]["token accuracy"] == 100.0
     (tmp_path / "texts.txt").write_text("".join(text + "\n" for text, *_ in ASKED))
@@ -163,13 +163,13 @@ def test_two_questions_are_learned_by_heart_and_asked(data, tmp_path):
 
 def test_a_stopped_training_goes_on_to_the_same_weights(data, tmp_path, monkeypatch):
     some = settings(data, epochs=6, checkpoint_steps=2, attention_dropout=0.1)
-    train_asker(some, Run(tmp_path / "whole", Silent()))
+    train_question_generator(some, Run(tmp_path / "whole", Silent()))
     with monkeypatch.context() as patch:
         stopped_at(patch, 5)
         with pytest.raises(Stopped):
-            train_asker(some, Run(tmp_path / "stopped", Silent()))
+            train_question_generator(some, Run(tmp_path / "stopped", Silent()))
     assert list((tmp_path / "stopped").glob(".pairsmith*"))
-    train_asker(some, Run(tmp_path / "stopped", Silent()))
+    train_question_generator(some, Run(tmp_path / "stopped", Silent()))
     whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
     assert whole.keys() == stopped.keys()
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
@@ -185,11 +185,11 @@ def test_a_quotation_mark_would_end_an_answer(data, tmp_path):
 def asker_examples_of(path):
     from pairsmith.data.squad import read_questions
 
-    return asker_examples(read_questions(path), settings(path))
+    return generator_examples(read_questions(path), settings(path))
 
 
 def test_passages_are_as_long_as_those_that_are_asked_about(data, tmp_path):
-    limit = load_asker(AskSettings(inputs=[data], model=TINY, device="cpu")).limit
+    limit = load_generator(AskSettings(inputs=[data], model=TINY, device="cpu")).limit
     assert causal_limit(TINY, load_tokenizer(TINY)) == limit < 256
     text = "Nothing is said here. " * limit + "A man is playing."
     (example,) = asker_examples_of(write(tmp_path / "long.jsonl", [(text, "A man", "Who is playing?")]))
@@ -202,7 +202,7 @@ def test_a_model_that_reads_too_little_is_refused(data, tmp_path, tiny_gpt2):
     with pytest.raises(
         ModelError, match=r"reads 128 tokens, of which the instruction takes .* reads more as --base"
     ):
-        train_asker(some, Run(tmp_path / "out", Silent()))
+        train_question_generator(some, Run(tmp_path / "out", Silent()))
 
 
 def test_a_tokenizer_that_does_not_say_where_tokens_stand_is_refused(data, tmp_path):
@@ -216,7 +216,7 @@ def test_a_tokenizer_that_does_not_say_where_tokens_stand_is_refused(data, tmp_p
     (folder / "model.safetensors").touch()
     some = settings(data).model_copy(update={"base": str(folder)})
     with pytest.raises(ModelError, match=r"does not say where tokens stand .* tokenizer\.json"):
-        train_asker(some, Run(tmp_path / "out", Silent()))
+        train_question_generator(some, Run(tmp_path / "out", Silent()))
 
 
 def test_without_an_answer_in_a_passage_there_is_nothing_to_learn(tmp_path):
@@ -224,33 +224,33 @@ def test_without_an_answer_in_a_passage_there_is_nothing_to_learn(tmp_path):
     with pytest.raises(
         InputError, match=r"no passage of \d+ tokens holds the answer, or what ends an answer stands"
     ):
-        train_asker(settings(quoted), Run(tmp_path / "out", Silent()))
+        train_question_generator(settings(quoted), Run(tmp_path / "out", Silent()))
 
 
 def test_a_plan_without_a_question_to_learn_says_so(tmp_path):
     asked = write(tmp_path / "quoted.jsonl", [("A man plays.", "A man", 'Who "plays"?')])
     with pytest.raises(InputError, match="none of the questions can be learned"):
-        train_asker.plan(settings(asked), {})
+        train_question_generator.plan(settings(asked), {})
 
 
 def test_a_plan_looks_at_validation_questions_of_an_earlier_step_too(data, monkeypatch):
     looked = []
-    whole = question_generator.train_asker_on
+    whole = question_generator.train_question_generator_on
     monkeypatch.setattr(
         question_generator,
-        "train_asker_on",
+        "train_question_generator_on",
         lambda examples, unseen, *rest, **named: (
             looked.append(len(unseen)) or whole(examples, unseen, *rest, **named)
         ),
     )
     sample = to_question_table(list(read_questions(data)))
     earlier = {"@unseen": Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 2}, sample=sample)}
-    train_asker.plan(settings(data, validation="@unseen"), earlier)
+    train_question_generator.plan(settings(data, validation="@unseen"), earlier)
     assert max(looked) == 2
 
 
 def test_both_steps_are_planned(data):
-    assert train_asker.plan(settings(data), {}).seconds > 0
+    assert train_question_generator.plan(settings(data), {}).seconds > 0
     asked = plan_ask(
         AskSettings(inputs=[data], column="context", model="asker", questions=2, device="cpu"),
         {"asker": Estimate(seconds=1.0, memory=1, disk=1, rows={})},

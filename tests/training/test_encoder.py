@@ -19,8 +19,8 @@ from pairsmith.methods.dino.encoder import total_steps, train_encoder_on, valida
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.training.encoder import train_encoder
+from pairsmith.training.best_step import BestStepCallback, TrainingHistory
 from pairsmith.training.settings import TrainEncoderSettings
-from pairsmith.training.watch import Training, Watch
 
 KINDS = (["guitar", "market", "onion", "beach"], ["dog", "weather", "horse", "woman"])
 
@@ -119,7 +119,7 @@ def test_the_last_line_says_what_was_written(tiny_gpt2, data, tmp_path, capsys):
 
 
 def test_without_a_validation_figure_the_last_step_was_kept():
-    assert str(Training(1200, 1200, "spearman", {}, 1.0)) == "the last of 1,200 steps"
+    assert str(TrainingHistory(1200, 1200, "spearman", {}, 1.0)) == "the last of 1,200 steps"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_without_a_validation_figure_the_last_step_was_kept():
     ],
 )
 def test_a_base_that_was_better_than_every_step_is_told(before, told):
-    training = Training(200, 100, "spearman", {0: before, 100: 71.8, 200: 70.0}, 1.0)
+    training = TrainingHistory(200, 100, "spearman", {0: before, 100: 71.8, 200: 70.0}, 1.0)
     assert str(training) == f"best step 100 of 200, validation spearman 71.8{told}"
     start = None if before is None else pytest.approx(before)
     assert training.to_json()["validation"][0] == {"step": 0, "spearman": start}
@@ -177,14 +177,14 @@ class Stopped(Exception):  # noqa: N818 - it is no error
 
 def stop_at(monkeypatch, step, *, while_saving=False):
     """Have the next training end after ``step`` steps, or while the checkpoint of that step is written."""
-    real = Watch.on_save if while_saving else Watch.on_step_end
+    real = BestStepCallback.on_save if while_saving else BestStepCallback.on_step_end
 
     def stopping(self, args, state, control, **kwargs):
         if state.global_step == step:
             raise Stopped
         real(self, args, state, control, **kwargs)
 
-    monkeypatch.setattr(Watch, "on_save" if while_saving else "on_step_end", stopping)
+    monkeypatch.setattr(BestStepCallback, "on_save" if while_saving else "on_step_end", stopping)
 
 
 @pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_bert"])
@@ -394,7 +394,7 @@ def test_bfloat16_sums_keep_float32_weights(tiny_gpt2):
 
 def test_a_training_that_diverges_is_an_error(tiny_gpt2, monkeypatch):
     monkeypatch.setattr(
-        Watch, "look", lambda self, step: self._model[0].model.wte.weight.data.fill_(math.nan)
+        BestStepCallback, "look", lambda self, step: self._model[0].model.wte.weight.data.fill_(math.nan)
     )
     with pytest.raises(ModelError, match=r"the training diverged.*lower learning rate"):
         train_on(tiny_gpt2, max_steps=1)

@@ -23,8 +23,8 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.biencoder import Batch, Rows
 from pairsmith.methods.mining.contrast import BiEncoder
-from pairsmith.methods.mining.crossencoder import wrong_for
-from pairsmith.methods.mining.sampled_negatives import right_outputs, wrong_answers
+from pairsmith.methods.mining.crossencoder import negatives_for
+from pairsmith.methods.mining.sampled_negatives import answer_negatives, positive_outputs
 from pairsmith.methods.mining.style import load_style
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
@@ -38,6 +38,7 @@ from pairsmith.steps.training.reader import train_reader
 from pairsmith.steps.training.reading import read_asked_seeds
 from pairsmith.steps.training.retrieved import retrieved
 from pairsmith.steps.training.summarizer import train_summarizer
+from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import (
     TrainBiencoderSettings,
@@ -45,7 +46,6 @@ from pairsmith.training.settings import (
     TrainReaderSettings,
     TrainSummarizerSettings,
 )
-from pairsmith.training.watch import Watch
 
 FAST = {
     "steps": 12,
@@ -169,13 +169,13 @@ def test_a_stopped_training_at_two_rates_goes_on_to_the_same_weights(
         with pytest.raises(Stopped):
             train_biencoder(given, Run(corpora / "stopped", Silent()))
     begun = []
-    real = Watch.on_step_end
+    real = BestStepCallback.on_step_end
 
     def counting(self, args, state, control, **kwargs):
         begun.append(state.global_step)
         real(self, args, state, control, **kwargs)
 
-    monkeypatch.setattr(Watch, "on_step_end", counting)
+    monkeypatch.setattr(BestStepCallback, "on_step_end", counting)
     train_biencoder(given, Run(corpora / "stopped", Progress()))
     assert len(begun) == {(3, 1): 24, (9, 1): 4 + 12, (6, 2): 8}[step, nth]
     assert same_weights(corpora / "whole", corpora / "stopped")
@@ -381,15 +381,15 @@ TWO_ANSWERS = [
 def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong():
     pairs = [Example("q", "a"), Example("q", "b"), Example("r", "c")]
     given = TrainCrossencoderSettings(seeds="s", base="b", negatives=4)
-    wrong = wrong_for(pairs, [["a", "b", "c", "d"]] * 3, given)
+    wrong = negatives_for(pairs, [["a", "b", "c", "d"]] * 3, given)
     assert {*wrong(0, np.random.default_rng(0))} == {"c", "d"}
     assert {*wrong(2, np.random.default_rng(0))} == {"a", "b", "d"}
-    rows = Rows(pairs, right_outputs(pairs), lambda *_: ["b"], ())
+    rows = Rows(pairs, positive_outputs(pairs), lambda *_: ["b"], ())
     model = SimpleNamespace(features=lambda texts, _: texts)
     made = Batch(model)([rows(number, 0, np.random.default_rng(0)) for number in range(3)])
     assert made["outputs"] == ["a", "b", "c", "b", "b", "b"]
     assert made["same"].int().tolist() == [[1, 1, 0, 1, 1, 1], [1, 1, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0]]
-    draw = wrong_answers(TWO_ANSWERS, (), entity_finder("rule"), 5)
+    draw = answer_negatives(TWO_ANSWERS, (), entity_finder("rule"), 5)
     assert not [text for text in draw(0, np.random.default_rng(0)) if text.endswith("Ann met Bob Lee.")]
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pairsmith.core.errors import StorageError
 from pairsmith.data.questions import Distribution
 from pairsmith.methods.quip import passage_store as lessons
-from pairsmith.methods.quip.distillation import Asked, PassageLesson
-from pairsmith.methods.quip.passage_store import Lessons
+from pairsmith.methods.quip.distillation import Asked, PassageExample
+from pairsmith.methods.quip.passage_store import PassageStore
 
 distributions = st.none() | st.lists(st.tuples(st.integers(0, 99), st.floats(0.25, 1, width=32))).map(
     lambda pairs: Distribution(tuple(p for p, _ in pairs), tuple(v for _, v in pairs))
@@ -28,15 +28,15 @@ def test_passages_have_their_questions_in_the_order_in_which_they_came(asked, to
         expected.setdefault(text, []).append(question)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lessons, "_TOGETHER", together)
-        found = Lessons(asked)
+        found = PassageStore(asked)
         assert len(found) == len(expected)
         assert found.questions == len(asked)
-        assert list(found) == [PassageLesson(text, questions) for text, questions in expected.items()]
+        assert list(found) == [PassageExample(text, questions) for text, questions in expected.items()]
 
 
 def test_places_are_those_of_a_list():
-    found = Lessons([(text, Asked(f"What is {text}?", None, None)) for text in "abcab"])
-    assert found[-1] == found[2] == PassageLesson("c", [Asked("What is c?", None, None)])
+    found = PassageStore([(text, Asked(f"What is {text}?", None, None)) for text in "abcab"])
+    assert found[-1] == found[2] == PassageExample("c", [Asked("What is c?", None, None)])
     assert [each.text for each in found[:2]] == ["a", "b"]
     with pytest.raises(IndexError):
         found[3]
@@ -44,14 +44,14 @@ def test_places_are_those_of_a_list():
 
 def test_some_questions_are_left_in_their_order_and_passages_without_any_are_not():
     asked = [Asked(f"What is {number}?", None, None) for number in range(5)]
-    found = Lessons(zip("abcab", asked, strict=True)).only(np.array([False, True, False, False, True]))
-    assert list(found) == [PassageLesson("a", [asked[3]]), PassageLesson("c", [asked[2]])]
+    found = PassageStore(zip("abcab", asked, strict=True)).only(np.array([False, True, False, False, True]))
+    assert list(found) == [PassageExample("a", [asked[3]]), PassageExample("c", [asked[2]])]
     assert (len(found), found.questions) == (2, 2)
 
 
 def test_the_files_go_with_the_lessons(tmp_path, monkeypatch):
     monkeypatch.setattr(lessons.tempfile, "tempdir", str(tmp_path))
-    found = Lessons([("a", Asked("What?", None, None))])
+    found = PassageStore([("a", Asked("What?", None, None))])
     found = found.only(np.array([True]))
     assert list(tmp_path.glob("*/*.arrow"))
     assert found[0].text == "a"
@@ -65,4 +65,4 @@ def test_what_cannot_be_written_is_told(monkeypatch):
 
     monkeypatch.setattr(pa.ipc, "new_file", full)
     with pytest.raises(StorageError, match="set TMPDIR to a disk with room"):
-        Lessons([("a", Asked("What?", None, None))])
+        PassageStore([("a", Asked("What?", None, None))])

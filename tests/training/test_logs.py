@@ -14,9 +14,9 @@ from pairsmith.data.schemas import REJECT, SCORED_PAIR
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.training.encoder import train_encoder
 from pairsmith.steps.training.reader import train_reader
+from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.logs import steps_between
 from pairsmith.training.settings import TrainEncoderSettings, TrainReaderSettings
-from pairsmith.training.watch import Watch
 
 WORDS = ("guitar", "market", "onion", "beach", "dog", "weather", "horse", "woman")
 
@@ -89,14 +89,14 @@ def test_the_model_is_the_same_without_logs_and_they_are_no_part_of_it(logged, t
 
 
 def stop_after_7(monkeypatch):
-    real = Watch.on_step_end
+    real = BestStepCallback.on_step_end
 
     def stopping(self, args, state, control, **kwargs):
         real(self, args, state, control, **kwargs)
         if state.global_step == 7:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Watch, "on_step_end", stopping)
+    monkeypatch.setattr(BestStepCallback, "on_step_end", stopping)
 
 
 def test_logs_of_a_training_that_went_on_are_those_of_one_that_was_not_stopped(

@@ -16,7 +16,7 @@ from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.crossencoder import train_crossencoder
 from pairsmith.steps.training.plan import samples_of
-from pairsmith.steps.training.question_generator import train_asker
+from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.steps.training.reader import train_reader
 from pairsmith.steps.training.reading import at_splits
 from pairsmith.steps.training.student import infuse
@@ -46,7 +46,7 @@ TRAININGS = {
     train_crossencoder: ("pairs", ("seeds",)),
     train_reader: ("reading", ("seeds", "added")),
     train_summarizer: ("summaries", ("seeds", "added")),
-    train_asker: ("reading", ("data",)),
+    train_question_generator: ("reading", ("data",)),
     train_teacher: ("reading", ("data",)),
     infuse: ("reading", ("data",)),
 }

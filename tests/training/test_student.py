@@ -16,8 +16,8 @@ import pairsmith
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import AskedQuestion, Distribution, read_asked
-from pairsmith.methods.quip.distillation import Asked, PassageLesson
-from pairsmith.methods.quip.student import Student, _drawn, _labelled, infuse_on, passages, read_by
+from pairsmith.methods.quip.distillation import Asked, PassageExample
+from pairsmith.methods.quip.student import Student, _drawn, _labelled, passages, read_by, train_student_on
 from pairsmith.models.reader import answer, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.runs import Run
@@ -27,9 +27,9 @@ from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.training.reader import train_reader
 from pairsmith.steps.training.student import infuse
 from pairsmith.steps.training.teacher import train_teacher
+from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.question_settings import InfuseSettings, TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
-from pairsmith.training.watch import Watch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny_bart import make_bart
@@ -69,7 +69,7 @@ def settings(quick_bert, data, **rest):
 
 def trained(some, data):
     lessons = passages(read_asked(data), some)
-    return infuse_on(lessons, (), some, "cpu").student
+    return train_student_on(lessons, (), some, "cpu").student
 
 
 def answered(student):
@@ -204,13 +204,13 @@ def test_a_stopped_training_goes_on_to_the_same_weights(tiny_bert, data, tmp_pat
         stopped_at(patch, 7)
         with pytest.raises(Stopped):
             infuse(given, Run(tmp_path / "stopped", Silent()))
-    steps, real = [], Watch.on_step_end
+    steps, real = [], BestStepCallback.on_step_end
 
     def counting(self, args, state, control, **kwargs):
         steps.append(state.global_step)
         real(self, args, state, control, **kwargs)
 
-    monkeypatch.setattr(Watch, "on_step_end", counting)
+    monkeypatch.setattr(BestStepCallback, "on_step_end", counting)
     infuse(given, Run(tmp_path / "stopped", Silent()))
     assert steps == list(range(5, 17))
     for name in ("model.safetensors", "heads.safetensors"):
@@ -230,7 +230,7 @@ def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
 
 @given(count=st.integers(1, 30), most=st.integers(1, 12), seed=st.integers(0, 9), turn=st.integers(0, 50))
 def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
-    lesson = PassageLesson("a", [Asked(str(number), None, None) for number in range(count)])
+    lesson = PassageExample("a", [Asked(str(number), None, None) for number in range(count)])
     found = []
     for later in range(-(-count // most)):  # from any pass on, after so many each was seen
         drawn = _drawn([lesson], most, seed, 0, turn + later, generator(seed, later)).questions
@@ -242,7 +242,7 @@ def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
 
 
 def test_whose_turn_it_is_is_by_chance():
-    lessons = [PassageLesson("a", [Asked(str(number), None, None) for number in range(5)])] * 9
+    lessons = [PassageExample("a", [Asked(str(number), None, None) for number in range(5)])] * 9
     found = {
         tuple(each.question for each in _drawn(lessons, 2, seed, number, 0, generator(1)).questions)
         for seed in range(3)

@@ -25,8 +25,8 @@ from pairsmith.models.reader import Reader, answer, encode_questions, load_reade
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.training.reader import added_questions, train_reader
+from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.settings import TrainReaderSettings
-from pairsmith.training.watch import Watch
 
 # Who or what is asked for is told by the verb, so that a tiny model can learn it.
 FACTS = [
@@ -416,7 +416,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
     base = request.getfixturevalue(model)  # the tiny models have dropout
     given = settings(base, seeds, validation=str(seeds), checkpoint_steps=4)
     train_reader(given, Run(tmp_path / "whole", Silent()))
-    real = Watch.on_step_end
+    real = BestStepCallback.on_step_end
 
     def stopping(self, args, state, control, **kwargs):
         if state.global_step == step:
@@ -424,7 +424,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
         real(self, args, state, control, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Watch, "on_step_end", stopping)
+        patch.setattr(BestStepCallback, "on_step_end", stopping)
         with pytest.raises(Stopped):
             train_reader(given, Run(tmp_path / "stopped", Silent()))
     train_reader(given, Run(tmp_path / "stopped", Progress()))

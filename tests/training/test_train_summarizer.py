@@ -18,9 +18,9 @@ from pairsmith.runs import Run
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
 from pairsmith.steps.training.summarizer import added_examples, train_summarizer
 from pairsmith.training import chunks
+from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.target_tokens import sequence_losses
-from pairsmith.training.watch import Watch
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +215,7 @@ class Stopped(Exception):  # noqa: N818 - it is no error
 
 def stop_at(monkeypatch, count, seen):
     """Have training end after so many steps in all; ``seen`` gets the number of each."""
-    real = Watch.on_step_end
+    real = BestStepCallback.on_step_end
 
     def stopping(self, args, state, control, **kwargs):
         seen.append(state.global_step)
@@ -223,7 +223,7 @@ def stop_at(monkeypatch, count, seen):
             raise Stopped
         real(self, args, state, control, **kwargs)
 
-    monkeypatch.setattr(Watch, "on_step_end", stopping)
+    monkeypatch.setattr(BestStepCallback, "on_step_end", stopping)
 
 
 def assert_same_weights(one, other):

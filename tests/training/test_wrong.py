@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pairsmith.data.examples import Example, answer_in_passage
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.examples import in_window
-from pairsmith.methods.mining.sampled_negatives import random_outputs, sampled, wrong_answers
+from pairsmith.methods.mining.sampled_negatives import answer_negatives, random_negatives, sampled
 
 ONE = "Ann met Bob in Rome in 1990."
 OTHER = "The harp of Cid is old."
@@ -21,7 +21,7 @@ EXAMPLES = [
 
 
 def test_wrong_answers_are_of_both_sorts():
-    draw = wrong_answers(EXAMPLES, ["Nobody was there.", "Ann again."], entity_finder("rule"), 2)
+    draw = answer_negatives(EXAMPLES, ["Nobody was there.", "Ann again."], entity_finder("rule"), 2)
     seen = Counter()
     for number in range(40):
         found = draw(0, np.random.default_rng(number))
@@ -36,7 +36,7 @@ def test_wrong_answers_are_of_both_sorts():
 
 
 def test_random_outputs_are_of_the_corpus():
-    assert sorted(random_outputs(["a", "b"], 3)(0, np.random.default_rng(0))) == ["a", "b"]
+    assert sorted(random_negatives(["a", "b"], 3)(0, np.random.default_rng(0))) == ["a", "b"]
 
 
 @given(items=st.lists(st.integers()), count=st.integers(1, 8), seed=st.integers(0, 99))

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.settings import Settings, option_name
-from pairsmith.core.validation import faults_of
+from pairsmith.core.validation import errors_of
 
 S = TypeVar("S", bound=Settings)
 
@@ -56,7 +56,7 @@ def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
         )
     except ValidationError as error:
         lines = []
-        for fault in faults_of(error, model):
+        for fault in errors_of(error, model):
             where = option_name(str(fault.where[0])) if fault.where else "these options"
             missing = len(fault.where) == 1 and values.get(str(fault.where[0])) is None
             lines.append(f"{where} is missing; add it" if missing else f"{where}: {fault.text}")

@@ -15,7 +15,7 @@ from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.core.progress import Progress, clock
 from pairsmith.runs.estimate import Estimate, totals
-from pairsmith.runs.executors import deaf
+from pairsmith.runs.executors import ignoring_interrupts
 
 
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
@@ -101,7 +101,7 @@ def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_answer, args=(theirs, work, arguments), daemon=True)
-    with deaf():
+    with ignoring_interrupts():
         process.start()
     theirs.close()
     try:

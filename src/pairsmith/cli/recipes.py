@@ -20,7 +20,7 @@ from pairsmith.core.bundled import is_path, recipe_path
 from pairsmith.core.errors import SettingsError, UserError, choices
 from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
 from pairsmith.core.settings import NothingIsEmpty, Settings
-from pairsmith.core.validation import Fault, Keys, dotted, faults_of, shown
+from pairsmith.core.validation import Keys, ValidationFault, dotted, errors_of, shown
 from pairsmith.core.yamlfile import YamlFile, read_yaml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -105,7 +105,7 @@ def load_recipe(
     reader = _Reader(file, steps, _parsed(overrides))
     reader.read(seed)
     if reader.faults or reader.unplaced or file.duplicates:
-        placed = file.report(reader.faults, reader.called)
+        placed = file.report(reader.faults, reader.model_display_name)
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
     results = file.data.get("results") or {}
     assert isinstance(results, dict)  # checked by RecipeFile
@@ -135,7 +135,7 @@ class _Reader:
     known: Steps
     overrides: dict[tuple[str, str], Any]
     planned: list[PlannedStep] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ValidationFault] = field(default_factory=list)
     unplaced: list[str] = field(default_factory=list)  # faults of overrides, which have no line in the file
 
     def read(self, seed: int | None) -> None:
@@ -144,7 +144,7 @@ class _Reader:
         try:
             RecipeFile.model_validate(data)
         except ValidationError as error:
-            self.faults += faults_of(error, RecipeFile)
+            self.faults += errors_of(error, RecipeFile)
         default = data.get("seed") if seed is None else seed
         entries = data.get("steps")
         names: list[str] = []
@@ -157,21 +157,21 @@ class _Reader:
         results = data.get("results")
         for key, source in (results if isinstance(results, Mapping) else {}).items():
             if isinstance(source, str) and (text := _result_fault(source, names)):
-                self.faults.append(Fault(("results", key), text))
+                self.faults.append(ValidationFault(("results", key), text))
 
     def _entry(self, keys: Keys, entry: Mapping[str, Any], names: list[str], seed: Any) -> None:
         name, kind = entry["name"], entry.get("step")
         if not _NAME.fullmatch(name):
             text = f"is 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
-            self.faults.append(Fault((*keys, "name"), text))
+            self.faults.append(ValidationFault((*keys, "name"), text))
         if name in names:
             text = f"two steps are called {name}; rename one of them"
-            self.faults.append(Fault((*keys, "name"), text))
+            self.faults.append(ValidationFault((*keys, "name"), text))
         if not isinstance(kind, str):
             return
         if kind not in self.known:
             text = f"no step is called {kind!r}; {choices(kind, self.known)}"
-            self.faults.append(Fault((*keys, "step"), text))
+            self.faults.append(ValidationFault((*keys, "step"), text))
             return
         given = entry.get("settings") or {}
         if isinstance(given, Mapping):
@@ -189,7 +189,9 @@ class _Reader:
         for key, value in values.items():
             if (name, key) not in self.overrides:
                 remedy = f"; give its place with --set {name}.{key}=PATH"
-                self.faults += [Fault((*inside, key), text) for text in _text_faults(value, names, remedy)]
+                self.faults += [
+                    ValidationFault((*inside, key), text) for text in _text_faults(value, names, remedy)
+                ]
         for (target, key), value in self.overrides.items():
             if target == name:
                 values[key] = value
@@ -200,15 +202,15 @@ class _Reader:
         try:
             step.settings.model_validate(values)
         except ValidationError as error:
-            found = faults_of(error, step.settings)
+            found = errors_of(error, step.settings)
         for fault in [*found, *_check_faults(step, values)]:
             if fault.where and (name, str(fault.where[0])) in self.overrides:
                 self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
             else:
-                self.faults.append(Fault((*inside, *fault.where), fault.text))
+                self.faults.append(ValidationFault((*inside, *fault.where), fault.text))
         return values
 
-    def called(self, keys: Keys) -> str:
+    def model_display_name(self, keys: Keys) -> str:
         """``keys`` for a message, with a step's name: ``pairs.top_k``, or ``step 2`` if it has none."""
         entries = self.file.data.get("steps")
         if len(keys) < 2 or keys[0] != "steps" or not isinstance(entries, list):
@@ -240,7 +242,7 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
             yield f"there is no {text}{here}{hint}{remedy}"
 
 
-def _check_faults(step: Step[Any], values: Mapping[str, Any]) -> Iterator[Fault]:
+def _check_faults(step: Step[Any], values: Mapping[str, Any]) -> Iterator[ValidationFault]:
     """Faults that the step's own checks find in settings other than references and missing files."""
     for key, check in step.checks.items():
         value = values.get(key)
@@ -249,7 +251,7 @@ def _check_faults(step: Step[Any], values: Mapping[str, Any]) -> Iterator[Fault]
         try:
             check(value)
         except UserError as error:
-            yield Fault((key,), str(error))
+            yield ValidationFault((key,), str(error))
 
 
 def _result_fault(source: str, names: Sequence[str]) -> str | None:

@@ -22,7 +22,7 @@ RECORD = "run.json"
 RESULTS = "results.json"
 
 
-class Done(Settings):
+class FinishedStep(Settings):
     """A finished step: fingerprints of its settings and inputs, and the hash of what it wrote.
 
     ``own`` is the fingerprint without the content of the step's inputs.
@@ -44,7 +44,7 @@ class Record(Settings):
     planned: tuple[str, ...] = ()
     afresh: tuple[str, ...] = ()
     spent: Mapping[str, float] = Field(default_factory=dict)
-    steps: dict[str, Done]
+    steps: dict[str, FinishedStep]
 
 
 def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
@@ -79,7 +79,9 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
         try:
             _run_step(planned, settings, folder, progress, memory)
             own = _fingerprint(planned, settings, with_content=False)
-            memory.finish(planned.name, Done(fingerprint=fingerprint, own=own, content=_content(folder)))
+            memory.finish(
+                planned.name, FinishedStep(fingerprint=fingerprint, own=own, content=_content(folder))
+            )
         finally:
             with suppress(StorageError):  # so that the error that ended the step is the one reported
                 memory.spend(planned.name, time.monotonic() - started)
@@ -117,7 +119,7 @@ class _Memory:
         self.spent.pop(name, None)
         self.save()
 
-    def finish(self, name: str, done: Done) -> None:
+    def finish(self, name: str, done: FinishedStep) -> None:
         """Record a finished step."""
         self.afresh.discard(name)
         self.steps[name] = done

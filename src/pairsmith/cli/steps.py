@@ -34,7 +34,7 @@ from pairsmith.tools.push.settings import PushSettings
 from pairsmith.tools.report.settings import ReportSettings
 from pairsmith.training.question_settings import (
     InfuseSettings,
-    TrainAskerSettings,
+    TrainQuestionGeneratorSettings,
     TrainTeacherSettings,
 )
 from pairsmith.training.settings import (
@@ -184,8 +184,8 @@ STEPS: Steps = {
         checks={"base": check_name},
     ),
     "train-asker": Step(
-        TrainAskerSettings,
-        "pairsmith.steps.training.question_generator:train_asker",
+        TrainQuestionGeneratorSettings,
+        "pairsmith.steps.training.question_generator:train_question_generator",
         "Train a model that generates questions on passages.",
         checks={"base": check_name},
     ),

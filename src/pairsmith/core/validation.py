@@ -20,7 +20,7 @@ _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ValidationFault:
     """One fault: its place, as a path of keys from the root, and its description."""
 
     where: Keys
@@ -32,10 +32,10 @@ def dotted(keys: Keys) -> str:
     return ".".join(map(str, keys))
 
 
-def faults_of(error: ValidationError, model: type[BaseModel]) -> list[Fault]:
+def errors_of(error: ValidationError, model: type[BaseModel]) -> list[ValidationFault]:
     """Every fault that pydantic found while it validated input for ``model``."""
     return [
-        Fault(detail["loc"], sentence(detail, model))
+        ValidationFault(detail["loc"], sentence(detail, model))
         for detail in error.errors(include_url=False)
         if not _follows(detail)
     ]

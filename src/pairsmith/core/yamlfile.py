@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from pairsmith.core.errors import UserError
-from pairsmith.core.validation import Fault, Keys, dotted, shown
+from pairsmith.core.validation import Keys, ValidationFault, dotted, shown
 
 MAX_BYTES = 1_000_000
 
@@ -23,7 +23,7 @@ class YamlFile:
 
     path: Path
     data: dict[object, object]
-    duplicates: tuple[Fault, ...]
+    duplicates: tuple[ValidationFault, ...]
     root: yaml.MappingNode
 
     def line(self, keys: Keys) -> int:
@@ -37,13 +37,16 @@ class YamlFile:
             line, node = found
         return line
 
-    def report(self, faults: Iterable[Fault], called: Callable[[Keys], str] = dotted) -> str:
+    def report(
+        self, faults: Iterable[ValidationFault], model_display_name: Callable[[Keys], str] = dotted
+    ) -> str:
         """``faults`` and the duplicate keys as text, one ``file:line: key: what`` a line, in file order.
 
-        ``called`` gives the name of a place for the message.
+        ``model_display_name`` gives the name of a place for the message.
         """
         lines = [
-            (self.line(fault.where), called(fault.where), fault.text) for fault in (*self.duplicates, *faults)
+            (self.line(fault.where), model_display_name(fault.where), fault.text)
+            for fault in (*self.duplicates, *faults)
         ]
         return "\n".join(
             f"{self.path}:{line}: {where + ': ' if where else ''}{text}"
@@ -155,7 +158,7 @@ def _inside_itself(node: yaml.Node, above: set[int], known: set[int]) -> yaml.No
     return found
 
 
-def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[Fault]:
+def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[ValidationFault]:
     """Duplicate keys in the mappings below ``node``.
 
     ``seen`` keeps nodes that aliases share from being visited twice, or for ever.
@@ -172,7 +175,7 @@ def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[Fault]:
             name, line = _key(key), key.start_mark.line + 1
             if name in first:
                 text = f"{shown(name)} stands here twice (lines {first[name]} and {line}); keep one of them"
-                yield Fault((*keys, name), text)
+                yield ValidationFault((*keys, name), text)
             first.setdefault(name, line)
             yield from _duplicates(value, (*keys, name), seen)
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from torch import Tensor
 
 
-def keep_middles(offsets: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
+def keep_max_context(offsets: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
     """Divide the tokens that two neighbouring windows share between them, half to each (Q7).
 
     Args:

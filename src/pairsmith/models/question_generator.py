@@ -16,7 +16,7 @@ QUESTION_TOKENS = 50
 ANSWER_TOKENS = 30
 """Longest answer in tokens."""
 
-Fault = Literal[
+ValidationFault = Literal[
     "unfinished", "no separator", "no answer", "no question", "long answer", "long question",
     "several lines", "unreadable", "not chosen",
 ]  # fmt: skip
@@ -24,7 +24,7 @@ Fault = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenQuestion:
     """An answer and a question that a question generator wrote about a passage.
 
     Attributes:
@@ -34,7 +34,7 @@ class Written:
 
     answer: str
     question: str
-    fault: Fault | None
+    fault: ValidationFault | None
     start: int | None = None
 
 
@@ -53,7 +53,9 @@ def separator_of(asker: Summarizer, separator: str = SEPARATOR) -> int:
     return int(number)
 
 
-def parse(asker: Summarizer, tokens: Sequence[int], separator: int, end: int | Sequence[int]) -> Written:
+def parse(
+    asker: Summarizer, tokens: Sequence[int], separator: int, end: int | Sequence[int]
+) -> WrittenQuestion:
     """Split a generated sequence into its answer and its question.
 
     Args:
@@ -76,10 +78,12 @@ def parse(asker: Summarizer, tokens: Sequence[int], separator: int, end: int | S
     ends = {end} if isinstance(end, int) else set(end)
     whole = bool(tokens) and tokens[-1] in ends
     answer, question = text(parts[0]), text(parts[1]) if len(parts) > 1 else ""
-    return Written(answer, question, _fault(answer, question, parts, whole=whole))
+    return WrittenQuestion(answer, question, _fault(answer, question, parts, whole=whole))
 
 
-def _fault(answer: str, question: str, parts: Sequence[Sequence[int]], *, whole: bool) -> Fault | None:
+def _fault(
+    answer: str, question: str, parts: Sequence[Sequence[int]], *, whole: bool
+) -> ValidationFault | None:
     if len(parts) != 2:
         return "no separator"
     if not whole:

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import DtypeName, resolve_model
 from pairsmith.models.heads import load_with_head, score_in_float32
-from pairsmith.models.max_context import keep_middles
+from pairsmith.models.max_context import keep_max_context
 from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
 from pairsmith.models.spans import best_span
 from pairsmith.models.token_vectors import load_token_encoder
@@ -300,7 +300,7 @@ def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScor
         ModelError: a score is not finite.
     """
     kept = [window.is_context.clone() for window in windows]
-    keep_middles([window.offsets for window in windows], kept)
+    keep_max_context([window.offsets for window in windows], kept)
     middles = [_from_first_to_last(each) for each in kept]
     text = TextScores(
         torch.cat([each[:, middle] for each, middle in zip(scores, middles, strict=True)], dim=1),

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.encode import batches_by_length, tokens_at_once
-from pairsmith.models.max_context import keep_middles
+from pairsmith.models.max_context import keep_max_context
 from pairsmith.models.reader import ANSWER_TOKENS, OVERLAP, QUESTION_TOKENS, Prediction
 from pairsmith.models.span_encoder import SpanEncoder, span_logits
 from pairsmith.models.spans import best_span
@@ -65,7 +65,7 @@ def text_windows(encoder: TokenEncoder, texts: Sequence[str], stride: int = OVER
         windows.append(Window(text, *map(torch.tensor, (encoded["input_ids"][row], offsets, kept))))
     for _, of_text in groupby(windows, key=lambda window: window.text):
         some = list(of_text)
-        keep_middles([window.offsets for window in some], [window.kept for window in some])
+        keep_max_context([window.offsets for window in some], [window.kept for window in some])
     return windows
 
 

@@ -28,7 +28,7 @@ Places = list[tuple[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SpanDistributions:
     """A teacher's predictions for a question.
 
     Attributes:
@@ -41,7 +41,7 @@ class Told:
     best: Prediction
 
 
-def teach(
+def predict_spans(
     reader: Reader,
     questions: Sequence[str],
     contexts: Sequence[str],
@@ -50,7 +50,7 @@ def teach(
     max_answer_tokens: int = ANSWER_TOKENS,
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
-) -> list[Told]:
+) -> list[SpanDistributions]:
     """A teacher's sparse distributions over starts and ends, and its answers (Q3).
 
     In a text of several windows each token is scored in the window with the most context around it (see
@@ -76,7 +76,7 @@ def teach(
     reader.model.eval()
     windows = encode_questions(reader, questions, contexts)
     scores = _scores(reader, windows, batch_tokens)
-    found: dict[int, Told] = {}
+    found: dict[int, SpanDistributions] = {}
     for number, rows in groupby(range(len(windows)), key=lambda row: windows[row].question):
         each = list(rows)
         text = whole_text([windows[row] for row in each], [scores[row] for row in each])
@@ -102,7 +102,7 @@ def _scores(reader: Reader, windows: Sequence[Feature], batch_tokens: int | None
     return found
 
 
-def _told(context: str, text: TextScores, top: int, max_tokens: int) -> Told:
+def _told(context: str, text: TextScores, top: int, max_tokens: int) -> SpanDistributions:
     """The predictions for one question, from the scores over its text."""
     offsets = text.offsets[text.allowed]
     likely, tokens = text.scores[:, text.allowed].softmax(dim=1).topk(min(top, len(offsets)), dim=1)
@@ -114,4 +114,4 @@ def _told(context: str, text: TextScores, top: int, max_tokens: int) -> Told:
         [(place, share) for place, share in zip(at.tolist(), shares.tolist(), strict=True) if share > 0]
         for at, shares in ((begins[tokens[0]], likely[0]), (offsets[tokens[1], 1], likely[1]))
     )
-    return Told(starts, ends, text.best(context, max_tokens))
+    return SpanDistributions(starts, ends, text.best(context, max_tokens))

@@ -1,13 +1,13 @@
 """Dataset folders: shards, fingerprints, atomic commits and data set cards."""
 
 from pairsmith.core.model_files import hash_file
+from pairsmith.runs.attribution import Sources, model_display_name, sources_of
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
-from pairsmith.runs.credits import Sources, called, sources_of
 from pairsmith.runs.folder import DatasetFolder, Manifest, ShardEntry, summary
 from pairsmith.runs.precision import settled
 from pairsmith.runs.storage import hash_source, write_json
-from pairsmith.runs.writer import FolderWriter, Growth, Share
+from pairsmith.runs.writer import FolderWriter, Growth, ShardSpec
 
 __all__ = [
     "Card",
@@ -17,11 +17,11 @@ __all__ = [
     "Manifest",
     "Run",
     "ShardEntry",
-    "Share",
+    "ShardSpec",
     "Sources",
-    "called",
     "hash_file",
     "hash_source",
+    "model_display_name",
     "refuse_source",
     "settled",
     "sources_of",

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import yaml
 
 from pairsmith.core.errors import redacted_values
-from pairsmith.runs.about import About, Credit, hub_licence, joint_languages
-from pairsmith.runs.credits import Sources
+from pairsmith.runs.attribution import Sources
 from pairsmith.runs.folder import REJECTS, DatasetFolder
+from pairsmith.runs.provenance import Attribution, Provenance, hub_licence, joint_languages
 
 _MANY_LABELS = 30
 _EXAMPLES = 3
@@ -61,9 +61,9 @@ class Card:
     sources: Sources = field(default_factory=Sources)
     task: str = ""
 
-    def about(self) -> About:
+    def about(self) -> Provenance:
         """The machine-readable part of the card, without passwords and tokens."""
-        found = About(
+        found = Provenance(
             title=_line(self.title),
             description=self.description.strip(),
             columns=dict(self.columns),
@@ -71,7 +71,7 @@ class Card:
             credits=self.sources.credits,
             task=self.task,
         )
-        return About.model_validate(redacted_values(found.model_dump(mode="json")))
+        return Provenance.model_validate(redacted_values(found.model_dump(mode="json")))
 
 
 def render(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
@@ -132,7 +132,7 @@ def cite(lines: Sequence[str]) -> str:
     return _list("Please cite", lines)
 
 
-def licences(text: str, made_with: Sequence[Credit]) -> str:
+def licences(text: str, made_with: Sequence[Attribution]) -> str:
     """The section that says whose rights apply: ``text``, and the licence of each source as far as known."""
     parts = [text.strip()] if text.strip() else []
     if made_with:
@@ -142,7 +142,7 @@ def licences(text: str, made_with: Sequence[Credit]) -> str:
     return "## Licence\n\n" + "\n\n".join(parts) if parts else ""
 
 
-def _licence(credit: Credit) -> str:
+def _licence(credit: Attribution) -> str:
     if credit.licences:
         return ", ".join(credit.licences)
     return f"unknown: look at {credit.look or 'the place where it is from'}"

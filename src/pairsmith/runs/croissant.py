@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.data.schemas import REJECT
-from pairsmith.runs.about import joint_languages, joint_licences
 from pairsmith.runs.card import MEANING
 from pairsmith.runs.folder import REJECTS, DatasetFolder, FileEntry, Manifest
+from pairsmith.runs.provenance import joint_languages, joint_licences
 from pairsmith.runs.storage import hash_bytes
 
 CROISSANT = "croissant.json"

@@ -44,7 +44,7 @@ class Done(Generic[W, R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Lost(Generic[W]):
+class LostItem(Generic[W]):
     """An item that ended ``DEATHS`` workers, and how the last of them ended."""
 
     item: W
@@ -52,7 +52,7 @@ class Lost(Generic[W]):
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ExecutorChoice:
     """Where work is done: ``local`` or ``ray``, on how many workers, on which cluster.
 
     Raises:
@@ -69,8 +69,8 @@ class Where:
 
 
 def execute(
-    load: Load[W, R], items: Sequence[W], advance: Advance, where: Where, say: Say = lambda _: None
-) -> Iterator[Done[W, R] | Lost[W]]:
+    load: Load[W, R], items: Sequence[W], advance: Advance, where: ExecutorChoice, say: Say = lambda _: None
+) -> Iterator[Done[W, R] | LostItem[W]]:
     """Process the items; see ``run_here``, ``run_processes`` and ``ray_executor.run_ray``."""
     workers = where.workers
     if where.executor == "ray":
@@ -92,7 +92,7 @@ def run_here(load: Load[W, R], items: Sequence[W], advance: Advance) -> Iterator
 
 def run_processes(
     load: Load[W, R], items: Sequence[W], advance: Advance, *, workers: int, say: Say = lambda _: None
-) -> Iterator[Done[W, R] | Lost[W]]:
+) -> Iterator[Done[W, R] | LostItem[W]]:
     """Process the items in ``workers`` processes of this machine, which share its cores.
 
     A process that dies is replaced and its item done again; ``say`` is called with a message.
@@ -138,7 +138,7 @@ def run_processes(
                         if deaths[worker.number] < DEATHS:
                             waiting.appendleft(worker.number)
                         else:
-                            yield Lost(worker.item, value)
+                            yield LostItem(worker.item, value)
     finally:
         pool.close()
 
@@ -220,7 +220,7 @@ class _Pool:
     def _start(self, index: int) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(self._load, index, theirs), daemon=True)
-        with _threads(self._threads), deaf():
+        with _threads(self._threads), ignoring_interrupts():
             process.start()
         theirs.close()
         return _Worker(index, process, ours)
@@ -267,7 +267,7 @@ def _ended(process: BaseProcess) -> int | None:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
+def ignoring_interrupts() -> Iterator[None]:
     """Make processes started in this context ignore Ctrl-C, which reaches them too; we end them ourselves."""
     if threading.current_thread() is not threading.main_thread():
         yield

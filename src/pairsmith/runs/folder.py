@@ -14,7 +14,7 @@ from pairsmith.core.errors import DamagedError, FolderError, choices, first_line
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import Place, is_folder, place, reaching, several, size_of
 from pairsmith.data.sources import missing, open_parquet
-from pairsmith.runs.about import About
+from pairsmith.runs.provenance import Provenance
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -114,7 +114,7 @@ class Manifest(_Model):
     asked: str = ""
     shards: tuple[ShardEntry, ...] = ()
     counts: Counts = Counts()
-    about: About = About()
+    about: Provenance = Provenance()
     pairsmith: str
     created: str = ""
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pairsmith.core.errors import OtherWorkError, WorkerError
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run
-from pairsmith.runs.executors import Load, Lost, Where, execute
+from pairsmith.runs.executors import ExecutorChoice, Load, LostItem, execute
 from pairsmith.runs.folder import DatasetFolder, summary
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.writer import FolderWriter
@@ -103,7 +103,7 @@ def commit_each(
     writer: FolderWriter,
     load: Load[W, Made],
     items: Sequence[W],
-    where: Where,
+    where: ExecutorChoice,
     run: Run,
     *,
     title: str,
@@ -119,7 +119,7 @@ def commit_each(
     with run.progress.task(title, total, unit) as bar:
         bar.skip(done)
         for outcome in execute(load, items, bar.advance, where, lambda text: run.tell("worker", text)):
-            if isinstance(outcome, Lost):
+            if isinstance(outcome, LostItem):
                 raise WorkerError(
                     f"{title}: part {outcome.item.number} ended its worker three times ({outcome.how}); the "
                     "others are saved\nrun the same command again, with fewer --workers or smaller batches "
@@ -134,7 +134,7 @@ def commit_rows(
     load: Load[RowShard, Made],
     table: pa.Table,
     size: int,
-    where: Where,
+    where: ExecutorChoice,
     run: Run,
     *,
     title: str,

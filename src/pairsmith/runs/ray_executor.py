@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pairsmith.core.errors import MissingExtra, PairsmithError, SettingsError, WorkerError, first_line
-from pairsmith.runs.executors import DEATHS, Advance, Done, Load, Lost, R, Say, W, Work
+from pairsmith.runs.executors import DEATHS, Advance, Done, Load, LostItem, R, Say, W, Work
 
 _WAIT_SECONDS = 5.0
 _HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
@@ -56,7 +56,7 @@ def run_ray(
     workers: int,
     say: Say = lambda _: None,
     address: str | None = None,
-) -> Iterator[Done[W, R] | Lost[W]]:
+) -> Iterator[Done[W, R] | LostItem[W]]:
     """Process the items in ``workers`` actors of the cluster at ``address``, or of one started here.
 
     An actor takes a core, and a GPU where the cluster has any. A lost actor, with its node or
@@ -120,7 +120,7 @@ def run_ray(
                         del given[number]
                         waiting.appendleft(number)
                     elif number is not None:
-                        yield Lost(given.pop(number), how)
+                        yield LostItem(given.pop(number), how)
                     continue
                 free.append(index)
                 if number is None:

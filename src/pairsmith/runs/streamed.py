@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Generic, TypeVar, overload
 
 from pairsmith.runs.claim import Run
-from pairsmith.runs.executors import Advance, Load, Where
+from pairsmith.runs.executors import Advance, ExecutorChoice, Load
 from pairsmith.runs.mapped import Made, commit_each, items_done, undone
 from pairsmith.runs.writer import FolderWriter
 
@@ -23,7 +23,7 @@ class RecordShard(Generic[T]):
     records: tuple[T, ...]
 
 
-class Shares:
+class ProgressScaler:
     """Converts finished units, such as passages, to finished records, which the progress bar counts."""
 
     def __init__(self, records: int, units: int, advance: Advance) -> None:
@@ -77,7 +77,7 @@ def commit_records(
     records: Records[T],
     count: int,
     size: int,
-    where: Where,
+    where: ExecutorChoice,
     run: Run,
     *,
     title: str,

@@ -58,7 +58,7 @@ MOST_SHARDS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShardSpec:
     """A shard's share of the work.
 
     Attributes:
@@ -129,7 +129,7 @@ class FolderWriter:
             models: maps a model's name to its revision or hash.
             growth: how the work may grow; with it, a folder whose work has only grown is continued too.
             planned: the number of shards there will be, for status reports.
-            asked: what is generated for each input, for status reports (see ``Share``).
+            asked: what is generated for each input, for status reports (see ``ShardSpec``).
 
         Raises:
             FolderError: the folder holds something else, or another run is writing to it.
@@ -204,7 +204,7 @@ class FolderWriter:
         """Rows and rejects of the finished shards."""
         return self._counts
 
-    def is_done(self, shard: int, share: Share | None = None) -> bool:
+    def is_done(self, shard: int, share: ShardSpec | None = None) -> bool:
         """Whether ``shard`` is finished in this folder, and was made for all of ``share``."""
         entry = self._entries.get(shard)
         return entry is not None and (share is None or _share(entry) == share)
@@ -223,7 +223,7 @@ class FolderWriter:
         return tables, rejects
 
     def commit(
-        self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, share: Share | None = None
+        self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, share: ShardSpec | None = None
     ) -> None:
         """Add a finished shard: its rows by split, and the rows that were not kept.
 
@@ -238,7 +238,7 @@ class FolderWriter:
         self._check_commit(shard, tables, rejects, share)
         lock.check(self._out)
         files = tuple(self._write(split, shard, table) for split, table in tables.items())
-        share = share or Share()
+        share = share or ShardSpec()
         entry = ShardEntry(
             shard=shard,
             files=(*files, self._write(REJECTS, shard, rejects)),
@@ -302,7 +302,7 @@ class FolderWriter:
         return DatasetFolder.open(self._out)
 
     def _check_commit(
-        self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, share: Share | None
+        self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, share: ShardSpec | None
     ) -> None:
         if self.finished:
             raise ValueError(f"{self._out} is finished; nothing can be added")
@@ -409,8 +409,8 @@ def _entries(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     return {number: entry for number, entry in journal.entries.items() if entry.run == run}
 
 
-def _share(entry: ShardEntry) -> Share:
-    return Share(entry.items, entry.content, entry.asked)
+def _share(entry: ShardEntry) -> ShardSpec:
+    return ShardSpec(entry.items, entry.content, entry.asked)
 
 
 def _new_manifest(

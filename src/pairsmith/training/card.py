@@ -11,13 +11,13 @@ from pairsmith.core.citations import OF_TRAININGS
 from pairsmith.core.gguf import SMOLLM2, hub_repository, is_gguf
 from pairsmith.core.model_names import EMBEDDED, MINILM, is_hub_id
 from pairsmith.core.paths import place
-from pairsmith.runs import DatasetFolder, Sources, called, sources_of
-from pairsmith.runs.about import hub_licence, joint_languages
+from pairsmith.runs import DatasetFolder, Sources, model_display_name, sources_of
+from pairsmith.runs.attribution import card_of
 from pairsmith.runs.card import cite, licences
-from pairsmith.runs.credits import card_of
+from pairsmith.runs.provenance import hub_licence, joint_languages
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.settings import FitSettings, TrainEncoderSettings
-from pairsmith.training.watch import Training
 
 _USE = """```python
 from sentence_transformers import SentenceTransformer
@@ -39,12 +39,12 @@ def encoder_card(
     Args:
         settings: what it was trained with.
         data: what it was trained on.
-        training: how it went (``Training.to_json``).
+        training: how it went (``TrainingHistory.to_json``).
         sources: the base and the data, with licences and citations; looked up if not given.
     """
     if sources is None:
         sources = sources_of(models=[settings.base], data=[data.path])
-    base = called(settings.base)
+    base = model_display_name(settings.base)
     metadata = _metadata("train-encoder", settings.base, sources)
     sections = [
         f"---\n{metadata}---\n\n# Sentence encoder trained by pairsmith",
@@ -164,7 +164,7 @@ def few_shot_card(
     use: str,
     settings: FitSettings,
     facts: Mapping[str, object],
-    training: Training,
+    training: TrainingHistory,
     folder: ModelFolder,
 ) -> str:
     """README.md of a model from any training other than ``train-encoder``.
@@ -182,8 +182,8 @@ def few_shot_card(
     lines = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
     text = (
         f"---\n{metadata}---\n\n# {title}\n\n"
-        f"It started from `{called(settings.base)}` and was trained by pairsmith on what the table below "
-        f"says; seeds are labelled by people.\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
+        f"It started from `{model_display_name(settings.base)}` and was trained by pairsmith on what the "
+        f"table below says; seeds are labelled by people.\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
         f"{training.steps:,} steps of {settings.batch_size} examples, seed {settings.seed}. "
     )
     if not training.validation:

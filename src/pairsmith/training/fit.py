@@ -16,12 +16,12 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
+from pairsmith.training.best_step import Measure, TrainingHistory, best_step_kept
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.dropout import set_attention_dropout
 from pairsmith.training.logs import steps_between
 from pairsmith.training.processor import quick_training
 from pairsmith.training.settings import FitSettings
-from pairsmith.training.watch import Measure, Training, watched
 
 T = TypeVar("T")
 Draw = Callable[[int, int, np.random.Generator], T]
@@ -75,7 +75,7 @@ class _Trainer(Trainer):
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson(Generic[T]):
+class TrainingTask(Generic[T]):
     """What a model is trained on, and by what its best step is chosen.
 
     Attributes:
@@ -96,14 +96,14 @@ M = TypeVar("M", bound=nn.Module)
 
 def fit_each_rate(
     make: Callable[[], M],
-    lesson: Callable[[M], Lesson[T]],
+    lesson: Callable[[M], TrainingTask[T]],
     settings: FitSettings,
     *,
     metric: str,
     device: str,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[M, float, Training]:
+) -> tuple[M, float, TrainingHistory]:
     """Train a model at each learning rate, and keep the one with the highest validation figure (M9).
 
     Args:
@@ -127,11 +127,11 @@ def fit_each_rate(
         StorageError: a checkpoint cannot be written.
     """
 
-    def figure(training: Training) -> float:
+    def figure(training: TrainingHistory) -> float:
         return -math.inf if training.best is None else training.best
 
     shown, rates = progress or Silent(), settings.learning_rate
-    best: tuple[M, float, Training] | None = None
+    best: tuple[M, float, TrainingHistory] | None = None
     curves: dict[float, dict[int, float | None]] = {}
     for number, rate in enumerate(rates):
         model = make()
@@ -153,14 +153,14 @@ def fit_each_rate(
 
 def _fit(
     model: nn.Module,
-    lesson: Lesson[T],
+    lesson: TrainingTask[T],
     settings: FitSettings,
     metric: str,
     learning_rate: float,
     device: str,
     progress: Progress,
     checkpoints: Checkpoints | None,
-) -> Training:
+) -> TrainingHistory:
     """Train ``model`` in place, and leave it with the weights of its best step.
 
     The learning rate rises linearly over the warm-up and falls linearly to 0.
@@ -201,7 +201,7 @@ def _fit(
 
     with (
         quick_training(model, device) as as_usual,
-        watched(
+        best_step_kept(
             model,
             metric,
             partial(as_usual, lesson.measure) if lesson.measure else None,

@@ -17,10 +17,10 @@ from pairsmith.core.errors import StorageError, first_line, redacted_values
 from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.paths import Place, files_below, reaching, remove_files, size_of
 from pairsmith.runs import Manifest, Run, Sources, hash_file, lock, write_json
-from pairsmith.runs.about import About
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.provenance import Provenance
 from pairsmith.runs.storage import storage_errors, upload
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.logs import FOLDER, remove_logs
@@ -115,7 +115,7 @@ class ModelFolder:
         lock.check(self._out)
         files = self._move_in(save) if isinstance(self._out, Path) else self._put(save)
         citations = (OF_TRAININGS.get(self.step, ""), *self.sources.citations)
-        about = About(
+        about = Provenance(
             citations=tuple(dict.fromkeys(filter(None, citations))), credits=self.sources.credits
         ).model_dump(mode="json")
         self._save({"complete": True, **training, "files": files, "about": redacted_values(about)})

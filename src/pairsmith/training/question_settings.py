@@ -29,7 +29,7 @@ class EpochSettings(FitSettings):
         return self.model_copy(update={"epochs": float(steps * self.batch_size), "max_steps": steps})
 
 
-class TrainAskerSettings(EpochSettings):
+class TrainQuestionGeneratorSettings(EpochSettings):
     """A question generator: a model that reads a passage, and writes an answer and its question (Q2)."""
 
     base: str = Field(

@@ -16,8 +16,8 @@ from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Continuation, Group
 from pairsmith.models.language.scripted import END, ScriptedModel
 from pairsmith.runs.seeds import stream_key
-from pairsmith.steps.generate.pieces import Piece
-from pairsmith.steps.generate.shard import Todo, _earlier
+from pairsmith.steps.generate.shard import ShardTask, _earlier
+from pairsmith.steps.generate.shards import Shard
 
 CHARACTERS = "".join(chr(c) for c in range(32, 127)) + "\n" + "\x07\ufffd\u2003"
 
@@ -362,7 +362,7 @@ def test_rows_and_rejects_are_those_of_one_try_after_the_other(
     )
     before = generate_pairs(task, model, dict.fromkeys(inputs), decoding=fewer, seed=seed)
     tables = to_table(before.rows, SCORED_PAIR), to_table(before.rejects, REJECT)
-    earlier = _earlier(Todo(Piece(0, inputs, (), (), ""), *tables))
+    earlier = _earlier(ShardTask(Shard(0, inputs, (), (), ""), *tables))
     requests = pair_requests(task, inputs, per_input)
     assert write(task, model, requests, decoding, seed, rows, earlier=earlier) == written
 

@@ -15,7 +15,7 @@ from pairsmith.cli.recipes import Entry
 from pairsmith.core.bundled import comparison_path, is_path
 from pairsmith.core.errors import SettingsError, choices
 from pairsmith.core.settings import NothingIsEmpty, Settings
-from pairsmith.core.validation import Fault, faults_of, shown
+from pairsmith.core.validation import ValidationFault, errors_of, shown
 from pairsmith.core.yamlfile import YamlFile, read_yaml
 
 MOST_SEEDS = 10
@@ -111,7 +111,7 @@ def read_comparison(path: Path) -> Comparison:
         found = Comparison.model_validate(_placed(file))
         faults = list(_faults_between(found))
     except ValidationError as error:
-        faults = faults_of(error, Comparison)
+        faults = errors_of(error, Comparison)
     if faults or file.duplicates:
         raise SettingsError(file.report(faults))
     return found
@@ -122,7 +122,7 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
     names = file.data.get("names")
     known = names if isinstance(names, Mapping) else {}
     folder = file.path.resolve().parent
-    unknown: list[Fault] = []
+    unknown: list[ValidationFault] = []
 
     def placed(value: Any, keys: tuple[str | int, ...], within: tuple[str, ...] = ()) -> Any:
         if isinstance(value, Mapping):
@@ -132,11 +132,15 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
         if isinstance(value, str) and re.fullmatch(r"\$\w+", value):
             if value[1:] not in known:
                 unknown.append(
-                    Fault(keys, f"{value} stands under no name; {choices(value[1:], map(str, known))}")
+                    ValidationFault(
+                        keys, f"{value} stands under no name; {choices(value[1:], map(str, known))}"
+                    )
                 )
                 return value
             if value in within:
-                unknown.append(Fault(keys, f"{value} stands for itself: {' → '.join((*within, value))}"))
+                unknown.append(
+                    ValidationFault(keys, f"{value} stands for itself: {' → '.join((*within, value))}")
+                )
                 return value
             return placed(known[value[1:]], keys, (*within, value)) if keys[0] != "names" else value
         if isinstance(value, str) and value.startswith(("./", "../")):
@@ -149,27 +153,31 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
     return found
 
 
-def _faults_between(comparison: Comparison) -> list[Fault]:
+def _faults_between(comparison: Comparison) -> list[ValidationFault]:
     """Faults between values that are each valid on their own."""
     found = []
     for name in ("seeds", "rows"):
         values = getattr(comparison, name)
         if len(set(values)) != len(values):
-            found.append(Fault((name,), f"one stands there twice: {', '.join(map(str, values))}"))
+            found.append(ValidationFault((name,), f"one stands there twice: {', '.join(map(str, values))}"))
     found += [
-        Fault(("ways", name), f"is 1 to 32 letters, digits or underscores, not {shown(name)}")
+        ValidationFault(("ways", name), f"is 1 to 32 letters, digits or underscores, not {shown(name)}")
         for name in comparison.ways
         if not _NAME.fullmatch(name)
     ]
     for place, mixture in enumerate(comparison.mixtures):
         if len(mixture) < 2 or len(set(mixture)) != len(mixture):
-            found.append(Fault(("mixtures", place), "a mixture is of two ways or more, each named once"))
+            found.append(
+                ValidationFault(("mixtures", place), "a mixture is of two ways or more, each named once")
+            )
         found += [
-            Fault(("mixtures", place), f"no way is called {name!r}; {choices(name, comparison.ways)}")
+            ValidationFault(
+                ("mixtures", place), f"no way is called {name!r}; {choices(name, comparison.ways)}"
+            )
             for name in mixture
             if name not in comparison.ways
         ]
     if LABELLED in comparison.ways:
         text = "is what rows of people are called, which stand under labelled; give the way another name"
-        found.append(Fault(("ways", LABELLED), text))
+        found.append(ValidationFault(("ways", LABELLED), text))
     return found

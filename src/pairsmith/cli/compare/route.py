@@ -74,7 +74,7 @@ def compare(
     for number, (seed, recipe) in enumerate(recipes.items(), start=1):
         progress.say(f"seed {seed} ({number}/{len(recipes)}) → {_folder(out, seed)}")
         found.append(run_recipe(recipe, _folder(out, seed) / "run", progress, fresh=fresh))
-    runs = [Ran(_folder(out, seed) / "run", recipe) for seed, recipe in recipes.items()]
+    runs = [FinishedRun(_folder(out, seed) / "run", recipe) for seed, recipe in recipes.items()]
     scores = [_score(trial, found, runs) for trial in trials(comparison)]
     costs = {way: _cost(comparison, way, runs) for way in comparison.ways}
     write_json(out / RECORD, as_record(comparison, scores, costs))
@@ -84,7 +84,7 @@ def compare(
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class FinishedRun:
     """A recipe that was run, and its folder."""
 
     folder: Path
@@ -148,7 +148,7 @@ def _check(comparison: Comparison) -> None:
             raise SettingsError(f"the comparison as a recipe has faults:\n{faults}") from None
 
 
-def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[Ran]) -> Score:
+def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[FinishedRun]) -> Score:
     name = f"{trial.way} {trial.rows}"
     values = []
     for found in figures:
@@ -160,7 +160,7 @@ def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[Ra
     return Score(trial, rows, values, [ran.spent([trial.trained]) for ran in runs])
 
 
-def _cost(comparison: Comparison, way: str, runs: Sequence[Ran]) -> Cost:
+def _cost(comparison: Comparison, way: str, runs: Sequence[FinishedRun]) -> Cost:
     steps = steps_of_way(comparison, way)
     return Cost(
         [ran.spent(steps) for ran in runs],

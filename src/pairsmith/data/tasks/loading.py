@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import ValidationError
 
 from pairsmith.core.errors import TaskError, choices
-from pairsmith.core.validation import Fault, Keys, faults_of
+from pairsmith.core.validation import Keys, ValidationFault, errors_of
 from pairsmith.data.tasks.spec import Draft, TaskSpec, faults, parse_counter_labels, parse_label
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def read_task(path: Path) -> TaskSpec:
         spec = TaskSpec.model_validate(file.data)
     except ValidationError as error:
         found += [
-            Fault(_named(fault.where, file.data.get("labels")), fault.text)
-            for fault in faults_of(error, TaskSpec)
+            ValidationFault(_named(fault.where, file.data.get("labels")), fault.text)
+            for fault in errors_of(error, TaskSpec)
             if fault.where  # faults without a place are those between values, found above
         ]
     if found or file.duplicates:
@@ -73,11 +73,13 @@ def read_task(path: Path) -> TaskSpec:
     return spec
 
 
-def _faults_between(file: "YamlFile") -> list[Fault]:
+def _faults_between(file: "YamlFile") -> list[ValidationFault]:
     """Faults between the values of the file, as far as the values themselves are valid."""
     labels = file.data.get("labels")
     if isinstance(labels, list):
-        return [Fault(("labels",), "should be a mapping from each label to its instruction, not a list")]
+        return [
+            ValidationFault(("labels",), "should be a mapping from each label to its instruction, not a list")
+        ]
     if not isinstance(labels, Mapping):
         return []
     kind = file.data.get("kind")
@@ -101,7 +103,7 @@ def _faults_between(file: "YamlFile") -> list[Fault]:
         )
         if "name" in given:
             text = "unknown key; a label's name is the key that it stands under"
-            found.append(Fault(("labels", _key(key), "name"), text))
+            found.append(ValidationFault(("labels", _key(key), "name"), text))
     chat = file.data.get("format") == "chat"
     return found + list(faults(kind if isinstance(kind, str) else None, drafts, chat=chat))
 

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from pairsmith.core.errors import TaskError, choices
 from pairsmith.core.settings import NothingIsEmpty, Settings
-from pairsmith.core.validation import Fault, shown
+from pairsmith.core.validation import ValidationFault, shown
 
 PLACEHOLDER = "<X1>"
 QUOTE = '"'
@@ -314,7 +314,7 @@ class Draft:
     near_copies: str | None
 
 
-def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> Iterator[Fault]:
+def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> Iterator[ValidationFault]:
     """Faults between the values of a task of this ``kind`` with these labels.
 
     Their places are paths from the task's root: ``("labels", key, "instruction")``.
@@ -322,26 +322,30 @@ def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> 
     names = [label_text(draft.name) for draft in drafts if draft.name is not None]
     numeric = all(isinstance(draft.name, float) for draft in drafts if draft.name is not None)
     if not numeric and any(isinstance(draft.name, float) for draft in drafts):
-        yield Fault(("labels",), f"labels are all numbers or all names, not both; given: {', '.join(names)}")
+        yield ValidationFault(
+            ("labels",), f"labels are all numbers or all names, not both; given: {', '.join(names)}"
+        )
     seen: set[str] = set()
     for draft in drafts:
         where = ("labels", draft.key)
         if draft.name is not None:
             name = label_text(draft.name)
             if name in seen:
-                yield Fault(where, f"the label {name} is there twice; remove or rename one of them")
+                yield ValidationFault(where, f"the label {name} is there twice; remove or rename one of them")
             seen.add(name)
         if draft.instruction is not None:
             for text in _instruction_faults(kind, draft.instruction, chat):
-                yield Fault((*where, "instruction"), text)
+                yield ValidationFault((*where, "instruction"), text)
         for number, instruction in enumerate(draft.more_instructions):
             for text in _instruction_faults(kind, instruction, chat) if instruction is not None else ():
-                yield Fault((*where, "more_instructions", number), text)
+                yield ValidationFault((*where, "more_instructions", number), text)
         if draft.counter_labels is not None:
             for text in _counter_faults(draft, names, numeric):
-                yield Fault((*where, "counter_labels"), text)
+                yield ValidationFault((*where, "counter_labels"), text)
         if kind == "text" and draft.near_copies == "keep":
-            yield Fault((*where, "near_copies"), "only pair tasks have near-copies; remove this key")
+            yield ValidationFault(
+                (*where, "near_copies"), "only pair tasks have near-copies; remove this key"
+            )
 
 
 def _instruction_faults(kind: str | None, instruction: str, chat: bool) -> Iterator[str]:

@@ -23,12 +23,12 @@ from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
+from pairsmith.training.best_step import BestStepCallback, Measure, TrainingHistory, best_step_kept
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.dropout import set_attention_dropout
 from pairsmith.training.logs import steps_between
 from pairsmith.training.processor import quick_training
 from pairsmith.training.settings import TrainEncoderSettings
-from pairsmith.training.watch import Measure, Training, Watch, watched
 
 
 def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
@@ -54,7 +54,7 @@ def train_encoder_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> Training:
+) -> TrainingHistory:
     """Train ``encoder`` in place on scored pairs, and leave it with the weights of its best step (D10).
 
     By default the loss is the mean squared difference between cosine similarity and score; the module
@@ -91,7 +91,7 @@ def train_encoder_on(
         if choosable:
             look = partial(validation_spearman, encoder, validation, settings.eval_batch_size)
             measure = partial(as_usual, look)
-        with watched(encoder, "spearman", measure, total, settings, shown, checkpoints) as watch:
+        with best_step_kept(encoder, "spearman", measure, total, settings, shown, checkpoints) as watch:
             watch.run(lambda folder: _trainer(encoder, rows, settings, total, folder, watch))
     encoder.eval()
     return watch.training
@@ -138,7 +138,7 @@ def _trainer(
     settings: TrainEncoderSettings,
     total: int,
     scratch: Path,
-    watch: Watch,
+    watch: BestStepCallback,
 ) -> Any:
     from datasets import Dataset
 

@@ -16,7 +16,7 @@ from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.data.tasks.spec import QUOTE
 from pairsmith.methods.dino.acceptance import Row, make_row
 from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
-from pairsmith.methods.dino.tries import OpenRequest, Outcome, Tries
+from pairsmith.methods.dino.tries import OpenRequest, Tries, TryResults
 from pairsmith.models.language.combine import Combine, contrast, guidance, named_rule, self_debias
 from pairsmith.models.language.decoder import Draw, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
@@ -26,7 +26,7 @@ from pairsmith.models.language.sampling import Sampling
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GeneratedRows:
     """What came of all requests.
 
     Attributes:
@@ -51,7 +51,7 @@ def generate_pairs(
     seed: int = 1,
     rows: int | None = None,
     rule: Combine | str | None = None,
-) -> Written:
+) -> GeneratedRows:
     """Write second texts for ``inputs`` (D1-D4, D6).
 
     Args:
@@ -83,7 +83,7 @@ def generate_texts(
     seed: int = 1,
     rows: int | None = None,
     rule: Combine | str | None = None,
-) -> Written:
+) -> GeneratedRows:
     """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
 
     Raises:
@@ -104,10 +104,10 @@ def write(
     seed: int,
     rows: int | None,
     on_done: Callable[[TextRequest], None] = lambda _: None,
-    earlier: Mapping[str, Outcome] | None = None,
+    earlier: Mapping[str, TryResults] | None = None,
     enough: Callable[[int], bool] = lambda _: False,
     rule: Combine | None = None,
-) -> Written:
+) -> GeneratedRows:
     """Write the texts of all requests.
 
     Args:
@@ -140,7 +140,7 @@ def write(
     return _written(task, tries.run(waiting, enough))
 
 
-def _written(task: TaskSpec, tried: Sequence[OpenRequest]) -> Written:
+def _written(task: TaskSpec, tried: Sequence[OpenRequest]) -> GeneratedRows:
     """Rows and rejects in the order of the requests, those of a request in the order of its tries."""
     rows: list[Row] = []
     rejects: list[Reject] = []
@@ -149,7 +149,7 @@ def _written(task: TaskSpec, tried: Sequence[OpenRequest]) -> Written:
         rows += [make_row(task, each.request, number, text) for number, text in enumerate(texts)]
         rejects += [each.outcome.rejects[number] for number in sorted(each.outcome.rejects)]
     complete = sum(len(each.outcome.texts) == each.request.count for each in tried)
-    return Written(rows, rejects, len(tried), complete)
+    return GeneratedRows(rows, rejects, len(tried), complete)
 
 
 def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:

@@ -14,7 +14,7 @@ from pairsmith.runs.seeds import stream_key
 
 
 @dataclass(slots=True)
-class Outcome:
+class TryResults:
     """What came of the tries at a request: by the number of the try, its text or why there is none."""
 
     texts: dict[int, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class OpenRequest:
     prompt: Prompt
     counter_prompts: tuple[Prompt, ...]
     running: int = 0
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: TryResults = field(default_factory=TryResults)
 
 
 class Tries:
@@ -59,7 +59,7 @@ class Tries:
         limit: int,
         too_long: str,
         on_done: Callable[[TextRequest], None],
-        earlier: Mapping[str, Outcome],
+        earlier: Mapping[str, TryResults],
     ) -> None:
         self._task = task
         self._decoder = decoder
@@ -103,7 +103,7 @@ class Tries:
     def _take_up(self, each: OpenRequest) -> None:
         """Begin a request's tries, after those of an earlier run."""
         if known := self._earlier.get(each.request.id):
-            each.outcome = Outcome(dict(known.texts), dict(known.rejects))
+            each.outcome = TryResults(dict(known.texts), dict(known.rejects))
         if all(map(self._decoder.fits, (each.prompt, *each.counter_prompts))):
             self._try(each)
             return

@@ -21,18 +21,18 @@ from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.contrast import BiEncoder
 from pairsmith.methods.mining.examples import in_window
 from pairsmith.methods.mining.sampled_negatives import (
-    WrongOutputs,
-    random_outputs,
-    right_outputs,
-    wrong_answers,
+    Negatives,
+    answer_negatives,
+    positive_outputs,
+    random_negatives,
 )
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.seeds import generator
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.fit import TrainingTask, fit_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
-from pairsmith.training.watch import Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def train_biencoder_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[BiEncoder, float, Training]:
+) -> tuple[BiEncoder, float, TrainingHistory]:
     """Train a bi-encoder at each learning rate, and keep the best.
 
     Args:
@@ -91,12 +91,12 @@ def train_biencoder_on(
             style_weight=settings.style_weight,
         )
 
-    wrong, wrong_unseen = (wrong_outputs(each, around, settings) for each in (seeds, unseen))
-    rows = Rows(seeds, right_outputs(seeds), wrong, around.strangers if styled else ())
+    wrong, wrong_unseen = (negatives_of(each, around, settings) for each in (seeds, unseen))
+    rows = Rows(seeds, positive_outputs(seeds), wrong, around.strangers if styled else ())
 
-    def lesson(model: BiEncoder) -> Lesson[Row]:
+    def lesson(model: BiEncoder) -> TrainingTask[Row]:
         measure = partial(retrieval_accuracy, model.encoder, unseen, wrong_unseen)
-        return Lesson(len(seeds), rows, Batch(model), measure if len(unseen) > 1 else None)
+        return TrainingTask(len(seeds), rows, Batch(model), measure if len(unseen) > 1 else None)
 
     return fit_each_rate(
         make,
@@ -123,13 +123,13 @@ def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTrans
     return SentenceTransformer(modules=[router], device=device)
 
 
-def wrong_outputs(
+def negatives_of(
     examples: Sequence[Example], around: Surroundings, settings: TrainBiencoderSettings
-) -> WrongOutputs:
+) -> Negatives:
     """A function that draws negatives for these examples, in addition to the in-batch negatives."""
     if settings.kind == "reading":
-        return wrong_answers(examples, around.outputs, entity_finder(settings.answers), settings.negatives)
-    return random_outputs(around.outputs, settings.negatives)
+        return answer_negatives(examples, around.outputs, entity_finder(settings.answers), settings.negatives)
+    return random_negatives(around.outputs, settings.negatives)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Rows:
 
     examples: Sequence[Example]
     right: Sequence[frozenset[str]]
-    wrong: WrongOutputs
+    wrong: Negatives
     strangers: Sequence[str]
 
     def __call__(self, number: int, _: int, rng: np.random.Generator) -> Row:
@@ -182,7 +182,7 @@ class Batch:
 
 
 def retrieval_accuracy(
-    encoder: SentenceTransformer, examples: Sequence[Example], wrong: WrongOutputs
+    encoder: SentenceTransformer, examples: Sequence[Example], wrong: Negatives
 ) -> float | None:
     """Share, ×100, of inputs that are more similar to their own output than to any negative.
 
@@ -198,7 +198,7 @@ def retrieval_accuracy(
     cosines = x @ y.T
     names = {text: number for number, text in enumerate(outputs)}
     numbers = np.array([names[text] for text in outputs])
-    right = [np.isin(numbers, [names[text] for text in texts]) for texts in right_outputs(examples)]
+    right = [np.isin(numbers, [names[text] for text in texts]) for texts in positive_outputs(examples)]
     own = np.take_along_axis(cosines, np.arange(len(examples))[:, None], axis=1)
     nearer = (np.where(np.stack(right), -np.inf, cosines) >= own).any(axis=1)
     return 100.0 * float(1 - nearer.mean())

@@ -18,20 +18,20 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.sampled_negatives import (
-    WrongOutputs,
-    random_outputs,
-    right_outputs,
+    Negatives,
+    answer_negatives,
+    positive_outputs,
+    random_negatives,
     some,
-    wrong_answers,
 )
 from pairsmith.metrics.correlation import spearman
 from pairsmith.models.cross_encoder import CrossEncoder, load_cross_encoder, score_pairs
 from pairsmith.runs.seeds import generator
+from pairsmith.training.best_step import Measure, TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks
-from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.fit import TrainingTask, fit_each_rate
 from pairsmith.training.settings import TrainCrossencoderSettings
-from pairsmith.training.watch import Measure, Training
 
 
 def train_crossencoder_on(
@@ -43,7 +43,7 @@ def train_crossencoder_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[CrossEncoder, float, Training]:
+) -> tuple[CrossEncoder, float, TrainingHistory]:
     """Train a cross-encoder at each learning rate, and keep the best.
 
     Args:
@@ -62,8 +62,8 @@ def train_crossencoder_on(
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; a pair is told from others, so there must be two or more")
     scored = settings.kind == "scored"
-    wrong = wrong_for(seeds, near[: len(seeds)] if near else None, settings)
-    unseen = wrong_for(validation, near[len(seeds) :] if near else None, settings)
+    wrong = negatives_for(seeds, near[: len(seeds)] if near else None, settings)
+    unseen = negatives_for(validation, near[len(seeds) :] if near else None, settings)
     listwise = settings.loss == "listwise" or (settings.loss == "auto" and settings.kind == "summaries")
 
     def make() -> Scorer:
@@ -76,7 +76,7 @@ def train_crossencoder_on(
         seed = seeds[number]
         return Row(seed.input, [seed.output, *wrong(number, rng)], seed.score)
 
-    def lesson(scorer: Scorer) -> Lesson[Row]:
+    def lesson(scorer: Scorer) -> TrainingTask[Row]:
         measure: Measure | None = None
         if validation:
             measure = (
@@ -84,7 +84,7 @@ def train_crossencoder_on(
                 if scored
                 else partial(ranking_accuracy, scorer.cross, validation, unseen)
             )
-        return Lesson(len(seeds), draw, partial(_batch, scorer.cross), measure)
+        return TrainingTask(len(seeds), draw, partial(_batch, scorer.cross), measure)
 
     scorer, rate, training = fit_each_rate(
         make,
@@ -98,9 +98,9 @@ def train_crossencoder_on(
     return scorer.cross, rate, training
 
 
-def wrong_for(
+def negatives_for(
     examples: Sequence[Example], near: Sequence[Sequence[str]] | None, settings: TrainCrossencoderSettings
-) -> WrongOutputs:
+) -> Negatives:
     """A function that draws up to ``negatives`` negatives for each of these examples.
 
     For kind ``reading``: wrong answers from the right passage, right answers in wrong passages (M7) and hard
@@ -108,12 +108,12 @@ def wrong_for(
     """
     if settings.kind == "scored":
         return lambda number, rng: []  # noqa: ARG005 - the same for all examples
-    outputs, right = [example.output for example in examples], right_outputs(examples)
-    made: WrongOutputs | None = None
+    outputs, right = [example.output for example in examples], positive_outputs(examples)
+    made: Negatives | None = None
     if settings.kind == "reading":
-        made = wrong_answers(examples, (), entity_finder(settings.answers), settings.negatives)
+        made = answer_negatives(examples, (), entity_finder(settings.answers), settings.negatives)
     elif near is None:
-        made = random_outputs(outputs, settings.negatives + 1)
+        made = random_negatives(outputs, settings.negatives + 1)
 
     def draw(number: int, rng: np.random.Generator) -> list[str]:
         sorts = [made(number, rng)] if made else []
@@ -189,7 +189,7 @@ def _first(row: Tensor) -> Tensor:
     return torch.cat([row.new_ones(1, dtype=torch.bool), row[1:] != row[:-1]])
 
 
-def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: WrongOutputs) -> float | None:
+def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: Negatives) -> float | None:
     """Share, ×100, of inputs whose own output is scored higher than all negatives."""
     rows = [
         [example.output, *wrong(number, generator(0, "validation", number))]

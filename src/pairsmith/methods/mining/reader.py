@@ -18,12 +18,12 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Answer, Question
 from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import Feature, Reader, answer, collate, encode_questions, load_reader
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, sum_of_losses
-from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.fit import TrainingTask, fit_each_rate
 from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
-from pairsmith.training.watch import Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class TrainedReader:
 
     reader: Reader
     learning_rate: float
-    training: Training
+    training: TrainingHistory
     questions: int
 
 
@@ -84,14 +84,14 @@ def train_reader_on(
 
     told = False
 
-    def lesson(marker: SpanMarker) -> Lesson[Target]:
+    def lesson(marker: SpanMarker) -> TrainingTask[Target]:
         nonlocal told
         if not told:  # once, not for each learning rate
             _say_left_out(len(questions), marker, shown)
             told = True
         measure = partial(validation_f1, marker.reader, validation) if validation else None
         draw = partial(_drawn, marker.examples)
-        return Lesson(len(marker.examples), draw, partial(batch_of_windows, marker.reader), measure)
+        return TrainingTask(len(marker.examples), draw, partial(batch_of_windows, marker.reader), measure)
 
     marker, rate, training = fit_each_rate(
         make, lesson, settings, metric="F1", device=device, progress=shown, checkpoints=checkpoints

@@ -11,16 +11,16 @@ from pairsmith.runs.seeds import generator
 
 T = TypeVar("T")
 
-WrongOutputs = Callable[[int, np.random.Generator], list[str]]
+Negatives = Callable[[int, np.random.Generator], list[str]]
 """Draws negatives for the example with this index."""
 
 
-def wrong_answers(
+def answer_negatives(
     examples: Sequence[Example],
     passages: Sequence[str],
     find: Callable[[str], list[Entity]],
     count: int,
-) -> WrongOutputs:
+) -> Negatives:
     """``count`` other answers from the right passage, and the right answer in ``count`` other passages (M7).
 
     They keep the encoder from judging by the passage alone or by the answer alone. More passages make up for
@@ -34,7 +34,7 @@ def wrong_answers(
     """
     others = [
         _other_answers(example, answers, find)
-        for example, answers in zip(examples, right_answers(examples), strict=True)
+        for example, answers in zip(examples, positive_answers(examples), strict=True)
     ]
     contexts = list(dict.fromkeys([*(example.context or "" for example in examples), *passages]))
 
@@ -51,12 +51,12 @@ def wrong_answers(
     return draw
 
 
-def right_outputs(examples: Sequence[Example]) -> list[frozenset[str]]:
+def positive_outputs(examples: Sequence[Example]) -> list[frozenset[str]]:
     """For each example, the outputs of all with its input: one question may have several answers."""
     return _of_one_input(examples, lambda example: example.output)
 
 
-def right_answers(examples: Sequence[Example]) -> list[frozenset[str]]:
+def positive_answers(examples: Sequence[Example]) -> list[frozenset[str]]:
     """For each example of kind ``reading``, the case-folded answers of all with its question."""
     return _of_one_input(examples, lambda example: (example.answer or "").casefold())
 
@@ -82,7 +82,7 @@ def _other_answers(
     return [entity.text for entity in find(example.context) if not overlaps(entity.text, answers)]
 
 
-def random_outputs(outputs: Sequence[str], count: int) -> WrongOutputs:
+def random_negatives(outputs: Sequence[str], count: int) -> Negatives:
     """Draws ``count`` outputs of the corpus at random (M8)."""
     return lambda number, rng: some(outputs, count, rng)  # noqa: ARG005 - the same for all examples
 

@@ -27,12 +27,12 @@ from pairsmith.models.summarizer import (
     shortest_of,
     summarize,
 )
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
-from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.fit import TrainingTask, fit_each_rate
 from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of
-from pairsmith.training.watch import Training
 
 
 def turned(example: Example, kind: str) -> Example:
@@ -67,7 +67,7 @@ def train_summarizer_on(
     figure: Figure | None = None,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[Summarizer, float, Training]:
+) -> tuple[Summarizer, float, TrainingHistory]:
     """Train a summariser at each learning rate, and keep the best.
 
     Args:
@@ -106,7 +106,7 @@ def train_summarizer_on(
             add_marker(summarizer, written_marker, written=True)
         return WithLoss(summarizer, settings.label_smoothing)
 
-    def lesson(model: WithLoss) -> Lesson[Row]:
+    def lesson(model: WithLoss) -> TrainingTask[Row]:
         summarizer = model.summarizer
         rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
 
@@ -119,7 +119,7 @@ def train_summarizer_on(
             measure = partial(figure.measure, model, chunks_of(unseen, partial(_batch, summarizer)))
         elif validation:
             measure = partial(rouge_l, summarizer, validation, settings)
-        return Lesson(len(rows), draw, partial(_batch, summarizer), measure)
+        return TrainingTask(len(rows), draw, partial(_batch, summarizer), measure)
 
     model, rate, training = fit_each_rate(
         make,

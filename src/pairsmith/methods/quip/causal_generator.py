@@ -14,7 +14,12 @@ from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Continuation, Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
-from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, Fault, Written
+from pairsmith.models.question_generator import (
+    ANSWER_TOKENS,
+    QUESTION_TOKENS,
+    ValidationFault,
+    WrittenQuestion,
+)
 from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
 
@@ -55,7 +60,7 @@ class CausalGenerator:
                 advance(len(some))
         return rejects
 
-    def _draw(self, passages: Sequence[Passage]) -> list[list[Written]]:
+    def _draw(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
         """Sample as many answers as each passage lacks questions, and a question for each answer."""
         streams: list[tuple[int, int]] = []  # the index of the passage, and the number of the sample
         for place, passage in enumerate(passages):
@@ -80,7 +85,7 @@ class CausalGenerator:
             QUESTION_TOKENS,
         )
         asked = dict(zip(asking, questions, strict=True))
-        found: list[list[Written]] = [[] for _ in passages]
+        found: list[list[WrittenQuestion]] = [[] for _ in passages]
         for row, (place, _) in enumerate(streams):
             found[place].append(_written(answers[row], asked.get(row)))
         return found
@@ -105,15 +110,15 @@ class CausalGenerator:
         return [found[stream] for stream in streams]
 
 
-def _written(answer: Continuation, question: Continuation | None) -> Written:
+def _written(answer: Continuation, question: Continuation | None) -> WrittenQuestion:
     if question is None:
         wrong = _fault(answer, "no answer", "long answer") or "long answer"
-        return Written(answer.text.strip(), "", wrong)
+        return WrittenQuestion(answer.text.strip(), "", wrong)
     fault = _fault(question, "no question", "long question")
-    return Written(answer.text.strip(), question.text.strip(), fault)
+    return WrittenQuestion(answer.text.strip(), question.text.strip(), fault)
 
 
-def _fault(drawn: Continuation, nothing: Fault, long: Fault) -> Fault | None:
+def _fault(drawn: Continuation, nothing: ValidationFault, long: ValidationFault) -> ValidationFault | None:
     text = drawn.text.strip()
     if drawn.ending != "stop":
         return long if drawn.ending == "length" else "unfinished"

@@ -22,12 +22,12 @@ from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.transformers_backend import context_of
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
 from pairsmith.models.summarizer import padded
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
-from pairsmith.training.fit import Lesson, fit_each_rate
-from pairsmith.training.question_settings import TrainAskerSettings
+from pairsmith.training.fit import TrainingTask, fit_each_rate
+from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of, token_accuracy
-from pairsmith.training.watch import Training
 
 
 def causal_limit(base: str, tokenizer: Any) -> int:
@@ -141,15 +141,15 @@ def _labels(row: Row) -> list[int]:
     return [IGNORED] * given + [*row.tokens[given + 1 :], IGNORED]
 
 
-def train_causal_asker_on(
+def train_causal_generator_on(
     examples: Sequence[Example],
     validation: Sequence[Example],
-    settings: TrainAskerSettings,
+    settings: TrainQuestionGeneratorSettings,
     device: str,
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[CausalWriter, float, Training]:
+) -> tuple[CausalWriter, float, TrainingHistory]:
     """Train a causal language model at each learning rate, and keep the best.
 
     Args:
@@ -168,14 +168,14 @@ def train_causal_asker_on(
     def make() -> CausalWriter:
         return CausalWriter(settings.base, device, settings.label_smoothing)
 
-    def lesson(writer: CausalWriter) -> Lesson[Row]:
+    def lesson(writer: CausalWriter) -> TrainingTask[Row]:
         rows, unseen = (list(rows_of(writer.tokenizer, some, context)) for some in (examples, validation))
 
         def draw(number: int, _: int, __: np.random.Generator) -> Row:
             return rows[number]
 
         measure = partial(token_accuracy, writer, chunks_of(unseen, writer.batch)) if unseen else None
-        return Lesson(len(rows), draw, writer.batch, measure)
+        return TrainingTask(len(rows), draw, writer.batch, measure)
 
     return fit_each_rate(
         make,

@@ -16,7 +16,7 @@ from pairsmith.data.text import Entity, entity_finder, split_sentences
 from pairsmith.data.text.passages import PASSAGE_TOKENS
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all, unheard
-from pairsmith.models.question_generator import QUESTION_TOKENS, Fault, Written
+from pairsmith.models.question_generator import QUESTION_TOKENS, ValidationFault, WrittenQuestion
 from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import generator
 
@@ -63,7 +63,7 @@ class ClozeGenerator:
             advance(len(passages))
         return rejects
 
-    def _write(self, passage: Passage, answers: Sequence[Entity]) -> list[Written]:
+    def _write(self, passage: Passage, answers: Sequence[Entity]) -> list[WrittenQuestion]:
         """Write as many questions as a passage lacks, cycling through its answers in random order."""
         if not answers:
             return []
@@ -74,10 +74,10 @@ class ClozeGenerator:
             answer = answers[order[number % len(order)]]
             rng = generator(self._options.seed, passage.id, number)
             question = noisy_cloze(passage.text, answer, rng)
-            fault: Fault | None = None if question else "no question"
+            fault: ValidationFault | None = None if question else "no question"
             if self.length(question) > QUESTION_TOKENS:
                 fault = "long question"
-            written.append(Written(answer.text, question, fault, answer.start))
+            written.append(WrittenQuestion(answer.text, question, fault, answer.start))
         return written
 
 

@@ -26,7 +26,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class PassageLesson:
+class PassageExample:
     """A passage with all its questions."""
 
     text: str
@@ -51,7 +51,7 @@ def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weight
     return -(likelihoods.gather(1, places) * weights).sum(dim=1)
 
 
-def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageLesson]) -> dict[str, Tensor]:
+def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageExample]) -> dict[str, Tensor]:
     """Target tokens of starts and ends: ``{start,end}_places`` and ``…_weights``, ``(questions, k)``.
 
     Probabilities of positions within the same token add up. Positions after the last token, in text that

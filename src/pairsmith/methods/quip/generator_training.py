@@ -14,29 +14,29 @@ from pairsmith.data.squad import Question
 from pairsmith.data.text import Window
 from pairsmith.data.text.passages import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import Figure, train_summarizer_on
-from pairsmith.methods.quip.causal_training import causal_limit, said, train_causal_asker_on
+from pairsmith.methods.quip.causal_training import causal_limit, said, train_causal_generator_on
 from pairsmith.models.heads import load_tokenizer, writes_as
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.question_settings import TrainAskerSettings
+from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.target_tokens import token_accuracy
-from pairsmith.training.watch import Training
 
 
-def train_asker_on(
+def train_question_generator_on(
     examples: Sequence[Example],
     unseen: Sequence[Example],
-    settings: TrainAskerSettings,
+    settings: TrainQuestionGeneratorSettings,
     device: str,
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[Any, Any, float, Training]:
+) -> tuple[Any, Any, float, TrainingHistory]:
     """Train a question generator, of the kind that suits ``base``, at each learning rate; keep the best.
 
     Args:
-        examples: training examples from ``asker_examples``; at least one.
+        examples: training examples from ``generator_examples``; at least one.
         unseen: validation examples, by whose token accuracy step and rate are chosen; may be empty.
         settings: of its paths only ``base`` is read here.
         device: ``cpu``, ``cuda`` or ``mps``.
@@ -50,7 +50,7 @@ def train_asker_on(
         ModelError: the base cannot be loaded, or the training diverged.
     """
     if writes_as(settings.base) == "decoder":
-        writer, rate, training = train_causal_asker_on(
+        writer, rate, training = train_causal_generator_on(
             examples, unseen, settings, device, progress=progress, checkpoints=checkpoints
         )
         return writer.model, writer.tokenizer, rate, training
@@ -68,7 +68,7 @@ def train_asker_on(
     return asker.model, asker.tokenizer, rate, training
 
 
-def as_summarizer(settings: TrainAskerSettings, examples: int) -> TrainSummarizerSettings:
+def as_summarizer(settings: TrainQuestionGeneratorSettings, examples: int) -> TrainSummarizerSettings:
     """The settings for training an encoder-decoder model on this number of examples.
 
     Passages are already within their limit, which excludes special tokens, so they are not truncated.
@@ -83,7 +83,9 @@ def as_summarizer(settings: TrainAskerSettings, examples: int) -> TrainSummarize
     )
 
 
-def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) -> Iterator[Example]:
+def generator_examples(
+    questions: Iterable[Question], settings: TrainQuestionGeneratorSettings
+) -> Iterator[Example]:
     """Training examples: the passage of a text that contains the answer, and the text to generate (Q1).
 
     A question is left out if no passage contains its answer, or if either contains the text that ends an
@@ -113,7 +115,7 @@ def asker_examples(questions: Iterable[Question], settings: TrainAskerSettings) 
 
 
 def check_examples(
-    examples: Sequence[Example], unseen: Sequence[Example], settings: TrainAskerSettings
+    examples: Sequence[Example], unseen: Sequence[Example], settings: TrainQuestionGeneratorSettings
 ) -> None:
     """Refuse to train without examples, or to validate on none of the validation questions that were given.
 
@@ -129,7 +131,9 @@ def check_examples(
         )
 
 
-def _form(settings: TrainAskerSettings, tokenizer: Any) -> tuple[int, Callable[[str, str], str | None]]:
+def _form(
+    settings: TrainQuestionGeneratorSettings, tokenizer: Any
+) -> tuple[int, Callable[[str, str], str | None]]:
     """The most tokens in a passage, and the function that turns answer and question into a target text."""
     if writes_as(settings.base) == "decoder":
         room = causal_limit(settings.base, tokenizer)

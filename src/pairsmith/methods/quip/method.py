@@ -19,9 +19,9 @@ from pairsmith.data.questions import AskedQuestion, Distribution, asked_in
 from pairsmith.data.readers import text_id
 from pairsmith.data.squad import Question
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
-from pairsmith.methods.quip.student import TrainedStudent, infuse_on, passages
+from pairsmith.methods.quip.student import TrainedStudent, passages, train_student_on
 from pairsmith.models.reader import Reader
-from pairsmith.models.teacher import TOP, Places, Told, teach
+from pairsmith.models.teacher import TOP, Places, SpanDistributions, predict_spans
 from pairsmith.training.question_settings import InfuseSettings
 
 
@@ -57,7 +57,7 @@ def label_questions(
     Returns:
         the questions with ``starts`` and ``ends``, and the teacher's best span as their ``answer``.
     """
-    labels = teach(
+    labels = predict_spans(
         teacher,
         [question.question for question in questions],
         [question.context for question in questions],
@@ -91,7 +91,7 @@ def distil(
         ModelError: the base cannot be loaded, or the training diverged.
     """
     settings = InfuseSettings(base=base, data=["questions"], device=device, **options)
-    return infuse_on(
+    return train_student_on(
         passages(questions, settings), validation, settings, pick_device(device), progress=progress
     )
 
@@ -100,7 +100,7 @@ def _questions(passage: Passage) -> Iterable[AskedQuestion]:
     return asked_in((passage.id, row) for row in passage.found.values())
 
 
-def _labelled(question: AskedQuestion, label: Told) -> AskedQuestion:
+def _labelled(question: AskedQuestion, label: SpanDistributions) -> AskedQuestion:
     best = label.best
     return AskedQuestion(
         question.id,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import StorageError, first_line
 from pairsmith.data.questions import DISTRIBUTION, Distribution
-from pairsmith.methods.quip.distillation import Asked, PassageLesson
+from pairsmith.methods.quip.distillation import Asked, PassageExample
 from pairsmith.runs.seeds import stream_key
 
 _TOGETHER = 4_096
@@ -26,7 +26,7 @@ _PASSAGE = pa.schema([("text", pa.string())])
 _QUESTION = pa.schema([("question", pa.string()), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)])
 
 
-class Lessons(Sequence[PassageLesson]):
+class PassageStore(Sequence[PassageExample]):
     """Passages in the order of their first occurrence, each with all its questions.
 
     They are kept in a temporary folder, which is deleted with this object; memory holds only a few numbers
@@ -62,14 +62,14 @@ class Lessons(Sequence[PassageLesson]):
         self._rows = np.argsort(numbers, kind="stable")
         self._ends = np.cumsum(np.bincount(numbers))
         self._text_of = np.array(texts, np.int64)[first[order]]
-        self._whole: Lessons | None = None
+        self._whole: PassageStore | None = None
 
     @property
     def questions(self) -> int:
         """The number of questions of all passages."""
         return len(self._rows)
 
-    def only(self, kept: NDArray[np.bool_]) -> "Lessons":
+    def only(self, kept: NDArray[np.bool_]) -> "PassageStore":
         """A copy with some of the questions, without passages that have none left.
 
         Args:
@@ -88,17 +88,17 @@ class Lessons(Sequence[PassageLesson]):
         return len(self._ends)
 
     @overload
-    def __getitem__(self, number: int) -> PassageLesson: ...
+    def __getitem__(self, number: int) -> PassageExample: ...
     @overload
-    def __getitem__(self, number: slice) -> list[PassageLesson]: ...
-    def __getitem__(self, number: int | slice) -> PassageLesson | list[PassageLesson]:
+    def __getitem__(self, number: slice) -> list[PassageExample]: ...
+    def __getitem__(self, number: int | slice) -> PassageExample | list[PassageExample]:
         if isinstance(number, slice):
             return [self[each] for each in range(*number.indices(len(self)))]
         number = range(len(self))[number]
         begin = self._ends[number - 1] if number else 0
         rows = self._rows[begin : self._ends[number]].tolist()
         text: str = self._texts.row(int(self._text_of[number]))["text"]
-        return PassageLesson(text, [_asked(self._questions.row(row)) for row in rows])
+        return PassageExample(text, [_asked(self._questions.row(row)) for row in rows])
 
 
 class _Rows:

@@ -9,7 +9,7 @@ from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.spans import find_answer
 from pairsmith.data.text.windows import windows
-from pairsmith.models.question_generator import Written
+from pairsmith.models.question_generator import WrittenQuestion
 from pairsmith.runs.executors import Advance
 
 
@@ -74,20 +74,20 @@ def cut(
     return found, rejects
 
 
-def _place(written: Written, passage: str) -> tuple[int, int] | None:
+def _place(written: WrittenQuestion, passage: str) -> tuple[int, int] | None:
     """The begin and end of the answer in the passage; None if it does not occur there."""
     if written.start is None:
         return find_answer(written.answer, passage)
     return written.start, written.start + len(written.answer)
 
 
-def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[Written]]) -> list[Reject]:
+def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[WrittenQuestion]]) -> list[Reject]:
     """Add generated questions to each passage; returns rejects for those that were not kept."""
     found = [keep(passage, each) for passage, some in zip(passages, written, strict=True) for each in some]
     return [reject for reject in found if reject]
 
 
-def keep(passage: Passage, written: Written) -> Reject | None:
+def keep(passage: Passage, written: WrittenQuestion) -> Reject | None:
     """Add a generated question to its passage, or return a reject that says why not."""
     name = f"{passage.id}-{passage.drawn}"
     passage.drawn += 1

@@ -21,7 +21,13 @@ from pairsmith.metrics.squad import f1
 from pairsmith.models.encode import batches_by_length, one_thread_each
 from pairsmith.models.language.beams import search_sequences
 from pairsmith.models.language.nucleus import draw_sequences
-from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, Written, parse, separator_of
+from pairsmith.models.question_generator import (
+    ANSWER_TOKENS,
+    QUESTION_TOKENS,
+    WrittenQuestion,
+    parse,
+    separator_of,
+)
 from pairsmith.models.summarizer import Summarizer, document_features, encode_documents
 from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
@@ -76,26 +82,26 @@ class SequenceGenerator:
     def _each_batch(
         self,
         passages: Sequence[Passage],
-        work: Callable[[Sequence[Passage], dict[str, Any]], list[list[Written]]],
+        work: Callable[[Sequence[Passage], dict[str, Any]], list[list[WrittenQuestion]]],
         advance: Advance,
-    ) -> list[list[Written]]:
+    ) -> list[list[WrittenQuestion]]:
         """Apply ``work`` to batches of passages of similar length; returns its result for each passage."""
         tokens = encode_documents(self.model, [passage.text for passage in passages])
         most = self._options.batch_size * self.model.max_length
         batches = batches_by_length(list(map(len, tokens)), self._options.batch_size, most)
 
-        def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[list[list[Written]]]:
+        def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[list[list[WrittenQuestion]]]:
             features = document_features(self.model, [tokens[row] for row in rows])
             return pool.submit(work, [passages[row] for row in rows], features)
 
-        found: dict[int, list[Written]] = {}
+        found: dict[int, list[WrittenQuestion]] = {}
         with one_thread_each(self.model.model.device) as pool:
             for rows, results in pool.each(begin, batches):
                 found.update(zip(rows, results, strict=True))
                 advance(len(rows))
         return [found[row] for row in range(len(passages))]
 
-    def _draw(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[Written]]:
+    def _draw(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[WrittenQuestion]]:
         """Sample as many sequences as each passage lacks questions."""
         streams = []
         for passage in passages:
@@ -112,13 +118,13 @@ class SequenceGenerator:
         )
         return [[self._parse(tokens) for tokens in sequences] for sequences in drawn]
 
-    def _search(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[Written]]:
+    def _search(self, passages: Sequence[Passage], features: dict[str, Any]) -> list[list[WrittenQuestion]]:
         """Search for the likeliest answers, keep those that differ most, and search for their questions."""
         network = self.model.model
         moved = {name: value.to(network.device) for name, value in features.items()}
         with torch.inference_mode():
             states = network.get_encoder()(**moved).last_hidden_state
-        written: list[list[Written]] = [[] for _ in passages]
+        written: list[list[WrittenQuestion]] = [[] for _ in passages]
         begins: list[tuple[int, list[int]]] = []
         for row, sequences in enumerate(self._search_answers(states, moved["attention_mask"])):
             whole = [tokens for tokens in sequences if tokens[-1] == self._separator]
@@ -126,7 +132,7 @@ class SequenceGenerator:
             texts = [self._parse(tokens).answer for tokens in whole]
             chosen = diverse(texts, self._options.questions)
             written[row] += [
-                Written(text, "", "not chosen" if text else "no answer")
+                WrittenQuestion(text, "", "not chosen" if text else "no answer")
                 for place, text in enumerate(texts)
                 if place not in chosen
             ]
@@ -174,7 +180,7 @@ class SequenceGenerator:
                 for row, answer, (question,) in zip(rows, answers, found, strict=True):
                     yield row, [*answer, *question]
 
-    def _parse(self, tokens: Sequence[int]) -> Written:
+    def _parse(self, tokens: Sequence[int]) -> WrittenQuestion:
         return parse(self.model, tokens, self._separator, self._ends)
 
 

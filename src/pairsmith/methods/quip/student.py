@@ -20,32 +20,32 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import AskedQuestion, Distribution
 from pairsmith.data.squad import Question
-from pairsmith.methods.quip.distillation import Asked, PassageLesson, is_read, sparse_cross_entropy, targets
-from pairsmith.methods.quip.passage_store import Lessons
+from pairsmith.methods.quip.distillation import Asked, PassageExample, is_read, sparse_cross_entropy, targets
+from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import QUESTION_TOKENS
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, span_logits
 from pairsmith.models.span_reader import answer_by_vectors
 from pairsmith.models.token_vectors import TokenEncoder
 from pairsmith.runs.seeds import generator
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, grouped, sum_of_losses
-from pairsmith.training.fit import Lesson, fit_each_rate
+from pairsmith.training.fit import TrainingTask, fit_each_rate
 from pairsmith.training.question_settings import InfuseSettings
-from pairsmith.training.watch import Training
 
 _AT_ONCE = 1_000
 """How many passages are tokenized at a time when answers are looked for."""
 
 
-def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> Lessons:
+def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> PassageStore:
     """Questions grouped by passage, with their training targets (Q5, Q6).
 
     Raises:
         InputError: a question lacks distributions that ``labels`` requires, or there are no questions.
         StorageError: they cannot be written to disk.
     """
-    found = Lessons((each.context, _labelled(each, settings)) for each in asked)
+    found = PassageStore((each.context, _labelled(each, settings)) for each in asked)
     if not found:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
     return found
@@ -88,13 +88,13 @@ class TrainedStudent:
 
     student: SpanEncoder
     learning_rate: float
-    training: Training
+    training: TrainingHistory
     passages: int
     questions: int
 
 
-def infuse_on(
-    lessons: Lessons,
+def train_student_on(
+    lessons: PassageStore,
     validation: Sequence[Question],
     settings: InfuseSettings,
     device: str,
@@ -117,7 +117,7 @@ def infuse_on(
         ModelError: the base cannot be loaded, or the training diverged.
     """
     shown = progress or Silent()
-    known: Lessons | None = None
+    known: PassageStore | None = None
 
     def make() -> Student:
         encoder = load_span_encoder(
@@ -131,12 +131,12 @@ def infuse_on(
         concatenated = settings.negatives == "batch"
         return Student(encoder, concatenated=concatenated, batch_tokens=settings.batch_tokens)
 
-    def lesson(student: Student) -> Lesson[PassageLesson]:
+    def lesson(student: Student) -> TrainingTask[PassageExample]:
         nonlocal known
         known = known or read_by(student.encoder.tokens, lessons, shown)  # once, not for each learning rate
         draw = partial(_drawn, known, settings.questions, settings.seed)
         measure = partial(validation_f1, student.encoder, validation) if validation else None
-        return Lesson(len(known), draw, student.batch, measure)
+        return TrainingTask(len(known), draw, student.batch, measure)
 
     student, rate, training = fit_each_rate(
         make, lesson, settings, metric="F1", device=device, progress=shown, checkpoints=checkpoints
@@ -145,7 +145,7 @@ def infuse_on(
     return TrainedStudent(student.encoder, rate, training, len(known), known.questions)
 
 
-def read_by(tokens: TokenEncoder, lessons: Lessons, progress: Progress) -> Lessons:
+def read_by(tokens: TokenEncoder, lessons: PassageStore, progress: Progress) -> PassageStore:
     """The questions whose answer starts or ends in the text that is read; says how many are left out.
 
     Raises:
@@ -176,8 +176,8 @@ def read_by(tokens: TokenEncoder, lessons: Lessons, progress: Progress) -> Lesso
 
 
 def _drawn(
-    lessons: Sequence[PassageLesson], most: int, seed: int, number: int, turn: int, _: np.random.Generator
-) -> PassageLesson:
+    lessons: Sequence[PassageExample], most: int, seed: int, number: int, turn: int, _: np.random.Generator
+) -> PassageExample:
     """A passage and at most ``most`` of its questions: in each pass the next of a random order, in cycles."""
     lesson = lessons[number]
     count = len(lesson.questions)
@@ -185,7 +185,7 @@ def _drawn(
         return lesson
     order = generator(seed, "turns", number).permutation(count)
     chosen = np.sort(order[(turn * most + np.arange(most)) % count])
-    return PassageLesson(lesson.text, [lesson.questions[place] for place in chosen])
+    return PassageExample(lesson.text, [lesson.questions[place] for place in chosen])
 
 
 class Student(nn.Module):
@@ -207,7 +207,7 @@ class Student(nn.Module):
         self._concatenated = concatenated
         self._batch_tokens = batch_tokens
 
-    def batch(self, rows: Sequence[PassageLesson]) -> Mapping[str, Any]:
+    def batch(self, rows: Sequence[PassageExample]) -> Mapping[str, Any]:
         """The arguments of ``forward``: chunks of passages with their questions, both grouped by length."""
         tokens = self.encoder.tokens
         short = self.encoder.cut(QUESTION_TOKENS).tokens

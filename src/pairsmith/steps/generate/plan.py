@@ -17,10 +17,10 @@ from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
 from pairsmith.runs.training_rows import open_training_rows
 from pairsmith.steps.generate.checks import check
-from pairsmith.steps.generate.pieces import Piece, pieces_of
 from pairsmith.steps.generate.postprocess import processed, rows_of, task_of
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.generate.shard import SCHEMAS, model_of
+from pairsmith.steps.generate.shards import Shard, pieces_of
 
 CALIBRATION_SECONDS = 15.0
 """Seconds for which a language model generates texts to measure its speed."""
@@ -47,7 +47,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     if not texts:
         return Estimate(loading, peak_memory(), 0, {"train": 0})
     asked = items * len(task.written_names)
-    piece = Piece(0, texts, (), (), "")
+    piece = Shard(0, texts, (), (), "")
     # The first few warm up the libraries, and are not timed.
     few = itertools.islice(piece.requests(task, decoding), len(task.written_names))
     write(task, model, few, decoding, settings.seed, settings.rows)

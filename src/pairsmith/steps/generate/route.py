@@ -21,19 +21,19 @@ from pairsmith.runs import (
     DatasetFolder,
     FolderWriter,
     Run,
-    called,
     hash_source,
+    model_display_name,
     refuse_source,
     settled,
     sources_of,
     summary,
 )
-from pairsmith.runs.executors import Lost, Where, execute
+from pairsmith.runs.executors import ExecutorChoice, LostItem, execute
 from pairsmith.steps.generate.checks import check, steering_of
-from pairsmith.steps.generate.pieces import Piece, first_items, growth, pieces_of
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.generate.shard import SCHEMAS, ShardLoader, Todo
+from pairsmith.steps.generate.shard import SCHEMAS, ShardLoader, ShardTask
+from pairsmith.steps.generate.shards import Shard, first_items, growth, pieces_of
 
 ANSWERS = "answers.sqlite"
 """The cache of a server's answers, in the run folder."""
@@ -83,9 +83,9 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
     labels = len(task.written_names)
     items = sum(len(piece.items) for piece in pieces)
-    todo = Todos([piece for piece in pieces if not writer.is_done(piece.number, piece.share)], writer)
-    lost: list[Lost[Todo]] = []
-    where = Where(settings.executor, settings.workers, settings.ray_address)
+    todo = ShardTasks([piece for piece in pieces if not writer.is_done(piece.number, piece.share)], writer)
+    lost: list[LostItem[ShardTask]] = []
+    where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(piece.items) for piece in todo.pieces)) * labels)
         cache = (
@@ -96,7 +96,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         load = ShardLoader(task, _for_workers(settings), decoding, revision, cache)
         say = partial(run.tell, "worker")
         for outcome in execute(load, todo, bar.advance, where, say):
-            if isinstance(outcome, Lost):
+            if isinstance(outcome, LostItem):
                 lost.append(outcome)
                 continue
             piece, tables = outcome.item.piece, outcome.result
@@ -111,25 +111,25 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
 
 @dataclass(frozen=True)
-class Todos(Sequence[Todo]):
+class ShardTasks(Sequence[ShardTask]):
     """The pieces to be made; tables of an earlier run for part of a piece are read when its turn comes."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[Shard]
     writer: FolderWriter
 
     def __len__(self) -> int:
         return len(self.pieces)
 
     @overload
-    def __getitem__(self, place: int) -> Todo: ...
+    def __getitem__(self, place: int) -> ShardTask: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Todo]: ...
-    def __getitem__(self, place: int | slice) -> Todo | Sequence[Todo]:
+    def __getitem__(self, place: slice) -> Sequence[ShardTask]: ...
+    def __getitem__(self, place: int | slice) -> ShardTask | Sequence[ShardTask]:
         if isinstance(place, slice):
-            return Todos(self.pieces[place], self.writer)
+            return ShardTasks(self.pieces[place], self.writer)
         piece = self.pieces[place]
         made = self.writer.made(piece.number)
-        return Todo(piece) if made is None else Todo(piece, made[0]["train"], made[1])
+        return ShardTask(piece) if made is None else ShardTask(piece, made[0]["train"], made[1])
 
 
 def _for_workers(settings: GenerateSettings) -> GenerateSettings:
@@ -139,7 +139,7 @@ def _for_workers(settings: GenerateSettings) -> GenerateSettings:
     return settings.model_copy(update={"model": resolve_model(settings.model)})
 
 
-def _lost(lost: list[Lost[Todo]], run: Run) -> str:
+def _lost(lost: list[LostItem[ShardTask]], run: Run) -> str:
     names = ", ".join(str(each.item.piece.number) for each in lost)
     which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
     return (
@@ -175,7 +175,7 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
     instructions = "\n\n".join(
         f"[{label}]\n{wording}" for label in task.label_names for wording in task.label(label).wordings
     )
-    model = called(settings.model)
+    model = model_display_name(settings.model)
     what = "pairs" if task.kind == "pair" else "texts"
     steered = decoding.decay > 0 and any(task.counters(label) for label in task.label_names)
     return Card(

@@ -20,14 +20,14 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.method import rows_needed, write
-from pairsmith.methods.dino.tries import Outcome
+from pairsmith.methods.dino.tries import TryResults
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import RemoteModel, is_remote
 from pairsmith.models.language.transformers_backend import MOST_ROWS, TransformersModel
 from pairsmith.runs.executors import Advance, Work
 from pairsmith.steps.generate.checks import steering_of
-from pairsmith.steps.generate.pieces import Piece
 from pairsmith.steps.generate.settings import GenerateSettings
+from pairsmith.steps.generate.shards import Shard
 
 SCHEMAS: dict[str, pa.Schema] = {
     "scored_pair": SCORED_PAIR,
@@ -40,10 +40,10 @@ _TRY = re.compile(r"(.+)-try-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class ShardTask:
     """A piece to be made, and the tables that an earlier run made for a part of it."""
 
-    piece: Piece
+    piece: Shard
     rows: pa.Table | None = None
     rejects: pa.Table | None = None
 
@@ -66,7 +66,7 @@ class ShardLoader:
     revision: str
     cache: str | None = None
 
-    def __call__(self, worker: int) -> Work[Todo, Tables]:
+    def __call__(self, worker: int) -> Work[ShardTask, Tables]:
         """The function that worker number ``worker`` applies to each piece; workers are spread over the GPUs.
 
         Raises:
@@ -90,7 +90,7 @@ class ShardLoader:
             )
         budget = settings.rows
 
-        def make(todo: Todo, advance: Advance) -> Tables:
+        def make(todo: ShardTask, advance: Advance) -> Tables:
             nonlocal budget
             while True:
                 ended = 0
@@ -154,7 +154,7 @@ def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
     return max(budget // 2, fewest)
 
 
-def _earlier(todo: Todo) -> Mapping[str, Outcome]:
+def _earlier(todo: ShardTask) -> Mapping[str, TryResults]:
     """The outcome of an earlier run's tries, by the id of the request.
 
     Rows do not record the number of their try: in order, they take the numbers that no reject has.
@@ -174,5 +174,5 @@ def _earlier(todo: Todo) -> Mapping[str, Outcome]:
     for name in rejects.keys() | texts.keys():
         lost, kept = rejects.get(name, {}), texts.get(name, [])
         tries = [number for number in range(len(lost) + len(kept)) if number not in lost]
-        earlier[name] = Outcome(dict(zip(tries, kept, strict=True)), lost)
+        earlier[name] = TryResults(dict(zip(tries, kept, strict=True)), lost)
     return earlier

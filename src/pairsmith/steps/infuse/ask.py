@@ -25,16 +25,16 @@ from pairsmith.runs import (
     DatasetFolder,
     FolderWriter,
     Run,
-    called,
     hash_source,
+    model_display_name,
     refuse_source,
     settled,
     sources_of,
 )
-from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs.executors import Advance, ExecutorChoice, Work
 from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.seeds import stream_key
-from pairsmith.runs.streamed import RecordShard, Shares, commit_records
+from pairsmith.runs.streamed import ProgressScaler, RecordShard, commit_records
 from pairsmith.steps.infuse.kinds import asker_kind, unused
 from pairsmith.steps.infuse.settings import AskSettings
 
@@ -53,7 +53,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     """
     settings = settled(settings, run)
     kind, models = asker_kind(settings), _models(settings)
-    where = Where(settings.executor, settings.workers, settings.ray_address)
+    where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
     for source in settings.inputs:
         refuse_source(run, inputs=source)
     if settings.model != CLOZE:
@@ -79,7 +79,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     commit = partial(
         commit_records,
         writer,
-        AskerLoader(settings, models),
+        GeneratorLoader(settings, models),
         partial(texts, settings),
         count,
         settings.shard_size,
@@ -115,7 +115,7 @@ def _every(settings: AskSettings) -> Iterator[Document]:
 
 
 @dataclass(frozen=True, slots=True)
-class AskerLoader:
+class GeneratorLoader:
     """Sets up a worker: loads the question generator once, then processes one shard after the other."""
 
     settings: AskSettings
@@ -130,12 +130,12 @@ class AskerLoader:
         settings = self.settings
         if _models(settings) != self.models:
             raise ModelError(f"model {settings.model}: worker {worker} finds other weights under this name")
-        generator = load_asker(settings)
+        generator = load_generator(settings)
 
         def work(shard: RecordShard[Document], advance: Advance) -> Made:
             of_texts, lost = cut(generator, shard.records)
             passages = [each for some in of_texts for each in some]
-            share = Shares(len(shard.records), len(passages) * settings.tries, advance)
+            share = ProgressScaler(len(shard.records), len(passages) * settings.tries, advance)
             rejects = [*lost, *generator.generate(passages, share)]
             share.finish()
             rows = [row for some in of_texts for passage in some for row in passage.found.values()]
@@ -151,7 +151,7 @@ def _models(settings: AskSettings) -> dict[str, str]:
     return {"model": model_revision(settings.model)}
 
 
-def load_asker(settings: AskSettings) -> QuestionGenerator:
+def load_generator(settings: AskSettings) -> QuestionGenerator:
     """Load the question generator, after a check that the settings suit its kind.
 
     Raises:
@@ -171,7 +171,7 @@ def _card(settings: AskSettings) -> Card:
         + (
             "their sentences as questions for a name or number that was taken out, with noise."
             if settings.model == CLOZE
-            else f"questions that {called(settings.model)} asked of them."
+            else f"questions that {model_display_name(settings.model)} asked of them."
         ),
         columns={
             "context": "the passage",

@@ -20,9 +20,9 @@ from pairsmith.models.language.loading import load_model
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
 from pairsmith.models.reader import load_reader
 from pairsmith.models.summarizer import add_marker, load_summarizer
-from pairsmith.models.teacher import teach
+from pairsmith.models.teacher import predict_spans
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
-from pairsmith.steps.infuse.ask import load_asker, texts
+from pairsmith.steps.infuse.ask import load_generator, texts
 from pairsmith.steps.infuse.relabel import relabelled
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 
@@ -70,7 +70,7 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     count = len(some) + sum(1 for _ in every)
     untrained = settings.model in before
     once = settings.model_copy(update={"tries": 1})
-    asker = _untrained(once, base) if untrained else load_asker(once)
+    asker = _untrained(once, base) if untrained else load_generator(once)
     of_texts, _ = cut(asker, some)
     passages = [passage for each in of_texts for passage in each]
     loading = time.monotonic() - started
@@ -147,10 +147,10 @@ def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) 
         max_length=settings.max_length,
     )
     questions, contexts = [each.question for each in sample], [each.context for each in sample]
-    teach(teacher, questions[:4], contexts[:4])
+    predict_spans(teacher, questions[:4], contexts[:4])
     loading = time.monotonic() - started
     begun = time.monotonic()
-    told = teach(teacher, questions, contexts, top=settings.top, batch_tokens=settings.batch_tokens)
+    told = predict_spans(teacher, questions, contexts, top=settings.top, batch_tokens=settings.batch_tokens)
     shared = (time.monotonic() - begun) * count / len(sample)
     rows, _ = relabelled(tuple(sample), told)
     pieces = -(-count // settings.shard_size)

@@ -18,19 +18,19 @@ from pairsmith.data.questions import RELABELLED, AskedQuestion, read_asked
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.models.reader import load_reader
-from pairsmith.models.teacher import Places, Told, teach
+from pairsmith.models.teacher import Places, SpanDistributions, predict_spans
 from pairsmith.runs import (
     Card,
     DatasetFolder,
     FolderWriter,
     Run,
-    called,
     hash_source,
+    model_display_name,
     refuse_source,
     settled,
     sources_of,
 )
-from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs.executors import Advance, ExecutorChoice, Work
 from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.streamed import RecordShard, commit_records
 from pairsmith.steps.infuse.settings import RelabelSettings
@@ -50,7 +50,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         WorkerError: a worker failed; finished shards are kept.
     """
     settings = settled(settings, run)
-    where = Where(settings.executor, settings.workers, settings.ray_address)
+    where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
     for source in settings.data:
         refuse_source(run, data=source)
     refuse_source(run, model=settings.model)
@@ -115,7 +115,7 @@ class TeacherLoader:
         )
 
         def answer(shard: RecordShard[AskedQuestion], advance: Advance) -> Made:
-            told = teach(
+            told = predict_spans(
                 teacher,
                 [asked.question for asked in shard.records],
                 [asked.context for asked in shard.records],
@@ -129,7 +129,7 @@ class TeacherLoader:
         return answer
 
 
-def relabelled(asked: tuple[AskedQuestion, ...], told: list[Told]) -> Made:
+def relabelled(asked: tuple[AskedQuestion, ...], told: list[SpanDistributions]) -> Made:
     """Make rows of ``RELABELLED``; questions without an answer become rejects."""
     rows, rejects = [], []
     for question, said in zip(asked, told, strict=True):
@@ -166,7 +166,8 @@ def _card(settings: RelabelSettings) -> Card:
     return Card(
         title="Questions answered by a teacher",
         description=(
-            f"Questions on passages; {called(settings.model)} says where their answers start and end."
+            f"Questions on passages; {model_display_name(settings.model)} says where their answers start and "
+            "end."
         ),
         columns={
             "written": "the answer as it was written with the question",

@@ -21,10 +21,10 @@ from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.text import finder_revision
 from pairsmith.methods.mining.style import load_style
 from pairsmith.models.encode import encode_texts
-from pairsmith.runs import Card, DatasetFolder, Run, called, hash_source, sources_of
-from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs import Card, DatasetFolder, Run, hash_source, model_display_name, sources_of
+from pairsmith.runs.executors import Advance, ExecutorChoice, Work
 from pairsmith.runs.mapped import Made, start_part
-from pairsmith.runs.streamed import RecordShard, Shares, commit_records
+from pairsmith.runs.streamed import ProgressScaler, RecordShard, commit_records
 from pairsmith.steps.mine.encoded import ENCODED
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.mine.units import Unit, cutter
@@ -134,9 +134,9 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
     return writer.finish(_card(corpus, settings))
 
 
-def where_of(settings: MineSettings) -> Where:
+def where_of(settings: MineSettings) -> ExecutorChoice:
     """The executor and the workers that the settings ask for."""
-    return Where(settings.executor, settings.workers, settings.ray_address)
+    return ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class EncoderLoader:
         def encode(shard: RecordShard[Document], advance: Advance) -> Made:
             pieces = [cut(record) for record in shard.records]
             units = [unit for found, _ in pieces for unit in found]
-            share = Shares(len(shard.records), len(units), advance)
+            share = ProgressScaler(len(shard.records), len(units), advance)
             vectors = encode_texts(
                 encoder,
                 [unit.text for unit in units],
@@ -237,7 +237,7 @@ def encoded(
 
 def _card(corpus: Corpus, settings: MineSettings) -> Card:
     return Card(
-        title=f"{corpus.name}, encoded by {called(settings.encoder)}",
+        title=f"{corpus.name}, encoded by {model_display_name(settings.encoder)}",
         description="Texts and their vectors of length 1, by a sentence encoder, as mining needs them.",
         made="The texts are as they were given, or cut from these; the vectors were computed.",
         tags=("embeddings",),

@@ -22,14 +22,14 @@ from pairsmith.runs import (
     DatasetFolder,
     FolderWriter,
     Run,
-    called,
     hash_source,
+    model_display_name,
     refuse_source,
     settled,
     sources_of,
     summary,
 )
-from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs.executors import Advance, ExecutorChoice, Work
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
 from pairsmith.runs.training_rows import open_training_rows
 from pairsmith.steps.mine.settings import FilterSettings
@@ -201,7 +201,7 @@ def _scores(
             ScorerLoader(settings, models["model"]),
             pairs.select(["id", *columns]),
             settings.shard_size,
-            Where(settings.executor, settings.workers, settings.ray_address),
+            ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
             run,
             title="score",
             unit="pairs",
@@ -240,7 +240,7 @@ class ScorerLoader:
 
 def _scores_card(settings: FilterSettings) -> Card:
     return Card(
-        title=f"Scores of pairs by {called(settings.model)}",
+        title=f"Scores of pairs by {model_display_name(settings.model)}",
         description="Pairs by their ids, and a cross-encoder's unnormalised scores.",
         columns={"score": "the higher, the better; in no bounds"},
         made="The scores were computed from the pairs' texts.",
@@ -255,7 +255,7 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         title="Pairs that a cross-encoder kept",
         description=(
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`) that the "
-            f"cross-encoder {called(settings.model)} judged best."
+            f"cross-encoder {model_display_name(settings.model)} judged best."
         ),
         columns={
             "input": "a text of the first corpus",

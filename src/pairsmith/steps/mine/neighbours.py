@@ -1,7 +1,7 @@
 """Nearest neighbours between two encoded corpora, both ways: a map over parts of the search, then a merge.
 
 Each part is saved as soon as a worker has computed it, as a shard of the search's dataset folder. Texts are
-only compared within their group (``Cell``); without groups, all texts are in one.
+only compared within their group (``SearchGroup``); without groups, all texts are in one.
 """
 
 import re
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, called, sources_of
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of
 from pairsmith.runs.executors import Advance, Work
 from pairsmith.runs.mapped import Made, commit_each, start_part
 from pairsmith.runs.writer import MOST_SHARDS
@@ -44,7 +44,7 @@ measured on a sample."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class SearchGroup:
     """A group of texts that are compared with each other.
 
     Attributes:
@@ -56,7 +56,7 @@ class Cell:
     y: NDArray[np.int64]
 
 
-def cells(x: Encoded, y: Encoded) -> list[Cell]:
+def cells(x: Encoded, y: Encoded) -> list[SearchGroup]:
     """The texts of each group that both corpora have, in the order of the groups' names.
 
     Raises:
@@ -70,11 +70,11 @@ def cells(x: Encoded, y: Encoded) -> list[Cell]:
             f"no group of the inputs ({', '.join(one)}, …) is one of the outputs ({', '.join(other)}, …); "
             "texts are only paired within a group"
         )
-    return [Cell(groups_x[name], groups_y[name]) for name in both]
+    return [SearchGroup(groups_x[name], groups_y[name]) for name in both]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SearchBlock:
     """A part of the search within one group: a range of queries against a range of the other side.
 
     Attributes:
@@ -101,7 +101,7 @@ class Part:
     """Pieces of the search that are computed and saved together."""
 
     number: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SearchBlock, ...]
 
     @property
     def size(self) -> int:
@@ -109,20 +109,22 @@ class Part:
         return sum(piece.size for piece in self.pieces)
 
 
-def parts(cells: Sequence[Cell], rows: int) -> list[Part]:
+def parts(cells: Sequence[SearchGroup], rows: int) -> list[Part]:
     """Cut the exact search into parts of at least ``rows`` inputs each; the last may have fewer."""
     found: list[Part] = []
-    pieces: list[Piece] = []
+    pieces: list[SearchBlock] = []
     for number, cell in enumerate(cells):
         for start in range(0, len(cell.x), rows):
-            pieces.append(Piece(number, "both", (start, min(start + rows, len(cell.x))), (0, len(cell.y))))
+            pieces.append(
+                SearchBlock(number, "both", (start, min(start + rows, len(cell.x))), (0, len(cell.y)))
+            )
             if sum(piece.size for piece in pieces) >= rows:
                 found.append(Part(len(found), tuple(pieces)))
                 pieces = []
     return [*found, Part(len(found), tuple(pieces))] if pieces else found
 
 
-def parts_by_index(cells: Sequence[Cell], rows: int, needed: int) -> list[Part]:
+def parts_by_index(cells: Sequence[SearchGroup], rows: int, needed: int) -> list[Part]:
     """Cut the search by indexes into parts, one for each index and up to ``QUERIES`` queries.
 
     Args:
@@ -130,18 +132,18 @@ def parts_by_index(cells: Sequence[Cell], rows: int, needed: int) -> list[Part]:
         rows: most vectors in an index, unless training it needs more.
         needed: vectors that an index is trained on.
     """
-    pieces: list[Piece] = []
+    pieces: list[SearchBlock] = []
     for number, cell in enumerate(cells):
         for side, queries, others in _sides(cell):
             pieces += [
-                Piece(number, side, asked, held)
+                SearchBlock(number, side, asked, held)
                 for held in _stretches(others, rows, needed)
                 for asked in _stretches(queries, QUERIES, 0)
             ]
     return [Part(number, (piece,)) for number, piece in enumerate(pieces)]
 
 
-def _sides(cell: Cell) -> Iterator[tuple[Literal["x", "y"], int, int]]:
+def _sides(cell: SearchGroup) -> Iterator[tuple[Literal["x", "y"], int, int]]:
     yield "x", len(cell.x), len(cell.y)
     yield "y", len(cell.y), len(cell.x)
 
@@ -171,7 +173,7 @@ def check_index(index: str) -> None:
 
 def find_neighbours(
     x: Encoded, y: Encoded, settings: MineSettings, inputs: Mapping[str, str], run: Run
-) -> tuple[DatasetFolder, list[Cell]]:
+) -> tuple[DatasetFolder, list[SearchGroup]]:
     """Search both ways and save the neighbours in a folder of their own; finished parts are kept.
 
     Args:
@@ -324,7 +326,7 @@ def _table(cell: int, side: str, first: int, near: Neighbours, recall: float | N
 
 
 def near_pairs(
-    folder: DatasetFolder, every: Sequence[Cell], k: int, kind: MarginName
+    folder: DatasetFolder, every: Sequence[SearchGroup], k: int, kind: MarginName
 ) -> tuple[Pairs, Pairs, int]:
     """Merge the parts and score all candidates (M3).
 
@@ -399,7 +401,7 @@ def _stacked(near: Sequence[Neighbours]) -> Neighbours:
 
 def _card(settings: MineSettings) -> Card:
     return Card(
-        title=f"Nearest neighbours of two corpora under {called(settings.encoder)}",
+        title=f"Nearest neighbours of two corpora under {model_display_name(settings.encoder)}",
         description="For each text the numbers of its nearest texts in the other corpus, and their cosines.",
         made="The neighbours were computed from the texts' vectors.",
         tags=("embeddings",),

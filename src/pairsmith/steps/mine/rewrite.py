@@ -22,13 +22,13 @@ from pairsmith.runs import (
     DatasetFolder,
     FolderWriter,
     Run,
-    called,
     hash_source,
+    model_display_name,
     refuse_source,
     settled,
     sources_of,
 )
-from pairsmith.runs.executors import Advance, Where, Work
+from pairsmith.runs.executors import Advance, ExecutorChoice, Work
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, completed, shard_count
 from pairsmith.runs.training_rows import open_training_rows
 from pairsmith.steps.mine.settings import RewriteSettings
@@ -73,7 +73,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         WriterLoader(settings, revision),
         pairs.append_column("again", again),
         settings.shard_size,
-        Where(settings.executor, settings.workers, settings.ray_address),
+        ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
         run,
         title="write",
         unit="texts",
@@ -183,7 +183,7 @@ def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:
         title=f"Pairs whose {written} a model wrote",
         description=(
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`); the {written} were "
-            f"written anew by {called(settings.model)}."
+            f"written anew by {model_display_name(settings.model)}."
         ),
         columns={"input": "a question or a document", "output": "an answer in a passage, or a summary"},
         made=f"The {written} were written by a program; no person has checked them.",

@@ -29,7 +29,7 @@ from pairsmith.runs import (
     DatasetFolder,
     FolderWriter,
     Run,
-    called,
+    model_display_name,
     refuse_source,
     settled,
     sources_of,
@@ -181,7 +181,8 @@ def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
         title="Mined pairs",
         description=(
             "Pairs of texts that were found in two corpora and put together by a program, by the margin "
-            f"score of their vectors under {called(settings.encoder)}. Nobody has checked the pairs."
+            f"score of their vectors under {model_display_name(settings.encoder)}. Nobody has checked the "
+            "pairs."
         ),
         counts=counts,
         columns={

@@ -20,8 +20,8 @@ from pairsmith.runs import (
     DatasetFolder,
     FolderWriter,
     Run,
-    called,
     hash_source,
+    model_display_name,
     refuse_source,
     sources_of,
     summary,
@@ -116,8 +116,8 @@ def names_of(sources: Sequence[str]) -> dict[str, str]:
     """The name that rows give each source: not its path, and numbered where sources share a name."""
     found: dict[str, str] = {}
     for source in dict.fromkeys(sources):
-        name = called(source)
-        same = sum(called(other) == name for other in found)
+        name = model_display_name(source)
+        same = sum(model_display_name(other) == name for other in found)
         found[source] = f"{name} ({same + 1})" if same else name
     return found
 

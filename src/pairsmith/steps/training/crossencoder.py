@@ -61,7 +61,7 @@ def _train(
 ) -> Trained:
     data.seeds.tell(progress)
     every = [*data.seeds.each, *data.validation]
-    near = near_outputs(every, data.mined, settings, device, progress) if data.mined else None
+    near = hard_negatives_of(every, data.mined, settings, device, progress) if data.mined else None
     cross, rate, history = train_crossencoder_on(
         data.seeds.each, data.validation, near, settings, device, progress=progress, checkpoints=checkpoints
     )
@@ -109,7 +109,7 @@ def _outputs_of(mined: str) -> str:
     return f"{mined.rstrip('/')}/outputs"
 
 
-def near_outputs(
+def hard_negatives_of(
     examples: Sequence[Example],
     found: DatasetFolder,
     settings: TrainCrossencoderSettings,

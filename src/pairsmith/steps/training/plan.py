@@ -17,8 +17,8 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Silent, Task
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.training.reading import at_splits
+from pairsmith.training.best_step import TRAIN
 from pairsmith.training.settings import FitSettings
-from pairsmith.training.watch import TRAIN
 
 if TYPE_CHECKING:
     from pairsmith.steps.training.step import TrainingStep

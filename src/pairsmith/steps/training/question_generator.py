@@ -8,11 +8,15 @@ from itertools import chain
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions
-from pairsmith.methods.quip.generator_training import asker_examples, check_examples, train_asker_on
+from pairsmith.methods.quip.generator_training import (
+    check_examples,
+    generator_examples,
+    train_question_generator_on,
+)
 from pairsmith.steps.training.step import Trained, TrainingStep
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import save_transformer
-from pairsmith.training.question_settings import TrainAskerSettings
+from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
 _USE = """```
 pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
@@ -30,23 +34,23 @@ class _Data:
         return len(self.each)
 
 
-def _read(settings: TrainAskerSettings) -> _Data:
+def _read(settings: TrainQuestionGeneratorSettings) -> _Data:
     questions = list(chain.from_iterable(map(read_questions, settings.data)))
-    examples = list(asker_examples(questions, settings))
+    examples = list(generator_examples(questions, settings))
     unseen = read_questions(settings.validation) if settings.validation else ()
-    validation = list(asker_examples(unseen, settings))
+    validation = list(generator_examples(unseen, settings))
     check_examples(examples, validation, settings)
     return _Data(examples, len(questions), validation)
 
 
 def _train(
     data: _Data,
-    settings: TrainAskerSettings,
+    settings: TrainQuestionGeneratorSettings,
     device: str,
     progress: Progress,
     checkpoints: Checkpoints | None,
 ) -> Trained:
-    model, tokenizer, rate, history = train_asker_on(
+    model, tokenizer, rate, history = train_question_generator_on(
         data.each, data.validation, settings, device, progress=progress, checkpoints=checkpoints
     )
     facts = {
@@ -58,6 +62,8 @@ def _train(
     return Trained("A model that asks questions of passages", _USE, (model,), save, facts, history)
 
 
-train_asker = TrainingStep("train-asker", TrainAskerSettings, ("data", "validation"), _read, _train)
+train_question_generator = TrainingStep(
+    "train-asker", TrainQuestionGeneratorSettings, ("data", "validation"), _read, _train
+)
 """Trains a question generator on questions with answers. The folder opens with ``AutoModelForSeq2SeqLM``, or
 with ``AutoModelForCausalLM`` if the base is a causal language model."""

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.data.examples import Example
-from pairsmith.methods.mining.sampled_negatives import overlaps, right_answers, right_outputs
+from pairsmith.methods.mining.sampled_negatives import overlaps, positive_answers, positive_outputs
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder
 
@@ -45,7 +45,7 @@ def retrieved(
     queries = encode_texts(encoder, inputs, side="query", advance=advance)
     x = torch.nn.functional.normalize(torch.from_numpy(queries), dim=1)
     near: list[dict[str, float]] = [{} for _ in examples]
-    right = list(zip(right_outputs(examples), right_answers(examples), strict=True))
+    right = list(zip(positive_outputs(examples), positive_answers(examples), strict=True))
     for table in outputs.shards("train", ["text", "answer", "context", "vector"]):
         if not table.num_rows:
             continue

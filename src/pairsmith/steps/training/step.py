@@ -16,12 +16,12 @@ from pairsmith.runs import Run, hash_source, refuse_source, settled, sources_of
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.training.plan import plan_training
 from pairsmith.steps.training.reading import at_splits
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.settings import FitSettings
-from pairsmith.training.watch import Training
 
 
 class Data(Protocol):
@@ -61,7 +61,7 @@ class Trained:
     parts: tuple[nn.Module, ...]
     save: Callable[[str, Path], None]
     facts: Mapping[str, object]
-    history: Training
+    history: TrainingHistory
 
 
 @dataclass(frozen=True, slots=True)

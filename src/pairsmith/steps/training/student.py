@@ -9,8 +9,8 @@ from pathlib import Path
 from pairsmith.core.progress import Progress
 from pairsmith.data.questions import read_asked
 from pairsmith.data.squad import Question, read_questions
-from pairsmith.methods.quip.passage_store import Lessons
-from pairsmith.methods.quip.student import infuse_on, passages
+from pairsmith.methods.quip.passage_store import PassageStore
+from pairsmith.methods.quip.student import passages, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import save_heads
 from pairsmith.steps.training.step import Trained, TrainingStep
@@ -29,7 +29,7 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    lessons: Lessons
+    lessons: PassageStore
     validation: Sequence[Question]
 
     @property
@@ -49,7 +49,7 @@ def _read(settings: InfuseSettings) -> _Data:
 def _train(
     data: _Data, settings: InfuseSettings, device: str, progress: Progress, checkpoints: Checkpoints | None
 ) -> Trained:
-    trained = infuse_on(
+    trained = train_student_on(
         data.lessons, data.validation, settings, device, progress=progress, checkpoints=checkpoints
     )
     facts = {

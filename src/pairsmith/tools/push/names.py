@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pairsmith.core.errors import redacted
-from pairsmith.runs import called
+from pairsmith.runs import model_display_name
 
 _PLACE = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|(?!https?:|hf:)[a-z][a-z0-9+.-]*://)[^\n]+")
 _WEB = re.compile(r"(https?://[^\s`'\"|()<>\[\]\\#,;]*)")
@@ -23,7 +23,7 @@ class Names:
     """
 
     def __init__(self, folder: Path, record: Any) -> None:
-        self._known = {text: called(text) for text in _texts(record) if _is_place(text)}
+        self._known = {text: model_display_name(text) for text in _texts(record) if _is_place(text)}
         roots = {Path.home(), Path.cwd(), Path(tempfile.gettempdir()), folder.parent}
         roots |= {root.resolve() for root in roots}
         long = sorted((str(root) for root in roots if len(root.parts) > 1), key=len, reverse=True)
@@ -39,7 +39,7 @@ class Names:
         for path in sorted(self._known, key=len, reverse=True):
             for spelled in (path, re.sub(r"([\\|`*\[\]<])", r"\\\1", path)):
                 text = text.replace(spelled, self._known[path])
-        return self._below.sub(lambda found: called(found[0]), text)
+        return self._below.sub(lambda found: model_display_name(found[0]), text)
 
     def values(self, value: Any) -> Any:
         """A JSON value with the paths in all its strings and keys replaced."""

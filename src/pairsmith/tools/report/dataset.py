@@ -14,10 +14,9 @@ from pairsmith.core.errors import redacted
 from pairsmith.core.progress import clock
 from pairsmith.data.text.folding import folded
 from pairsmith.metrics.correlation import dense_groups, group_ranks
-from pairsmith.runs import DatasetFolder, called
+from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.runs.log import recent
 from pairsmith.tools.report.charts import bars, histogram, lines
-from pairsmith.tools.report.likeness import Likeness, confused, cosines, shared_words, told_apart
 from pairsmith.tools.report.overlap import FEWEST
 from pairsmith.tools.report.parts import (
     Block,
@@ -34,6 +33,7 @@ from pairsmith.tools.report.parts import (
 from pairsmith.tools.report.rejects import rejects_section
 from pairsmith.tools.report.rows import GRAM, OTHERS, Known, Row, Tally, label_name, tally, texts_of, words
 from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.report.similarity import PairSimilarity, confused, cosines, shared_words, told_apart
 from pairsmith.tools.report.traces import traces_section
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def likeness(
         yield from doubtful(found, sides, measures[-1], settings)
 
 
-def by_label(measure: Likeness, names: Sequence[str]) -> Iterator[Block]:
+def by_label(measure: PairSimilarity, names: Sequence[str]) -> Iterator[Block]:
     """Mean and quartiles of a similarity for each label, and its distribution as a line."""
     values, labelled = measure.values, np.array(names)
     groups = {name: values[(labelled == name) & np.isfinite(values)] for name in sorted(set(names))}
@@ -286,7 +286,7 @@ def by_label(measure: Likeness, names: Sequence[str]) -> Iterator[Block]:
 
 
 def doubtful(
-    found: Tally, sides: tuple[str, str], measure: Likeness, settings: ReportSettings
+    found: Tally, sides: tuple[str, str], measure: PairSimilarity, settings: ReportSettings
 ) -> Iterator[Block]:
     """The pairs whose score and similarity rank most differently, and those where the ranks agree."""
     scores = np.array([np.nan if row["score"] is None else float(row["score"]) for row in found.rows])
@@ -370,7 +370,7 @@ def overlap(found: Tally, warn: list[str]) -> Iterator[Block]:
 
 def _short_names(sources: Iterable[str]) -> dict[str, str]:
     """A display name for each source: its name without folders, unless two sources share that."""
-    each = {source: called(source) for source in sources}
+    each = {source: model_display_name(source) for source in sources}
     often = Counter(each.values())
     return {
         source: shown(name if often[name] == 1 else redacted(source), 100) for source, name in each.items()

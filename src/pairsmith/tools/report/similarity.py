@@ -25,23 +25,23 @@ _CLASSIFIED = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class PairSimilarity:
     """The similarity of the texts of n pairs, by one measure; ``values`` has shape ``(n,)``."""
 
     measure: str
     values: Floats
 
 
-def shared_words(pairs: Sequence[tuple[str, str]]) -> Likeness:
+def shared_words(pairs: Sequence[tuple[str, str]]) -> PairSimilarity:
     """The share of words that two texts have in common: the Jaccard index of their words, within [0, 1]."""
     found = np.zeros(len(pairs))
     for place, (one, other) in enumerate(pairs):
         first, second = set(words(one).split()), set(words(other).split())
         found[place] = len(first & second) / len(first | second) if first | second else 1.0
-    return Likeness("share of words in common", found)
+    return PairSimilarity("share of words in common", found)
 
 
-def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") -> Likeness:
+def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") -> PairSimilarity:
     """The cosine of the two texts' vectors; NaN where a text is blank."""
     found = np.full(len(pairs), np.nan)
     rows = [place for place, pair in enumerate(pairs) if all(text.strip() for text in pair)]
@@ -49,7 +49,7 @@ def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") ->
     if rows:
         one, other = (side / np.maximum(np.linalg.norm(side, axis=1, keepdims=True), 1e-12) for side in sides)
         found[rows] = np.clip((one * other).sum(axis=1), -1, 1)  # rounding can exceed the range
-    return Likeness("cosine", found)
+    return PairSimilarity("cosine", found)
 
 
 def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, float]]:

@@ -33,7 +33,7 @@ Measure = Callable[[], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainingHistory:
     """How a training went.
 
     Attributes:
@@ -93,7 +93,7 @@ class Training:
         ]
 
 
-class Rhythm(Protocol):
+class EvaluationSchedule(Protocol):
     """The settings that say how often a training is evaluated, and whether it is logged."""
 
     @property
@@ -107,7 +107,7 @@ class Rhythm(Protocol):
         ...
 
 
-class Watch(TrainerCallback):
+class BestStepCallback(TrainerCallback):
     """Shows progress, evaluates on the validation data, and keeps the best weights."""
 
     def __init__(
@@ -116,7 +116,7 @@ class Watch(TrainerCallback):
         metric: str,
         measure: Measure | None,
         total: int,
-        settings: Rhythm,
+        settings: EvaluationSchedule,
         progress: Progress,
         bar: Task,
         checkpoints: Checkpoints | None,
@@ -137,10 +137,10 @@ class Watch(TrainerCallback):
         self._started = time.monotonic()
 
     @property
-    def training(self) -> Training:
+    def training(self) -> TrainingHistory:
         """How the training went so far; its time includes that before the checkpoint it resumed from."""
         seconds = time.monotonic() - self._started
-        return Training(self._total, self._best_step, self._metric, self._curve, seconds)
+        return TrainingHistory(self._total, self._best_step, self._metric, self._curve, seconds)
 
     def run(self, make_trainer: Callable[[Path], Any], *, keep_end: bool = False) -> None:
         """Train, from the last checkpoint if there is one.
@@ -264,16 +264,16 @@ class Watch(TrainerCallback):
 
 
 @contextmanager
-def watched(
+def best_step_kept(
     model: nn.Module,
     metric: str,
     measure: Measure | None,
     total: int,
-    settings: Rhythm,
+    settings: EvaluationSchedule,
     progress: Progress,
     checkpoints: Checkpoints | None,
-) -> Iterator[Watch]:
-    """A ``Watch`` over ``total`` steps, with a progress bar of its own.
+) -> Iterator[BestStepCallback]:
+    """A ``BestStepCallback`` over ``total`` steps, with a progress bar of its own.
 
     Args:
         model: the model to train; its best weights are restored at the end.
@@ -285,7 +285,7 @@ def watched(
         checkpoints: where they are kept; the training resumes from the latest one, to the same weights.
     """
     with progress.task(TRAIN, total, "steps") as bar:
-        yield Watch(model, metric, measure, total, settings, progress, bar, checkpoints)
+        yield BestStepCallback(model, metric, measure, total, settings, progress, bar, checkpoints)
 
 
 @contextmanager

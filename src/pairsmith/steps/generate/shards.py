@@ -9,7 +9,7 @@ from pairsmith.data.readers import read_texts, text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
-from pairsmith.runs import Growth, ShardEntry, Share
+from pairsmith.runs import Growth, ShardEntry, ShardSpec
 from pairsmith.steps.generate.settings import GenerateSettings
 
 Items = Sequence[str] | range
@@ -20,7 +20,7 @@ GROWING = frozenset({"per_input", "tries", "limit"})
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Shard:
     """One shard's share of the work.
 
     Attributes:
@@ -38,9 +38,9 @@ class Piece:
     asked: str
 
     @property
-    def share(self) -> Share:
+    def share(self) -> ShardSpec:
         """The share in the form that the shard's entry records."""
-        return Share(len(self.names), _content(self.names), self.asked)
+        return ShardSpec(len(self.names), _content(self.names), self.asked)
 
     def requests(self, task: TaskSpec, decoding: Decoding) -> Iterator[TextRequest]:
         """The texts to be written."""
@@ -49,7 +49,7 @@ class Piece:
         return pair_requests(task, self.items, decoding.per_input)
 
 
-def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Piece]:
+def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
     """All pieces of a run, in order.
 
     Raises:
@@ -58,7 +58,7 @@ def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Piece]:
     if not settings.inputs:
         asked = f"1 text in {decoding.tries} tries"
         return [
-            Piece(number, items, (), tuple(map(str, items)), asked)
+            Shard(number, items, (), tuple(map(str, items)), asked)
             for number, items in enumerate(_cut(range(decoding.per_input), settings.shard_size))
         ]
     asked = f"{decoding.per_input} texts in {decoding.tries} tries"
@@ -78,12 +78,12 @@ def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Piece]:
             seen.add(name)
             texts.append(record.text)
     return [
-        Piece(number, texts, tuple(duplicates), tuple(names), asked)
+        Shard(number, texts, tuple(duplicates), tuple(names), asked)
         for number, (texts, duplicates, names) in enumerate(drafts)
     ]
 
 
-def first_items(pieces: Sequence[Piece], count: int) -> list[str] | range:
+def first_items(pieces: Sequence[Shard], count: int) -> list[str] | range:
     """The first ``count`` inputs of a pair task; the numbers of the first texts of a text task."""
     texts: list[str] = []
     for piece in pieces:
@@ -95,7 +95,7 @@ def first_items(pieces: Sequence[Piece], count: int) -> list[str] | range:
     return texts[:count]
 
 
-def growth(pieces: Sequence[Piece]) -> Growth:
+def growth(pieces: Sequence[Shard]) -> Growth:
     """How a run may grow: it keeps finished shards whose inputs are a prefix of the new shard's inputs."""
 
     def holds(entry: ShardEntry) -> bool:

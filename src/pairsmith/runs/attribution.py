@@ -21,7 +21,7 @@ from pairsmith.core.model_names import EMBEDDED, is_hub_id
 from pairsmith.core.paths import Place, is_folder, place, size_of
 from pairsmith.data.sources import hub_name, is_hub_data
 from pairsmith.data.splits import split_of
-from pairsmith.runs.about import OTHER, SEVERAL, UNKNOWN, About, Credit, joint_licences
+from pairsmith.runs.provenance import OTHER, SEVERAL, UNKNOWN, Attribution, Provenance, joint_licences
 
 Role = Literal["model", "data"]
 
@@ -46,7 +46,7 @@ _SMOLLM2_PAPER = (
 class Sources:
     """The models and data that something was made with, and the works that they ask to cite."""
 
-    credits: tuple[Credit, ...] = ()
+    credits: tuple[Attribution, ...] = ()
     citations: tuple[str, ...] = ()
 
 
@@ -59,7 +59,7 @@ def sources_of(*, models: Iterable[str] = (), data: Iterable[str | Place] = ()) 
     return Sources(tuple(made_with), tuple(dict.fromkeys(citations)))
 
 
-def called(name: str | Place) -> str:
+def model_display_name(name: str | Place) -> str:
     """The name of a model or source in a card: a path or URL by its last part, others unchanged."""
     text = str(name)
     if is_bundled(text) or text.startswith(EMBEDDED) or is_hub_id(text) or is_hub_data(text):
@@ -92,15 +92,15 @@ def card_of(folder: Place) -> dict[str, Any]:
 def _source(name: str | Place, role: Role) -> Sources:
     text = str(name)
     if is_bundled(text):
-        return Sources((Credit(name=text, role=role, licences=("apache-2.0",), languages=("en",)),))
+        return Sources((Attribution(name=text, role=role, licences=("apache-2.0",), languages=("en",)),))
     if text.startswith(EMBEDDED):
         paper = _SMOLLM2_PAPER if text == SMOLLM2 else _SENTENCE_BERT
-        return Sources((Credit(name=text, role=role, licences=("apache-2.0",), citations=(paper,)),))
+        return Sources((Attribution(name=text, role=role, licences=("apache-2.0",), citations=(paper,)),))
     if role == "model" and (repository := hub_repository(text)) is not None:
         return _of_hub(repository, role)
     if text.startswith(("http://", "https://")) and role == "model":
         look = "the terms of whoever runs the server, and the card of the model there"
-        return Sources((Credit(name=called(text), role=role, look=look),))
+        return Sources((Attribution(name=model_display_name(text), role=role, look=look),))
     try:
         path = place(split_of(name)[0] if isinstance(name, str) and role == "data" else name)
         if is_folder(path):
@@ -111,13 +111,13 @@ def _source(name: str | Place, role: Role) -> Sources:
     if not here and (is_hub_id(text) if role == "model" else is_hub_data(text)):
         return _of_hub(text, role)
     look = "the place where you had it from; the file itself does not say"
-    return Sources((Credit(name=called(name), role=role, look=look),))
+    return Sources((Attribution(name=model_display_name(name), role=role, look=look),))
 
 
 def _folder(path: Place, role: Role) -> Sources:
     """A folder's sources if pairsmith made it, and itself if its own card names another licence."""
     about = next((found for name in _RECORDS if (found := _about(path / name))), None)
-    credit = _of_card(_text(path / "README.md"), called(path), role)
+    credit = _of_card(_text(path / "README.md"), model_display_name(path), role)
     if about is None or not about.credits:
         return Sources((credit,), about.citations if about else ())
     if not credit.licences or set(credit.licences) <= {*joint_licences(about.credits), SEVERAL}:
@@ -141,11 +141,11 @@ def _of_hub(name: str, role: Role) -> Sources:
     return Sources((credit.model_copy(update={"hub": repo, "look": look}),))
 
 
-def _of_card(text: str, name: str, role: Role) -> Credit:
+def _of_card(text: str, name: str, role: Role) -> Attribution:
     values, body = card_facts(text)
     look = "its card, README.md, which names none" if text else "the place where you had it from; no card"
     licences = _licences(values)
-    return Credit(
+    return Attribution(
         name=name,
         role=role,
         licences=licences,
@@ -178,10 +178,10 @@ def _listed(value: Any) -> Sequence[str]:
     return [each.strip().lower() for each in values if isinstance(each, str) and each.strip()]
 
 
-def _about(record: Place) -> About | None:
+def _about(record: Place) -> Provenance | None:
     try:
         values = json.loads(_text(record) or "{}")
-        return About.model_validate(values["about"]) if values.get("about") else None
+        return Provenance.model_validate(values["about"]) if values.get("about") else None
     except (ValueError, AttributeError, ValidationError):
         return None
 

@@ -19,7 +19,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Credit(_Model):
+class Attribution(_Model):
     """A model or a data set that something was made with.
 
     Attributes:
@@ -41,7 +41,7 @@ class Credit(_Model):
     look: str = ""
 
 
-class About(_Model):
+class Provenance(_Model):
     """What the card of a folder says.
 
     Attributes:
@@ -57,18 +57,18 @@ class About(_Model):
     description: str = ""
     columns: dict[str, str] = {}
     citations: tuple[str, ...] = ()
-    credits: tuple[Credit, ...] = ()
+    credits: tuple[Attribution, ...] = ()
     task: str = ""
 
 
-def joint_licences(sources: Sequence[Credit]) -> tuple[str, ...]:
+def joint_licences(sources: Sequence[Attribution]) -> tuple[str, ...]:
     """All licences of the sources; empty if the licence of one is unknown, or without sources."""
     if not all(credit.licences for credit in sources):
         return ()
     return tuple(dict.fromkeys(licence for credit in sources for licence in credit.licences))
 
 
-def hub_licence(sources: Sequence[Credit]) -> dict[str, str]:
+def hub_licence(sources: Sequence[Attribution]) -> dict[str, str]:
     """``license`` and related keys of a Hub card's metadata; empty without sources.
 
     The Hub allows ``unknown`` and, with a name, ``other``.
@@ -84,7 +84,7 @@ def hub_licence(sources: Sequence[Credit]) -> dict[str, str]:
     return {"license": licence} if licence in HUB_LICENCES else {"license": OTHER, "license_name": licence}
 
 
-def joint_languages(sources: Sequence[Credit]) -> tuple[str, ...]:
+def joint_languages(sources: Sequence[Attribution]) -> tuple[str, ...]:
     """The languages of the data, if they are known and the same for all data; else empty."""
     found = {credit.languages for credit in sources if credit.role == "data"}
     return found.pop() if len(found) == 1 else ()
