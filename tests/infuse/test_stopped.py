@@ -82,7 +82,7 @@ def test_answering(asked, tiny_bert, tmp_path, monkeypatch):
     )
     relabel(settings, Run(tmp_path / "whole", Silent()))
     calls = []
-    monkeypatch.setattr(relabelling, "teach", failing_at(relabelling.predict_spans, 3, calls))
+    monkeypatch.setattr(relabelling, "predict_spans", failing_at(relabelling.predict_spans, 3, calls))
     with pytest.raises(StorageError):
         relabel(settings, Run(tmp_path / "out", Silent()))
     relabel(settings, Run(tmp_path / "out", Silent()))

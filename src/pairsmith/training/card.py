@@ -183,7 +183,8 @@ def few_shot_card(
     text = (
         f"---\n{metadata}---\n\n# {title}\n\n"
         f"It started from `{model_display_name(settings.base)}` and was trained by pairsmith on what the "
-        f"table below says; seeds are labelled by people.\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
+        "table below says; seeds are labelled by people."
+        f"\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
         f"{training.steps:,} steps of {settings.batch_size} examples, seed {settings.seed}. "
     )
     if not training.validation:
