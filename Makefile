@@ -6,13 +6,16 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: quickstart test coverage check docs bench clean
+.PHONY: quickstart test test-fast coverage check docs bench clean
 
 quickstart: $(VENV)/installed  ## install, then run recipes/quickstart.yaml into runs/quickstart
 	$(BIN)/pairsmith run recipes/quickstart.yaml --out runs/quickstart
 
 test: $(VENV)/installed-dev check  ## install the dev extra, then lint, types, import layers and tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-fast: $(VENV)/installed-dev  ## the tests that train nothing and start nothing: a minute or so
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
 
 coverage: $(VENV)/installed-dev  ## the tests again, and which lines they ran: 90 % at least; a third slower
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term

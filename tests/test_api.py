@@ -11,6 +11,8 @@ import pytest
 import pairsmith
 from pairsmith.core.errors import SettingsError
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 NAMES = [
     "__version__",

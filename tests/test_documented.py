@@ -36,6 +36,8 @@ from pairsmith.cli import planning
 from pairsmith.data.tasks import load_task
 from pairsmith.runs import ray_executor
 
+pytestmark = pytest.mark.slow
+
 TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 TODO = {
     page: [

@@ -12,6 +12,8 @@ from pairsmith.cli.app import main
 from pairsmith.cli.steps import STEPS, Step
 from pairsmith.models.language.scripted import ScriptedModel
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 EVALUATION = '''
 """How long the texts of pairs are."""

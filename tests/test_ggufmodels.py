@@ -21,6 +21,8 @@ from pairsmith.core.model_names import check_name, is_hub_id, model_revision, re
 from pairsmith.models.language.loading import load_causal, load_model
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 
+pytestmark = pytest.mark.slow
+
 TEXT = "A man is playing, two dogs run."
 EMBEDDED_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 

@@ -14,6 +14,8 @@ from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 
+pytestmark = pytest.mark.slow
+
 KILLS = 10
 
 

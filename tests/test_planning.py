@@ -15,6 +15,8 @@ from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.generate import plan as generate_plan
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 name: small
 steps:

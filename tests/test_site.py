@@ -16,6 +16,8 @@ import yaml
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.settings import option_name
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 LOADING = (

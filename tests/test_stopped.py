@@ -10,7 +10,10 @@ import pytest
 
 from pairsmith.__main__ import main
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals to groups of processes")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals to groups of processes"),
+]
 
 SECONDS = 5.0
 

@@ -12,6 +12,8 @@ from pairsmith.models.encode import encode_texts
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 
+pytestmark = pytest.mark.slow
+
 INPUTS = [
     "A woman is slicing carrots in the kitchen.",
     "The council approved plans for a new swimming pool on Tuesday.",

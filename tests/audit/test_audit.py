@@ -37,6 +37,8 @@ from pairsmith.tools.audit.route import audit, audit_table, most, results_of
 from pairsmith.tools.audit.rows import Audit, AuditRow, draw, order_of
 from pairsmith.tools.audit.settings import AuditSettings
 
+pytestmark = pytest.mark.slow
+
 ROWS = [ScoredPair(str(i), f"one {i}", f"other {i}", (0.0, 0.5, 1.0)[i % 3]) for i in range(30)]
 TOKEN = "right"
 

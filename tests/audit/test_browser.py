@@ -33,7 +33,10 @@ QUIET = ["--disable-gpu", "--no-sandbox", "--disable-background-networking", "--
 SEEN = 410
 """Milliseconds for which a row is to be seen before it can be labelled."""
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from tests.report.test_rows import folder
 from pairsmith.core.progress import Progress, Quiet, Silent
 from pairsmith.data.schemas import ScoredPair
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 120
 """The longest wait for anything; all of it takes a few on a machine that is not busy."""
 

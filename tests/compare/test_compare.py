@@ -25,6 +25,8 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.runs import DatasetFolder
 
+pytestmark = pytest.mark.slow
+
 TEXT = """\
 name: small
 names:

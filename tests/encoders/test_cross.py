@@ -7,6 +7,8 @@ from tests.tiny_bart import make_bart
 
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 
+pytestmark = pytest.mark.slow
+
 INPUTS = [f"who plays the instrument number {number}?" for number in range(200)]
 OUTPUTS = [f"somebody does, {number * 7 % 200} times" for number in range(200)]
 

@@ -12,6 +12,8 @@ from pairsmith.core.errors import MissingExtra, SettingsError
 from pairsmith.search import faiss_search as module
 from pairsmith.search.faiss_search import faiss_search, needed_vectors
 
+pytestmark = pytest.mark.slow
+
 faiss = pytest.importorskip("faiss")
 
 WIDTH = 16

@@ -24,6 +24,8 @@ from pairsmith.models.reader import (
 from pairsmith.models.spans import best_span
 from pairsmith.models.teacher import predict_spans
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "Who is slicing an onion?"
 CONTEXTS = [
     "A man is playing. A woman is slicing an onion. Two dogs run on the beach.",

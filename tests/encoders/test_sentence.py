@@ -13,6 +13,8 @@ from pairsmith.core.model_names import MINILM
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["A man is playing a guitar.", "Two dogs run on the beach today.", 'He said "no"\nand left.', "Rain"]
 
 

@@ -13,6 +13,8 @@ from pairsmith.models.span_heads import FILE, SpanHeads, heads_kind, load_heads,
 from pairsmith.models.span_reader import answer_by_vectors, text_vectors, text_windows
 from pairsmith.training.question_settings import InfuseSettings
 
+pytestmark = pytest.mark.slow
+
 TEXT = "A man is playing. A woman is slicing an onion. Two dogs run on the beach."
 QUESTIONS = ["Who is slicing an onion?", "Where do the dogs run?"]
 

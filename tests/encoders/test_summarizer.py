@@ -20,6 +20,8 @@ from pairsmith.models.summarizer import (
     summarize,
 )
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTS = [document(0), document(1)[:20], document(2) * 4, document(3)[:40]]
 
 

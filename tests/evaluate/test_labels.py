@@ -9,6 +9,8 @@ from pairsmith.runs import Run
 from pairsmith.steps.evaluate.labels import evaluate_labels, labelled_pairs, labels_table, separation
 from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
 
+pytestmark = pytest.mark.slow
+
 PAIRS = [("a", "b", "1"), ("a", "c", "0.5"), ("a", "d", "0"), ("e", "f", "1"), ("e", "g", "0")]
 COSINES = np.array([0.9, 0.5, 0.1, 0.7, 0.3])
 

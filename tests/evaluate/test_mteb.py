@@ -22,6 +22,8 @@ from pairsmith.steps.evaluate.plan import plan_evaluate_mteb
 from pairsmith.steps.evaluate.settings import EvaluateMtebSettings, EvaluateStsSettings
 from pairsmith.steps.evaluate.sts import encoder_of, sts_scores
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = recipe_path("quickstart").parent.parent / "examples" / "graded-pairs.tsv"
 
 

@@ -21,6 +21,8 @@ from pairsmith.steps.evaluate.plan import plan_evaluate_ner
 from pairsmith.steps.evaluate.settings import EvaluateNerSettings
 from pairsmith.steps.evaluate.tagging import Tagger, Words, _question_rows, tag_after_training
 
+pytestmark = pytest.mark.slow
+
 SENTENCES = [
     TaggedSentence(("A", "man", "is", "playing", "."), ("B-PER", "I-PER", "O", "O", "O")),
     TaggedSentence(

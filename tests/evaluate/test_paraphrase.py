@@ -18,6 +18,8 @@ from pairsmith.steps.evaluate.plan import plan_evaluate_paraphrase
 from pairsmith.steps.evaluate.sampled_negatives import with_negatives
 from pairsmith.steps.evaluate.settings import EvaluateParaphraseSettings
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["A man is playing.", "A woman is slicing an onion.", "Two dogs run.", "They said so.", "It is cold."]
 
 

@@ -18,6 +18,8 @@ from pairsmith.steps.evaluate import results as files
 from pairsmith.steps.evaluate.qa import Answered, evaluate_qa, qa_figures, qa_table
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 
+pytestmark = pytest.mark.slow
+
 CONTEXTS = [
     "A man is playing. A woman is slicing an onion. Two dogs run on the beach.",
     "The stock market fell again today; the weather was not good, they said. " * 9,

@@ -20,6 +20,8 @@ from pairsmith.steps.evaluate.sentiment import NEUTRAL, PROMPTS, Judged, accurac
 from pairsmith.steps.evaluate.sentiment_questions import scores_of
 from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["A man is playing.", "The weather was not good, they said.", "Two dogs run on the beach."]
 
 

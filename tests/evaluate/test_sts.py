@@ -14,6 +14,8 @@ from pairsmith.steps.evaluate import sts as module
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.evaluate.sts import evaluate_sts, sts_scores, sts_table
 
+pytestmark = pytest.mark.slow
+
 ANGLES = {"a": 0, "b": 10, "c": 40, "d": 90, "e": 170}
 
 

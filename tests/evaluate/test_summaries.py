@@ -26,6 +26,8 @@ from pairsmith.steps.evaluate.summaries import (
     summary_figures,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bart(tmp_path_factory):

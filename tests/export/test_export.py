@@ -22,6 +22,8 @@ from pairsmith.runs.estimate import Estimate
 from pairsmith.tools.export.route import export
 from pairsmith.tools.export.settings import ExportSettings
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["Paris is the capital of France.", "Rome, the “eternal” city, lies on the Tiber."]
 
 

@@ -9,6 +9,8 @@ from pairsmith.runs import Run
 from pairsmith.steps.generate.route import ANSWERS, generate
 from pairsmith.steps.generate.settings import GenerateSettings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def settings_for(server, tmp_path):

@@ -17,6 +17,8 @@ from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import pieces_of
 
+pytestmark = pytest.mark.slow
+
 TASK = """
 name: toy
 kind: pair

@@ -28,6 +28,8 @@ from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny_bart import document, make_bart
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def asker(tmp_path_factory):

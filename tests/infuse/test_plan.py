@@ -13,6 +13,8 @@ from pairsmith.data.schemas import Reject
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.steps.infuse.plan import _were_all_asked
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 name: small
 steps:

@@ -20,6 +20,8 @@ from pairsmith.steps.infuse.plan import plan_relabel
 from pairsmith.steps.infuse.relabel import relabel
 from pairsmith.steps.infuse.settings import RelabelSettings
 
+pytestmark = pytest.mark.slow
+
 TEXT = "A man is playing. A woman is slicing an onion. Two dogs run on the beach."
 QUESTIONS = ["Who is slicing an onion?", "Where do the dogs run?", "Who is playing?"]
 

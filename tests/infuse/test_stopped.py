@@ -15,6 +15,8 @@ from pairsmith.steps.infuse.relabel import relabel
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.training.teacher import save_teacher
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [f"Anna Berg built mill {number} in {1800 + number} for the town." for number in range(6)]
 
 

@@ -25,6 +25,8 @@ from pairsmith.models.language.sampling import Sampling, draw, truncate
 from pairsmith.models.language.transformers_backend import FOLDED, TransformersModel
 from pairsmith.runs.seeds import stream_key, uniforms
 
+pytestmark = pytest.mark.slow
+
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=36, stop="n")
 RULE = partial(self_debias, decay=100.0, floor=0.01)
 SEED = 11

@@ -14,6 +14,8 @@ from pairsmith.models.language.remote_decoder import RemoteDecoder
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.runs.seeds import stream_key
 
+pytestmark = pytest.mark.slow
+
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=12)
 SENTENCES = ["A man is playing a guitar.", "Two dogs run on the beach."]
 

@@ -16,6 +16,8 @@ from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.language.transformers_backend import TransformersModel
 from pairsmith.runs.seeds import stream_key
 
+pytestmark = pytest.mark.slow
+
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=12)
 RULE = partial(self_debias, decay=100.0, floor=0.01)
 

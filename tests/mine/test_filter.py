@@ -27,6 +27,8 @@ from pairsmith.steps.mine.filter import best_of_each, filter_pairs
 from pairsmith.steps.mine.plan import plan_filter
 from pairsmith.steps.mine.settings import FilterSettings
 
+pytestmark = pytest.mark.slow
+
 ROWS = [
     MinedPair(f"r{n}", f"who plays the {PLAYS[n]}?", f"{PEOPLE[n]} does", 2.0 - n / 10, 0.5)
     for n in range(12)

@@ -29,6 +29,8 @@ from pairsmith.steps.mine.neighbours import (
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def world(tmp_path, tiny_bert):

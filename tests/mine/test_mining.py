@@ -21,6 +21,8 @@ from pairsmith.steps.mine.route import mine, verbatim
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.mine.units import Unit
 
+pytestmark = pytest.mark.slow
+
 INPUTS = [f"who plays the {thing}?" for thing in ("guitar", "drum", "flute", "harp", "horn", "lute", "bell")]
 OUTPUTS = [f"a man plays the {thing} today" for thing in ("drum", "harp", "bell", "viol", "pipe", "gong")]
 

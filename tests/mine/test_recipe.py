@@ -16,6 +16,8 @@ from pairsmith.steps.mine.plan import _products, _Sample
 from pairsmith.steps.mine.units import Unit
 from pairsmith.steps.training import plan
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 name: small
 steps:

@@ -28,6 +28,8 @@ from pairsmith.steps.training import plan
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training.settings import TrainSummarizerSettings
 
+pytestmark = pytest.mark.slow
+
 SUMMARIES = [MinedPair(f"s{n}", document(n), f"mined {n}", 1.2, 0.5) for n in range(5)]
 ANSWERS = [
     MinedAnswer(

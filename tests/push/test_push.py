@@ -30,6 +30,8 @@ from pairsmith.tools.push.plan import plan_push
 from pairsmith.tools.push.route import push
 from pairsmith.tools.push.settings import PushSettings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def hub(monkeypatch):

@@ -29,6 +29,8 @@ from pairsmith.tools.report.plan import plan_report
 from pairsmith.tools.report.route import report
 from pairsmith.tools.report.settings import ReportSettings
 
+pytestmark = pytest.mark.slow
+
 
 def page_of(data, out, **settings):
     path = report(ReportSettings(data=str(data), **settings), Run(out, Silent()))

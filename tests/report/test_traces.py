@@ -13,6 +13,8 @@ from pairsmith.runs import Run
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["A man plays the flute.", "Two dogs run."]
 
 

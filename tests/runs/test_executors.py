@@ -11,6 +11,8 @@ from pairsmith.core.errors import InputError, MissingExtra, SettingsError, Worke
 from pairsmith.runs.executors import Done, ExecutorChoice, LostItem, execute
 from pairsmith.runs.ray_executor import Actor
 
+pytestmark = pytest.mark.slow
+
 
 class Square:
     """Work that can be told to go wrong: at an item, always or only the first time."""

@@ -31,6 +31,7 @@ pytest.importorskip("ray")
 
 # Ray leaves processes and sockets of its own to the garbage collector.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings(
         "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
     ),

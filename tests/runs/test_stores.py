@@ -26,9 +26,14 @@ pytest.importorskip("moto.server")
 from tests.runs.buckets import connected, serving  # noqa: E402 - which imports both
 
 # The S3 client and the server leave sockets to the garbage collector.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(
+        "ignore::ResourceWarning",
+        "ignore::DeprecationWarning",
+        "ignore::pytest.PytestUnraisableExceptionWarning",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ import pytest
 from pairsmith.core.errors import FolderError, StorageError
 from pairsmith.runs import lock, storage
 
+pytestmark = pytest.mark.slow
+
 
 class TestNoSpace:
     @pytest.mark.parametrize("fails_at", [0, 1, 2])

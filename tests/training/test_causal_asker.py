@@ -26,6 +26,8 @@ from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.training.target_tokens import IGNORED, token_accuracy
 
+pytestmark = pytest.mark.slow
+
 TINY = "pairsmith:tiny"
 ASKED = [
     ("A man is playing the piano.", "A man", "Who is playing?"),

@@ -22,6 +22,8 @@ from pairsmith.steps.training.encoder import train_encoder
 from pairsmith.training.best_step import BestStepCallback, TrainingHistory
 from pairsmith.training.settings import TrainEncoderSettings
 
+pytestmark = pytest.mark.slow
+
 KINDS = (["guitar", "market", "onion", "beach"], ["dog", "weather", "horse", "woman"])
 
 

@@ -47,6 +47,8 @@ from pairsmith.training.settings import (
     TrainSummarizerSettings,
 )
 
+pytestmark = pytest.mark.slow
+
 FAST = {
     "steps": 12,
     "batch_size": 4,

@@ -7,6 +7,8 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run
 from pairsmith.training.folder import RECORD, ModelFolder
 
+pytestmark = pytest.mark.slow
+
 
 def start(out, *, fresh=False, rate=0.1, progress=None):
     return ModelFolder.start(

@@ -18,6 +18,8 @@ from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.logs import steps_between
 from pairsmith.training.settings import TrainEncoderSettings, TrainReaderSettings
 
+pytestmark = pytest.mark.slow
+
 WORDS = ("guitar", "market", "onion", "beach", "dog", "weather", "horse", "woman")
 
 

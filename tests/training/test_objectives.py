@@ -9,6 +9,8 @@ from pairsmith.methods.dino.objectives import contrastive_rows, encode_by_length
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.training.settings import TrainEncoderSettings
 
+pytestmark = pytest.mark.slow
+
 
 def table(rows):
     first, second, scores = zip(*rows, strict=True)

@@ -27,6 +27,8 @@ from pairsmith.training.settings import (
     TrainReaderSettings,
 )
 
+pytestmark = pytest.mark.slow
+
 MAKERS = {"pairs": pairs, "reading": reading, "summaries": summaries}
 SPLITS = {"train": range(4), "validation": range(4, 6), "test": range(6, 8)}
 

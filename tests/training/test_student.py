@@ -34,6 +34,8 @@ from pairsmith.training.settings import TrainReaderSettings
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tiny_bart import make_bart
 
+pytestmark = pytest.mark.slow
+
 CONTEXTS = ["A man is playing. A woman is slicing an onion.", "Two dogs run on the beach."]
 ASKED = [(0, "Who is playing?", "A man"), (0, "Who is slicing?", "A woman"), (1, "What run?", "Two dogs")]
 

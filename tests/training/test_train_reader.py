@@ -28,6 +28,8 @@ from pairsmith.steps.training.reader import added_questions, train_reader
 from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.settings import TrainReaderSettings
 
+pytestmark = pytest.mark.slow
+
 # Who or what is asked for is told by the verb, so that a tiny model can learn it.
 FACTS = [
     ("Who is slicing an onion?", "A woman is slicing an onion. Two dogs run on the beach.", "A woman"),

@@ -22,6 +22,8 @@ from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.target_tokens import sequence_losses
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def bart(tmp_path_factory):
