@@ -45,11 +45,7 @@ def with_parameters(
 
 
 def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
-    """Make settings from the options in ``values``, where None means not given.
-
-    Raises:
-        SettingsError: options are missing or invalid; all are listed, one a line.
-    """
+    """Make settings from the options in ``values``, where None means not given."""
     try:
         return model.model_validate(
             {name: value for name, value in values.items() if value not in (None, [])}

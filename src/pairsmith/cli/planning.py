@@ -19,11 +19,7 @@ from pairsmith.runs.executors import ignoring_interrupts
 
 
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
-    """The estimate of each step by name; this takes some seconds a step.
-
-    Raises:
-        UserError: as the steps themselves.
-    """
+    """The estimate of each step by name; this takes some seconds a step."""
     found: dict[str, Estimate] = {}
     bases: dict[str, str] = {}
     for number, planned in enumerate(recipe.steps, start=1):

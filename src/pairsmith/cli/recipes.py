@@ -78,11 +78,7 @@ class Recipe:
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """The file of a recipe given by its path, or by the name of one that ships with pairsmith.
-
-    Raises:
-        SettingsError: there is no such file or name.
-    """
+    """The file of a recipe given by its path, or by the name of one that ships with pairsmith."""
     return Path(name_or_path) if is_path(name_or_path) else recipe_path(name_or_path)
 
 
@@ -97,9 +93,6 @@ def load_recipe(
         seed: replaces the recipe's ``seed``.
         overrides: ``step.setting=value``, each replacing a setting of the recipe; paths in them are
             relative to the current folder.
-
-    Raises:
-        SettingsError: the recipe has faults; all are listed, one a line.
     """
     file = read_yaml(path, SettingsError)
     reader = _Reader(file, steps, _parsed(overrides))

@@ -56,11 +56,6 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
 
     Returns:
         The figures under the recipe's ``results``, and ``seconds``, the total time of the steps.
-
-    Raises:
-        FolderError: ``out`` holds something else.
-        SettingsError: a step's results do not hold a figure that the recipe names.
-        PairsmithError: whatever a step raises.
     """
     from pairsmith.runs import write_json
 

@@ -35,9 +35,6 @@ def plan_by_slice(
         settings: of the step.
         before: estimates of earlier steps; the sample of one replaces what it will make.
         base: stands in for a model that an earlier step will train.
-
-    Raises:
-        UserError: as for the step; an earlier step has no sample of what it will make.
     """
     if base is not None and getattr(settings, step.reads) in before:
         settings = settings.model_copy(update={step.reads: base})

@@ -18,11 +18,7 @@ _CHECKOUT = _PACKAGE.parent.parent
 
 
 def model_path(name: str) -> Path:
-    """Folder of the bundled model called ``name`` (only ``pairsmith:tiny``).
-
-    Raises:
-        ModelError: there is no bundled model of that name.
-    """
+    """Folder of the bundled model called ``name`` (only ``pairsmith:tiny``)."""
     if name != TINY:
         raise ModelError(f"no bundled model is called {name!r}; {choices(name, [TINY])}")
     return _PACKAGE / "models" / "tiny"
@@ -40,20 +36,12 @@ def is_path(name_or_path: str) -> bool:
 
 
 def recipe_path(name: str) -> Path:
-    """File of the shipped recipe called ``name``, e.g. ``quickstart``.
-
-    Raises:
-        SettingsError: there is no shipped recipe of that name.
-    """
+    """File of the shipped recipe called ``name``, e.g. ``quickstart``."""
     return _shipped(_RENAMED.get(name, name), "", "recipe")
 
 
 def comparison_path(name: str) -> Path:
-    """File of the shipped comparison called ``name``, e.g. ``compare-sts``.
-
-    Raises:
-        SettingsError: there is no shipped comparison of that name.
-    """
+    """File of the shipped comparison called ``name``, e.g. ``compare-sts``."""
     return _shipped(name, "comparisons", "comparison")
 
 

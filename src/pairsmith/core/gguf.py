@@ -55,12 +55,7 @@ def hub_repository(model: str) -> str | None:
 
 
 def check_gguf(model: str) -> None:
-    """Check that ``model`` can be a GGUF model, without fetching or converting it.
-
-    Raises:
-        ModelError: the file is missing or not a GGUF file, or the embedded model is not the original.
-        MissingExtra: a package that is needed to read it is not installed.
-    """
+    """Check that ``model`` can be a GGUF model, without fetching or converting it."""
     if find_spec("gguf") is None:
         raise MissingExtra("gguf", "embedded")
     _check_parts(model)
@@ -77,11 +72,6 @@ def gguf_folder(model: str) -> Path:
     """The folder with ``model`` in the format of transformers; converts the file if needed.
 
     Several processes may call this at once: one converts, the others wait for it.
-
-    Raises:
-        ModelError: there is no such file, or it cannot be read as a language model.
-        MissingExtra: a package that is needed to read it is not installed.
-        StorageError: the cache folder cannot be written.
     """
     from filelock import FileLock
 
@@ -228,11 +218,7 @@ def _convert(file: Path, model: str, folder: Path) -> None:
 
 
 def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
-    """The tokenizer and the causal language model of a GGUF file, its weights in bfloat16.
-
-    Raises:
-        ModelError: the file is damaged, or transformers cannot make a language model of it.
-    """
+    """The tokenizer and the causal language model of a GGUF file, its weights in bfloat16."""
     import torch
     import transformers
     from gguf import GGUFReader

@@ -40,9 +40,6 @@ def pick_device(device: str) -> str:
 
     Args:
         device: ``auto`` (CUDA, else MPS, else the CPU), ``cpu``, ``mps``, ``cuda`` or ``cuda:1``.
-
-    Raises:
-        SettingsError: this machine has no such device, or the name is unknown.
     """
     import torch
 
@@ -155,9 +152,6 @@ def check_model_folder(folder: Path, name: str) -> None:
     Args:
         folder: an existing folder.
         name: the model's name as the user gave it.
-
-    Raises:
-        ModelError: the folder lacks config.json, weights or a tokenizer.
     """
     if not (folder / "config.json").is_file():
         raise ModelError(

@@ -41,14 +41,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def resolve_model(model: str) -> str:
-    """The local folder of ``model``, or its Hub id unchanged; a GGUF file is converted first.
-
-    Raises:
-        ModelError: there is no such folder, it is a file, a bundled or embedded name is unknown, or a GGUF
-            file cannot be read.
-        MissingExtra: the package of the model is not installed.
-        StorageError: a converted GGUF file cannot be kept.
-    """
+    """The local folder of ``model``, or its Hub id unchanged; a GGUF file is converted first."""
     if is_gguf(model):
         return str(gguf_folder(model))
     if is_bundled(model):
@@ -70,12 +63,7 @@ def resolve_model(model: str) -> str:
 
 
 def check_name(model: str) -> None:
-    """Check that ``model`` can be a model, as far as possible without loading or fetching it.
-
-    Raises:
-        ModelError: as ``resolve_model`` and ``glove_path``.
-        MissingExtra: the package of an embedded model is not installed.
-    """
+    """Check that ``model`` can be a model, as far as possible without loading or fetching it."""
     if model.startswith(GLOVE):
         glove_path(model)
     elif is_gguf(model):
@@ -95,12 +83,7 @@ def is_hub_id(name: str) -> bool:
 
 
 def model_revision(model: str) -> str:
-    """The revision of ``model``: ``sha256:…`` of its files, or the commit of a Hub model.
-
-    Raises:
-        ModelError: as ``resolve_model``; or the folder has no weights, or the Hub cannot be reached.
-        MissingExtra: the package of an embedded model is not installed.
-    """
+    """The revision of ``model``: ``sha256:…`` of its files, or the commit of a Hub model."""
     if model.startswith(GLOVE):
         return f"sha256:{hash_file(glove_path(model))}"
     if is_gguf(model):
@@ -111,21 +94,13 @@ def model_revision(model: str) -> str:
 
 
 def check_revision(model: str, revision: str, worker: int) -> None:
-    """Check that a worker has the same model as the process that started it.
-
-    Raises:
-        ModelError: the worker finds other weights, or none.
-    """
+    """Check that a worker has the same model as the process that started it."""
     if model_revision(model) != revision:
         raise ModelError(f"model {model}: worker {worker} finds other weights under this name")
 
 
 def glove_path(model: str) -> Path:
-    """The file of ``glove:PATH``.
-
-    Raises:
-        ModelError: there is no such file.
-    """
+    """The file of ``glove:PATH``."""
     path = Path(model.removeprefix(GLOVE)).expanduser()
     if not path.is_file():
         raise ModelError(f"model {model}: no such file{nearby(path)}")
@@ -192,9 +167,6 @@ def file_of(resolved: str, name: str) -> Path | None:
     """A file of a resolved model, local or fetched from the Hub; None if the model has no such file.
 
     Without a connection, a model that was fetched before is assumed to be complete in the cache.
-
-    Raises:
-        ModelError: the Hub cannot be reached, or has no such model.
     """
     if Path(resolved).is_dir():
         path = Path(resolved) / name

@@ -35,12 +35,7 @@ T = TypeVar("T")
 
 
 def place(name: str | Place) -> Place:
-    """The location of ``name``: a URL in its store, or a local path, with ``~`` expanded.
-
-    Raises:
-        SettingsError: the kind of store is unknown, or the store cannot be reached.
-        MissingExtra: the package for this kind of store is not installed.
-    """
+    """The location of ``name``: a URL in its store, or a local path, with ``~`` expanded."""
     if not isinstance(name, str):
         return name.expanduser()
     if not is_url(name):
@@ -118,11 +113,7 @@ def display_name(path: Place) -> str:
 
 
 def size_of(path: Place) -> int | None:
-    """The size in bytes of the file at ``path``; None if there is none.
-
-    Raises:
-        StorageError: the store cannot be reached; the path's own methods would report a missing file.
-    """
+    """The size in bytes of the file at ``path``; None if there is none."""
     if isinstance(path, Path):
         return path.stat().st_size if path.is_file() else None
     about = _about(path)
@@ -130,11 +121,7 @@ def size_of(path: Place) -> int | None:
 
 
 def is_folder(path: Place) -> bool:
-    """Whether there is a folder at ``path``; in a store, whether there is anything below that name.
-
-    Raises:
-        StorageError: the store cannot be reached.
-    """
+    """Whether there is a folder at ``path``; in a store, whether there is anything below that name."""
     if isinstance(path, Path):
         return path.is_dir()
     about = _about(path)
@@ -142,11 +129,7 @@ def is_folder(path: Place) -> bool:
 
 
 def inside(folder: Place) -> list[Place]:
-    """The files and folders directly in ``folder``; empty if there is no such folder.
-
-    Raises:
-        StorageError: the store cannot be reached.
-    """
+    """The files and folders directly in ``folder``; empty if there is no such folder."""
     if isinstance(folder, Path):
         return list(folder.iterdir()) if folder.is_dir() else []
     with reaching(folder, StorageError):
@@ -160,11 +143,7 @@ def inside(folder: Place) -> list[Place]:
 
 
 def files_below(folder: Place) -> dict[str, Place]:
-    """All files below ``folder`` by their relative names, sorted.
-
-    Raises:
-        StorageError: the store cannot be reached.
-    """
+    """All files below ``folder`` by their relative names, sorted."""
     if isinstance(folder, Path):
         found: dict[str, Place] = {
             path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()

@@ -43,9 +43,6 @@ def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
         settings: the settings to check.
         names: fields that must have their default value, or 0, which turns them off.
         why: the end of the sentence "``name`` does nothing …".
-
-    Raises:
-        ValueError: a field has another value.
     """
     fields = type(settings).model_fields
     for name in names:

@@ -55,12 +55,7 @@ class YamlFile:
 
 
 def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
-    """Read the file at ``path``, which must hold one YAML mapping.
-
-    Raises:
-        UserError: of the class ``error``: the file is missing, a folder, empty, larger than a
-            megabyte, not UTF-8, not YAML, or holds something other than a mapping.
-    """
+    """Read the file at ``path``, which must hold one YAML mapping."""
     text = _text(path, error)
     try:
         loader = yaml.SafeLoader(text)

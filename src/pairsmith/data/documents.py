@@ -61,10 +61,6 @@ def read_documents(
 
     Yields:
         documents without surrounding white space; blank ones are skipped. A row without a group has ``""``.
-
-    Raises:
-        InputError: at once if the source does not exist; while reading if it has no such column, a value is
-            neither text nor a list of texts, or it holds no documents.
     """
     opened = open_source(source)
     return _documents(

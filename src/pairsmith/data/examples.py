@@ -49,10 +49,6 @@ def read_examples(source: str, kind: KindName) -> list[Example]:
             ``reading`` as for ``read_questions``; for ``summaries`` as for ``read_documents``; for
             ``scored`` as for ``read_pairs``.
         kind: kind of the task.
-
-    Raises:
-        InputError: the source does not exist or cannot be read, a text is blank, a score is not from 0 to 1,
-            or there are no examples.
     """
     found = list(dict.fromkeys(each_example(source, kind)))
     if not found:

@@ -39,11 +39,7 @@ class Kind:
 
 
 def kind_of(source: str) -> Kind:
-    """The kind of a source's rows.
-
-    Raises:
-        InputError: the source does not exist or is empty, or its columns match no kind.
-    """
+    """The kind of a source's rows."""
     if official(place(source)):
         return QUESTIONS
     row = next((row for _, row in one_a_row(open_source(source).rows())), None)
@@ -53,11 +49,7 @@ def kind_of(source: str) -> Kind:
 
 
 def kind_with(columns: Collection[str], source: str) -> Kind:
-    """The kind of rows that have these columns.
-
-    Raises:
-        InputError: no kind has these columns.
-    """
+    """The kind of rows that have these columns."""
     found = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
     if found is None:
         known = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)

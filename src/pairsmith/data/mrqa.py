@@ -15,9 +15,6 @@ def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Column
 
     The first line of MRQA's files, their header, is left out. Each detected span is an answer; the answers
     that MRQA's own script scores against are under ``WORDINGS``.
-
-    Raises:
-        InputError: questions, or the spans of an answer, are not in MRQA's format.
     """
     for where, row in rows:
         if row.keys() == {"header"}:

@@ -36,10 +36,6 @@ def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
 
     Yields:
         pairs in the order of the source, all with a label or all without.
-
-    Raises:
-        InputError: at once if the source does not exist; while reading if a column is missing, a text is
-            blank, or a label is invalid.
     """
     path = place(source)
     name = display_name(path)

@@ -77,10 +77,6 @@ def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
         source: an official SQuAD file, or rows in any other format with the columns context, question
             (input in rows of ``mine``) and answers, and with a teacher's starts and ends. An answer that is
             not at its stated offset is taken where it first occurs.
-
-    Raises:
-        InputError: at once if the source does not exist; while reading if a column is missing, a text is
-            blank, an answer does not occur in its passage, or a distribution is invalid.
     """
     if official(place(source)):
         return (_of_people(question) for question in read_questions(source))
@@ -94,11 +90,7 @@ def _of_people(question: Question) -> AskedQuestion:
 
 
 def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
-    """The questions in rows that come with their locations.
-
-    Raises:
-        InputError: as for ``read_asked``.
-    """
+    """The questions in rows that come with their locations."""
     reads = asks = ""
     for number, (where, row) in enumerate(one_a_row(rows)):
         if not asks:

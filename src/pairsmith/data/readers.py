@@ -47,10 +47,6 @@ def read_texts(
 
     Yields:
         Texts without surrounding white space, otherwise unchanged; blank ones are skipped.
-
-    Raises:
-        InputError: at once if the source does not exist; while reading if it is not UTF-8, has no such
-            column, has a row that is not text, or holds no texts.
     """
     opened = open_source(source)
     return _texts(opened, columns, limit)
@@ -81,9 +77,6 @@ def read_pairs(
     Args:
         source: as for ``read_texts``; a file needs a header (``.txt`` has none and is refused).
         columns: the names of the two texts and of the score.
-
-    Raises:
-        InputError: as for ``read_texts``; also a blank text, or a score that is not a finite number.
     """
     opened = open_source(source)
     return _pairs(opened, columns)
@@ -114,9 +107,6 @@ def read_inputs_and_outputs(source: str | Place) -> Iterator[tuple[str, str]]:
 
     Args:
         source: as for ``read_texts``; a file needs a header.
-
-    Raises:
-        InputError: as for ``read_texts``; also a blank text.
     """
     opened = open_source(source)
     names: list[str] = []
@@ -177,11 +167,7 @@ def _score(row: Columns, name: str, where: str) -> float | None:
 
 
 def parse_score(value: object, where: str) -> float:
-    """``value`` as a finite number.
-
-    Raises:
-        InputError: it is not one.
-    """
+    """``value`` as a finite number."""
     try:
         number = float(value) if isinstance(value, str | int | float) else math.nan
     except (ValueError, OverflowError):

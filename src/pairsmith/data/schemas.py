@@ -113,11 +113,7 @@ R = TypeVar("R", ScoredPair, LabelledPair, LabelledText, MinedPair, MinedAnswer,
 
 
 def to_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
-    """``rows`` as an Arrow table of exactly ``schema``; no rows make an empty table.
-
-    Raises:
-        TypeError: a row's fields are not the schema's columns.
-    """
+    """``rows`` as an Arrow table of exactly ``schema``; no rows make an empty table."""
     names = list(schema.names)
     for row in rows:
         if (found := [field.name for field in fields(row)]) != names:
@@ -127,11 +123,7 @@ def to_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
 
 
 def from_table(table: pa.Table, row_type: type[R]) -> list[R]:
-    """The rows of ``table`` as ``row_type``; columns that ``row_type`` lacks are left out.
-
-    Raises:
-        TypeError: the table lacks a column of ``row_type``.
-    """
+    """The rows of ``table`` as ``row_type``; columns that ``row_type`` lacks are left out."""
     names = [field.name for field in fields(row_type)]
     missing = [name for name in names if name not in table.column_names]
     if missing:

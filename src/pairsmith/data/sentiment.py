@@ -35,10 +35,6 @@ def read_opinions(source: str | Place) -> Iterator[Opinion]:
 
     Yields:
         texts that are not blank, in the order of the source; from a folder, the positive ones first.
-
-    Raises:
-        InputError: at once if the source does not exist; while reading if a column is missing, or a label is
-            invalid.
     """
     path = place(source)
     with reaching(path, InputError):

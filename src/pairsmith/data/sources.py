@@ -49,9 +49,6 @@ def open_source(source: str | Place | Source) -> Source:
 
     A Hub configuration follows the name, ``org/name/config:split``. ``FOLDER:SPLIT`` names a split of a
     folder. A ``Source`` is returned unchanged.
-
-    Raises:
-        InputError: nothing of that name exists, it has no such split, or its store cannot be reached.
     """
     if isinstance(source, Source):
         return source
@@ -70,11 +67,7 @@ def open_source(source: str | Place | Source) -> Source:
 
 
 def open_table(path: Place) -> Source:
-    """The tab-separated file with a header at ``path``, whatever its suffix.
-
-    Raises:
-        InputError: it does not exist, or its store cannot be reached.
-    """
+    """The tab-separated file with a header at ``path``, whatever its suffix."""
     with reaching(path, InputError):
         if size_of(path) is None:
             raise missing(path)
@@ -113,11 +106,7 @@ def data_suffix(path: Place) -> str:
 
 
 def read_lines(path: Place) -> Iterator[tuple[int, str]]:
-    """Each line of a UTF-8 file (also ``.gz``) with its number from 1, without line end and byte order mark.
-
-    Raises:
-        InputError: the file cannot be read, or is not UTF-8 text.
-    """
+    """Each line of a UTF-8 file (also ``.gz``) and its number from 1, without line end and byte order mark."""
     number = 0
     with reaching(path, InputError):
         try:

@@ -25,9 +25,6 @@ def split_of(source: str) -> tuple[str, str]:
 
     URLs, drives and Hub ids contain colons too, so the part before the colon has to be a folder, and nothing
     may exist under the whole name.
-
-    Raises:
-        StorageError: the store cannot be reached.
     """
     found = _NAMED.fullmatch(source)
     if found is None:
@@ -41,11 +38,7 @@ def split_of(source: str) -> tuple[str, str]:
 
 
 def split_files(source: str) -> list[Place]:
-    """The files of ``FOLDER:SPLIT``, in order.
-
-    Raises:
-        InputError: the folder is not a dataset folder, is unfinished, or has no such split.
-    """
+    """The files of ``FOLDER:SPLIT``, in order."""
     folder, split = split_of(source)
     found = _by_split(place(folder))
     if split not in found:
@@ -57,9 +50,6 @@ def splits_of(source: str) -> dict[str, str]:
     """The splits of a dataset folder, ``train`` first: a mapping from their names to their sources.
 
     ``FOLDER:SPLIT`` gives only that split; a source that is not a folder counts as ``train``, unchecked.
-
-    Raises:
-        InputError: it is not a dataset folder, is unfinished, or has no such split.
     """
     folder, split = split_of(source)
     path = place(folder)
@@ -82,9 +72,6 @@ def to_train_on(source: str, done: str, say: Say | None = None) -> str:
 
     Returns:
         the source itself, or its split ``train``.
-
-    Raises:
-        InputError: a folder has no split ``train`` and none is named, or it is not a finished dataset folder.
     """
     return _one_split(source, "train", done, say)
 
@@ -100,9 +87,6 @@ def to_measure_on(source: str, done: str, say: Say | None = None, *, split: str 
 
     Returns:
         the source itself, or its split.
-
-    Raises:
-        InputError: a folder has several splits without that one, or is not a finished dataset folder.
     """
     return source if len(splits_of(source)) == 1 else _one_split(source, split, done, say)
 
@@ -129,11 +113,7 @@ def _by_split(folder: Place) -> dict[str, list[Place]]:
 
 
 def folder_files(path: Place) -> list[Place]:
-    """The Parquet files with the rows of a dataset folder, split by split, in order.
-
-    Raises:
-        InputError: the folder is not a dataset folder, or its step did not finish.
-    """
+    """The Parquet files with the rows of a dataset folder, split by split, in order."""
     manifest = path / "manifest.json"
     if size_of(manifest) is not None:
         try:

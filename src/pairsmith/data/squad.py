@@ -70,10 +70,6 @@ def read_questions(source: str | Place | Source, *, unanswered: bool = False) ->
     Yields:
         questions in the order of the source. One without an id gets an id from its text and passage. An
         answer that is not at its stated offset is taken where it first occurs.
-
-    Raises:
-        InputError: at once if the source does not exist; while reading if a column is missing, a passage or
-            a question is blank, an answer does not occur in its passage, or no question has an answer.
     """
     if not isinstance(source, Source):
         source = official(place(source)) or open_source(source)
@@ -81,11 +77,7 @@ def read_questions(source: str | Place | Source, *, unanswered: bool = False) ->
 
 
 def official(path: Place) -> Source | None:
-    """The official file at ``path`` as a source of rows; None if it has another format.
-
-    Raises:
-        InputError: it is JSON, but neither an official file nor JSON Lines.
-    """
+    """The official file at ``path`` as a source of rows; None if it has another format."""
     return _nested(path) if data_suffix(path) == ".json" and _is_file(path) else None
 
 
@@ -155,11 +147,7 @@ def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer,
 
 
 def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
-    """Text and start of each answer, from either format.
-
-    Raises:
-        InputError: ``answers`` has neither format.
-    """
+    """Text and start of each answer, from either format."""
     match answers:
         case None:
             return []
@@ -174,11 +162,7 @@ def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
 
 
 def standing(text: object, start: object, context: str, where: str) -> Answer:
-    """The answer with its place in the context: at ``start``, else where it first occurs.
-
-    Raises:
-        InputError: it is not text, or does not occur in its context.
-    """
+    """The answer with its place in the context: at ``start``, else where it first occurs."""
     if not isinstance(text, str) or not text.strip():
         raise InputError(f"{where}: an answer is {json.dumps(text, default=str)[:40]}; a text is expected")
     if not isinstance(start, int) or isinstance(start, bool):

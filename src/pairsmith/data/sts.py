@@ -66,10 +66,6 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
 
     Returns:
         The suites in the order of ``STS_SUITES``, or of ``names``.
-
-    Raises:
-        InputError: ``data`` does not exist or has no suites, a named suite is unknown or missing, a SemEval
-            year lacks a subset, or a line does not follow the format.
     """
     data = place(data)
     with reaching(data, InputError):
@@ -95,11 +91,7 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
 
 
 def is_released(data: Place) -> bool:
-    """Whether ``data`` has a layout of the released test sets, rather than rows with named columns.
-
-    Raises:
-        InputError: its store cannot be reached.
-    """
+    """Whether ``data`` has a layout of the released test sets, rather than rows with named columns."""
     with reaching(data, InputError):
         if is_folder(data):
             return bool(_find(data))

@@ -42,10 +42,6 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
             blank lines between sentences; or one sentence per row, with lists of tokens and ner_tags (also
             words, tags): JSON Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or
             ``org/name:split``, whose tags may be class numbers. Tags may be IOB1, where I- begins entities.
-
-    Raises:
-        InputError: the source does not exist or cannot be read, has no sentences, numbers of words and tags
-            differ, or a tag is not BIO.
     """
     path = place(split_of(source)[0] if isinstance(source, str) else source)
     with reaching(path, InputError):

@@ -77,11 +77,6 @@ def load_cross_encoder(
         fresh_head: give a model without a classification head of one number a random one, to be trained.
         seed: seed of the random head.
         max_length: longest input in tokens; never more than the model's context, which is the default.
-
-    Raises:
-        ModelError: the model is missing, incomplete, cannot classify, or has no such head.
-        MissingExtra: an embedded model whose package is not installed.
-        SettingsError: there is no such device.
     """
     network, tokenizer, context = load_with_head(
         model, "classification", device=device, dtype=dtype, fresh_head=fresh_head, seed=seed, labels=1
@@ -108,9 +103,6 @@ def score_pairs(
 
     Returns:
         ``(n,)`` float32, unbounded, the higher the better.
-
-    Raises:
-        ModelError: a score is not finite.
     """
     if not inputs:
         return np.zeros(0, np.float32)

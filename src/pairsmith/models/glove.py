@@ -29,9 +29,6 @@ def encode_with_glove(path: Path, sentences: Sequence[str]) -> NDArray[np.float3
 
     Returns:
         Shape (n, d), float32; a zero vector for a sentence without known words.
-
-    Raises:
-        InputError: the file cannot be read, has a faulty line, or holds none of the words.
     """
     words = [split_words(sentence) for sentence in sentences]
     wanted = {form for row in words for word in row for form in (word, word.lower())}
@@ -50,11 +47,7 @@ def split_words(sentence: str) -> list[str]:
 
 
 def read_vectors(path: Path, wanted: Set[str]) -> Vectors:
-    """The vectors of the ``wanted`` words, each of shape (d,), float32; other words are skipped.
-
-    Raises:
-        InputError: the file cannot be read, or a line has another number of values than the first.
-    """
+    """The vectors of the ``wanted`` words, each of shape (d,), float32; other words are skipped."""
     keys = {word.encode(): word for word in wanted}
     found: Vectors = {}
     size: int | None = None

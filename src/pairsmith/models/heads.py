@@ -49,12 +49,6 @@ def load_with_head(
             For ``summarization`` an encoder such as BERT gets a decoder that starts from the encoder's
             weights; what these lack, its cross-attention and its head, is random.
         seed: seed of the random weights; all others are loaded.
-
-    Raises:
-        ModelError: the model is missing, incomplete, of a kind without such a head in transformers, or has
-            no head and ``fresh_head`` is false; its tokenizer cannot be used.
-        MissingExtra: an embedded model whose package is not installed.
-        SettingsError: there is no such device.
     """
     chosen = pick_device(device)
     dtype = pick_dtype(dtype, chosen)
@@ -85,33 +79,21 @@ def score_in_float32(network: nn.Module, labels: int) -> None:
 
 
 def load_tokenizer(model: str) -> Any:
-    """Load only the tokenizer of ``model``, which is quicker than loading the model.
-
-    Raises:
-        ModelError: the model is missing, or its tokenizer cannot be used.
-    """
+    """Load only the tokenizer of ``model``, which is quicker than loading the model."""
     from transformers import AutoTokenizer
 
     return _part(model, AutoTokenizer, "tokenizer")
 
 
 def load_config(model: str) -> Any:
-    """Load only the configuration of ``model``.
-
-    Raises:
-        ModelError: the model is missing, or its config cannot be used.
-    """
+    """Load only the configuration of ``model``."""
     from transformers import AutoConfig
 
     return _part(model, AutoConfig, "config")
 
 
 def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:
-    """How ``model`` generates texts, by its config: ``nothing`` means an encoder alone, such as BERT.
-
-    Raises:
-        ModelError: the model is missing, or its config cannot be used.
-    """
+    """How ``model`` generates texts, by its config: ``nothing`` means an encoder alone, such as BERT."""
     config = load_config(model)
     if config.is_encoder_decoder:
         return "encoder-decoder"

@@ -39,11 +39,7 @@ class WrittenQuestion:
 
 
 def separator_of(asker: Summarizer, separator: str = SEPARATOR) -> int:
-    """The id of the separator token.
-
-    Raises:
-        ModelError: the model has no such token, so it is not a question generator.
-    """
+    """The id of the separator token."""
     number = asker.tokenizer.convert_tokens_to_ids(separator)
     if number is None or number == asker.tokenizer.unk_token_id:
         raise ModelError(

@@ -104,12 +104,6 @@ def load_reader(
         seed: seed of the random head; nothing else is random.
         max_length: longest input in tokens, question and special tokens included, at least 16; never more
             than the model's context, which is the default.
-
-    Raises:
-        ModelError: the model is missing, incomplete, of a kind without question answering in transformers,
-            or has no question-answering head and ``fresh_head`` is false; its tokenizer cannot be used.
-        MissingExtra: an embedded model whose package is not installed.
-        SettingsError: there is no such device, or ``max_length`` is too small.
     """
     if max_length is not None and max_length < _SHORTEST:
         raise SettingsError(
@@ -177,9 +171,6 @@ def encode_questions(
 
     Returns:
         features in the order of the questions, and for each question in the order of its windows.
-
-    Raises:
-        ValueError: the two are of different lengths, or ``stride`` is negative.
     """
     if len(questions) != len(contexts) or stride < 0:
         raise ValueError(
@@ -226,10 +217,6 @@ def answer(
 
     Returns:
         an answer for each question, without white space at its ends.
-
-    Raises:
-        ValueError: as ``encode_questions`` and ``best_span``.
-        ModelError: the model gives scores that are not finite.
     """
     features = encode_questions(reader, questions, contexts, stride)
     order = sorted(range(len(features)), key=lambda row: -len(features[row].input_ids))
@@ -295,9 +282,6 @@ def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScor
     Args:
         windows: all windows of the text, in order.
         scores: the scores of each window, see ``read_windows``.
-
-    Raises:
-        ModelError: a score is not finite.
     """
     kept = [window.is_context.clone() for window in windows]
     keep_max_context([window.offsets for window in windows], kept)

@@ -43,12 +43,6 @@ def load_sentence_encoder(
             Never more than the model's context.
         layers: keep only this many of the transformer's first layers; its final norm stays.
         bidirectional: let the tokens of a causal language model attend to later tokens too.
-
-    Raises:
-        ModelError: the model is missing, has no tokenizer, is incomplete, cannot be pooled this way, has
-            fewer layers, or has attention that cannot be changed.
-        MissingExtra: an embedded model whose package is not installed.
-        SettingsError: there is no such device.
     """
     if model.startswith(GLOVE):
         raise ModelError(

@@ -60,11 +60,6 @@ def load_span_encoder(
         fresh_heads: give a model without heads for questions random ones, to be trained. Existing heads
             are kept.
         seed: seed of the random heads.
-
-    Raises:
-        ModelError: the model is missing or incomplete, or has no heads and ``fresh_heads`` is false.
-        MissingExtra: an embedded model whose package is not installed.
-        SettingsError: there is no such device.
     """
     tokens = load_token_encoder(model, device=device, dtype=dtype, max_length=max_length, bidirectional=True)
     where, width = resolve_model(model), int(tokens.model.config.hidden_size)
@@ -87,9 +82,6 @@ def span_logits(
     Returns:
         two ``(questions, tokens)`` float32, unnormalised. Each passage's vectors are multiplied once with all
         its questions, in float32: with bfloat16's eight bits of precision many tokens would tie.
-
-    Raises:
-        ValueError: the counts do not match the passages and questions.
     """
     if len(counts) != len(vectors) or sum(counts) != len(starts) or min(counts, default=1) < 1:
         raise ValueError(

@@ -65,9 +65,6 @@ def heads_kind(where: str) -> Kind | None:
 
     Returns:
         None where there are none.
-
-    Raises:
-        ModelError: the file cannot be read, or does not say what its heads read.
     """
     path = file_of(where, FILE)
     if path is None:
@@ -90,9 +87,6 @@ def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
         where: as for ``heads_kind``.
         width: width of the model's vectors.
         kind: the kind of heads that is wanted.
-
-    Raises:
-        ModelError: there are no heads, or they are of another kind or width.
     """
     found = heads_kind(where)
     if found != kind:

@@ -134,9 +134,6 @@ def answer_by_vectors(
 
     Returns:
         an answer for each question, without white space at its ends.
-
-    Raises:
-        ModelError: the model gives vectors that are not finite.
     """
     encoder.tokens.model.eval()
     asked: dict[str, list[int]] = {}

@@ -34,9 +34,6 @@ def best_span(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, max_tok
     Returns:
         spans with ``start <= end < start + max_tokens``; ties go to the earliest start, then to the shortest
         span. A window without allowed tokens has score 0, start 0 and end 0.
-
-    Raises:
-        ValueError: the shapes differ, there is no token, or ``max_tokens`` is less than 1.
     """
     shapes = {start_logits.shape, end_logits.shape, allowed.shape}
     if len(shapes) > 1 or allowed.ndim != 2 or not allowed.shape[1] or max_tokens < 1:

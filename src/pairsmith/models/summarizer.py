@@ -81,11 +81,6 @@ def load_summarizer(
         max_length: longest document in tokens; never more than the model's context, which is the default.
         fresh_decoder: give an encoder such as BERT a decoder, to be trained; see ``load_with_head``.
         seed: seed of such a decoder's random weights.
-
-    Raises:
-        ModelError: the model is missing, incomplete, of another kind, or has no start token for its decoder;
-            its tokenizer cannot be used.
-        SettingsError: there is no such device.
     """
     from transformers import GenerationConfig
 
@@ -201,9 +196,6 @@ def summarize(
 
     Returns:
         a summary for each document, without white space at its ends.
-
-    Raises:
-        ModelError: the model's scores are not numbers.
     """
     from transformers import LogitsProcessorList
 

@@ -67,9 +67,6 @@ def predict_spans(
 
     Returns:
         the predictions for each question; for a blank text no starts or ends, and an empty answer of score 0.
-
-    Raises:
-        ModelError: the model gives scores that are not finite.
     """
     if not questions:
         return []

@@ -118,12 +118,6 @@ def load_token_encoder(
         max_length: longest text in tokens, special tokens included; never more than the model's context,
             which is the default.
         bidirectional: refuse anything but an encoder alone, in which the first token attends to all others.
-
-    Raises:
-        ModelError: the model is missing or incomplete, its tokenizer cannot be used, or it is refused by
-            ``bidirectional``.
-        MissingExtra: an embedded model whose package is not installed.
-        SettingsError: there is no such device.
     """
     network, tokenizer, context = load_with_head(model, "token vectors", device=device, dtype=dtype)
     if bidirectional and (network.config.is_encoder_decoder or type(network.config) not in _masked()):

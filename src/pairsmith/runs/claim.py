@@ -57,10 +57,6 @@ def claim(
 
     Returns:
         The result of ``read``, or None for a folder without a record. ``lock.release`` unlocks the folder.
-
-    Raises:
-        FolderError: the folder holds something else or other work, or another run is writing to it.
-        StorageError: it cannot be created.
     """
     with storage_errors(run.out):
         _refuse_foreign(run.out, record)
@@ -84,11 +80,7 @@ def claim(
 
 
 def refuse_source(run: Run, **sources: str) -> None:
-    """Refuse to overwrite a step's sources; ``sources`` maps an option's name to its value.
-
-    Raises:
-        FolderError: a source is the run's output folder.
-    """
+    """Refuse to overwrite a step's sources; ``sources`` maps an option's name to its value."""
     for option, source in sources.items():
         if same_place(place(split_of(source)[0]), run.out):
             raise FolderError(f"--out {run.out} is what --{option} reads; give another folder as --out")

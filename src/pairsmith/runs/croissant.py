@@ -93,9 +93,6 @@ def describe(
 
     Returns:
         a JSON-LD object; names of files are relative to the folder.
-
-    Raises:
-        ValueError: a column has a type that Croissant lacks.
     """
     about = manifest.about
     files = [file for shard in manifest.shards for file in shard.files]
@@ -135,11 +132,7 @@ def describe(
 
 
 def schemas_of(folder: DatasetFolder) -> dict[str, pa.Schema]:
-    """The schemas of a finished folder, as ``describe`` takes them.
-
-    Raises:
-        FolderError: a file is missing or damaged.
-    """
+    """The schemas of a finished folder, as ``describe`` takes them."""
     return {"data": folder.schema(), "rejects": REJECT}
 
 

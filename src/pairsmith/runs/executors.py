@@ -53,11 +53,7 @@ class LostItem(Generic[W]):
 
 @dataclass(frozen=True, slots=True)
 class ExecutorChoice:
-    """Where work is done: ``local`` or ``ray``, on how many workers, on which cluster.
-
-    Raises:
-        SettingsError: there is an address of a cluster, but the executor is not ``ray``.
-    """
+    """Where work is done: ``local`` or ``ray``, on how many workers, on which cluster."""
 
     executor: Literal["local", "ray"] = "local"
     workers: int = 1
@@ -96,10 +92,6 @@ def run_processes(
     """Process the items in ``workers`` processes of this machine, which share its cores.
 
     A process that dies is replaced and its item done again; ``say`` is called with a message.
-
-    Raises:
-        PairsmithError: the work raised it in a worker.
-        WorkerError: workers end before they are ready, or the work raised another exception.
     """
     if not items:
         return

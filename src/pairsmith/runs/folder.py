@@ -139,11 +139,7 @@ def read_manifest(path: Place) -> Manifest: ...
 @overload
 def read_manifest(path: Place, name: str, kind: type[M]) -> M: ...
 def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Manifest) -> Manifest:
-    """The manifest ``name`` of the folder ``path``.
-
-    Raises:
-        FolderError: there is none, or it has another format version (DamagedError: it is not valid).
-    """
+    """The manifest ``name`` of the folder ``path``."""
     file = path / name
     try:
         with reaching(file, FolderError):
@@ -173,11 +169,7 @@ class DatasetFolder:
 
     @classmethod
     def open(cls, path: str | Place) -> Self:
-        """Open the finished dataset folder ``path``.
-
-        Raises:
-            FolderError: there is no such folder, it is no dataset folder, or its step did not finish.
-        """
+        """Open the finished dataset folder ``path``."""
         path = place(path)
         with reaching(path, FolderError):
             if not is_folder(path):
@@ -209,11 +201,7 @@ class DatasetFolder:
         return {name: sum(file.rows for file in files if file.split == name) for name in self.splits}
 
     def table(self, split: str = "train", columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows of ``split``, shard after shard; only ``columns`` where they are given.
-
-        Raises:
-            FolderError: there is no such split, or a file of it is missing or damaged.
-        """
+        """All rows of ``split``, shard after shard; only ``columns`` where they are given."""
         if split not in self.splits:
             raise FolderError(f"{self.path} has no split {split!r}; {choices(split, self.splits)}")
         return self._read(split, columns)
@@ -230,20 +218,13 @@ class DatasetFolder:
             split: its name.
             columns: the columns to read; by default all.
             numbers: the shards to read, counted from 0 in their order; by default all.
-
-        Raises:
-            FolderError: a file is missing or damaged.
         """
         files = [file for file in self._files() if file.split == split]
         for number in range(len(files)) if numbers is None else numbers:
             yield read_parquet(self.path / files[number].path, columns)
 
     def batches(self, split: str = "train", rows: int = 5_000) -> Iterator[pa.Table]:
-        """The rows of ``split``, at most ``rows`` at a time, whatever the size of its shards.
-
-        Raises:
-            FolderError: a file is missing or damaged.
-        """
+        """The rows of ``split``, at most ``rows`` at a time, whatever the size of its shards."""
         for file in self._files():
             if file.split == split:
                 with _parquet(self.path / file.path) as opened:
@@ -251,11 +232,7 @@ class DatasetFolder:
                         yield pa.Table.from_batches([batch])
 
     def schema(self) -> pa.Schema:
-        """The columns of the rows.
-
-        Raises:
-            FolderError: the first file is missing or damaged.
-        """
+        """The columns of the rows."""
         first = next(file for file in self._files() if file.split != REJECTS)
         with _parquet(self.path / first.path) as file:
             return file.schema_arrow
@@ -265,21 +242,13 @@ class DatasetFolder:
         return [file.rows for file in self._files() if file.split == split]
 
     def head(self, count: int) -> list[dict[str, Any]]:
-        """At most ``count`` rows of the first split, all from its first file that holds any.
-
-        Raises:
-            FolderError: that file is missing or damaged.
-        """
+        """At most ``count`` rows of the first split, all from its first file that holds any."""
         first = self.splits[0]
         files = [file for file in self._files() if file.split == first and file.rows]
         return read_parquet(self.path / files[0].path).slice(0, count).to_pylist() if files else []
 
     def rejects(self) -> pa.Table:
-        """Every row that was made and not kept, with columns id, filter, reason, row.
-
-        Raises:
-            FolderError: a file is missing or damaged.
-        """
+        """Every row that was made and not kept, with columns id, filter, reason, row."""
         return self._read(REJECTS)
 
     def _files(self) -> list[FileEntry]:
@@ -306,11 +275,7 @@ def summary(folder: DatasetFolder) -> str:
 
 
 def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of one Parquet file; only ``columns`` where they are given.
-
-    Raises:
-        FolderError: it is missing or damaged.
-    """
+    """The rows of one Parquet file; only ``columns`` where they are given."""
     with _parquet(path) as file:
         return file.read(columns)
 
@@ -336,9 +301,6 @@ def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) 
         name: the folder's name in messages.
         hashes: SHA-256 of each file, by its path in the folder.
         step: the step that wrote them.
-
-    Raises:
-        FolderError: files are missing or changed; it names them.
     """
     wrong = []
     for path, digest in hashes.items():
@@ -354,11 +316,7 @@ def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) 
 
 
 def check_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema) -> None:
-    """Check that existing shards have the columns of new ones: another version may write others.
-
-    Raises:
-        FolderError: they have other columns.
-    """
+    """Check that existing shards have the columns of new ones: another version may write others."""
     files = (folder / file.path for shard in shards for file in shard.files if file.split != REJECTS)
     file = next((file for file in files if size_of(file) is not None), None)
     if file is None:

@@ -45,11 +45,7 @@ class Journal:
 
     @classmethod
     def read(cls, out: Place) -> Self:
-        """The journal of the folder ``out``, empty where there is none.
-
-        Raises:
-            StorageError: it cannot be read.
-        """
+        """The journal of the folder ``out``, empty where there is none."""
         journal = cls(out)
         with reaching(out / JOURNAL, StorageError):
             for number, lines in parts(out):
@@ -69,11 +65,7 @@ class Journal:
         write_json(self._run, manifest.model_dump(mode="json"))
 
     def add(self, entry: ShardEntry) -> None:
-        """Add a line.
-
-        Raises:
-            StorageError: it cannot be written; the journal is unchanged.
-        """
+        """Add a line."""
         self._room()
         line = _line(entry)
         write_atomic(self._part, b"\n".join([*self._lines, line, b""]))
@@ -81,11 +73,7 @@ class Journal:
         self.entries[entry.shard] = entry
 
     def complete(self, entries: Mapping[int, ShardEntry]) -> None:
-        """Add the ``entries`` that the journal does not have, many lines at a time.
-
-        Raises:
-            StorageError: they cannot be written.
-        """
+        """Add the ``entries`` that the journal does not have, many lines at a time."""
         missing = [entry for number, entry in entries.items() if self.entries.get(number) != entry]
         while missing:
             self._room()
@@ -96,11 +84,7 @@ class Journal:
         self.entries.update(entries)
 
     def clear(self) -> None:
-        """Remove every line.
-
-        Raises:
-            StorageError: a part cannot be removed.
-        """
+        """Remove every line."""
         with storage_errors(self._folder):
             remove_files(_parts(self._folder))
         self.entries, self.bad = {}, 0

@@ -49,12 +49,7 @@ class Lease:
         _owners.add(self._owner)
 
     def take(self, say: Say) -> None:
-        """Claim the folder, if no process holds it or its holder is gone.
-
-        Raises:
-            FolderError: another process holds it.
-            StorageError: the store cannot be reached, or refuses the object.
-        """
+        """Claim the folder, if no process holds it or its holder is gone."""
         with reaching(self._file.parent, StorageError):
             while _owner(_read(self._file)) != self._owner:
                 _outlive(self._file, say)
@@ -63,22 +58,13 @@ class Lease:
         atexit.register(self.release)
 
     def holds(self) -> bool:
-        """Whether this process still holds the folder; asks the store, as the machine may have slept.
-
-        Raises:
-            StorageError: the store cannot be reached.
-        """
+        """Whether this process still holds the folder; asks the store, as the machine may have slept."""
         with reaching(self._file.parent, StorageError):
             self._lost = self._lost or _owner(_read(self._file)) != self._owner
         return not self._lost
 
     def check(self) -> None:
-        """Check that this process still holds the folder.
-
-        Raises:
-            FolderError: another process has taken it, as this one had not renewed its lease for long.
-            StorageError: the store cannot be reached.
-        """
+        """Check that this process still holds the folder."""
         if not self.holds():
             raise FolderError(
                 f"another run has taken over {self._file.parent}, as this one did not answer for a while; "
@@ -149,11 +135,7 @@ def live(folder: UPath) -> bool:
 
 
 def _outlive(file: UPath, say: Say) -> None:
-    """Wait until the lease in ``file`` is gone or stale, and remove it then.
-
-    Raises:
-        FolderError: its owner renews it.
-    """
+    """Wait until the lease in ``file`` is gone or stale, and remove it then."""
     first = _read(file)
     about = _about(first)
     if first and not _gone(about):

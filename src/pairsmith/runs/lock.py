@@ -30,12 +30,7 @@ _leases: dict[str, Lease] = {}
 
 
 def acquire(folder: Place, say: Say = lambda _: None) -> None:
-    """Lock ``folder`` for this process; ``say`` is called with a message where that means waiting.
-
-    Raises:
-        FolderError: another process holds it.
-        StorageError: its store cannot be reached.
-    """
+    """Lock ``folder`` for this process; ``say`` is called with a message where that means waiting."""
     if isinstance(folder, UPath):
         held = _leases.get(str(folder))
         if held is not None and not held.holds():
@@ -76,12 +71,7 @@ def _holds(folder: Path) -> bool:
 
 
 def check(folder: Place) -> None:
-    """Check that this process still holds ``folder``; a lock on a disk cannot be lost.
-
-    Raises:
-        FolderError: another process has taken it.
-        StorageError: its store cannot be reached.
-    """
+    """Check that this process still holds ``folder``; a lock on a disk cannot be lost."""
     if str(folder) in _leases:
         _leases[str(folder)].check()
 

@@ -76,9 +76,6 @@ def start_part(
 
     Other work in the folder is replaced: the step's own folder was claimed before, which is refused
     without ``--fresh`` if it contains parts of other work. Any such parts have therefore been given up.
-
-    Raises:
-        FolderError, SettingsError, StorageError: as for ``FolderWriter.start``.
     """
 
     def start(fresh: bool) -> FolderWriter:
@@ -111,11 +108,7 @@ def commit_each(
     done: int,
     total: int,
 ) -> None:
-    """Process the items and commit each, with a progress bar that starts at ``done`` of ``total``.
-
-    Raises:
-        StorageError, WorkerError: the disk or a worker failed; finished items are kept.
-    """
+    """Process the items and commit each, with a progress bar that starts at ``done`` of ``total``."""
     with run.progress.task(title, total, unit) as bar:
         bar.skip(done)
         for outcome in execute(load, items, bar.advance, where, lambda text: run.tell("worker", text)):
@@ -140,11 +133,7 @@ def commit_rows(
     title: str,
     unit: str,
 ) -> None:
-    """Process the rows of a table, ``size`` at a time, and commit each such shard; see ``commit_each``.
-
-    Raises:
-        StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
-    """
+    """Process the rows of a table, ``size`` at a time, and commit each such shard; see ``commit_each``."""
     numbers = undone(writer, shard_count(table, size))
     commit_each(
         writer,
@@ -170,11 +159,7 @@ def items_done(left: Sequence[int], count: int, size: int) -> int:
 
 
 def completed(writer: FolderWriter, run: Run, commit: Callable[[], None], card: Card) -> DatasetFolder:
-    """The folder that ``commit`` fills, shard by shard, with its card; a finished one is left unchanged.
-
-    Raises:
-        StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
-    """
+    """The folder that ``commit`` fills, shard by shard, with its card; a finished one is left unchanged."""
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()

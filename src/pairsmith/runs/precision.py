@@ -20,9 +20,6 @@ def settled(settings: S, run: Run | None = None) -> S:
     Every step calls this first. Work that was begun in the run's folder continues in the same format, on any
     machine. With workers on other machines, the machine that starts them decides for all, unless ``device``
     says that they have GPUs. The user is told if the format is slow on this machine.
-
-    Raises:
-        SettingsError: there is no such device.
     """
     dtype, device = getattr(settings, "dtype", None), getattr(settings, "device", None)
     if dtype is None or device is None or dtype == "float32":

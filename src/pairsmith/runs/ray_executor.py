@@ -62,12 +62,6 @@ def run_ray(
     An actor takes a core, and a GPU where the cluster has any. A lost actor, with its node or
     without, is replaced and its item done again; ``say`` is called with a message. Where there is
     no room for another one, the remaining actors go on.
-
-    Raises:
-        MissingExtra: Ray is not installed.
-        SettingsError: there is no cluster at ``address``.
-        PairsmithError: the work raised it in an actor.
-        WorkerError: the work raised another exception, or the cluster's head is gone.
     """
     if not items:
         return

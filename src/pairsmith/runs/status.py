@@ -74,11 +74,7 @@ class Status:
 
 
 def status_of(folder: Place) -> Status | None:
-    """The status of the folder that a step writes, or None where there is none.
-
-    Raises:
-        FolderError: its record cannot be read.
-    """
+    """The status of the folder that a step writes, or None where there is none."""
     for name in _RECORDS:
         if about := _record(folder, name):
             return _of_dataset(folder, about) if name == MANIFEST else _of_model(folder, about)
@@ -86,11 +82,7 @@ def status_of(folder: Place) -> Status | None:
 
 
 def record_of(folder: Place) -> dict[str, Any] | None:
-    """The record that a step keeps of itself in its folder, or None where there is none.
-
-    Raises:
-        FolderError: its record cannot be read.
-    """
+    """The record that a step keeps of itself in its folder, or None where there is none."""
     return next(filter(None, (_record(folder, name) for name in _RECORDS)), None)
 
 
@@ -104,11 +96,7 @@ def _record(folder: Place, name: str) -> dict[str, Any] | None:
 
 
 def status_lines(path: Place) -> list[str]:
-    """The status of a step's folder, or of a recipe's run and all its steps, as lines of text.
-
-    Raises:
-        FolderError: there is no such folder, or it holds no work of pairsmith.
-    """
+    """The status of a step's folder, or of a recipe's run and all its steps, as lines of text."""
     with reaching(path, FolderError):
         return list(_lines(path))
 

@@ -54,9 +54,6 @@ def hash_source(source: str | Place) -> str:
     A file's hash is that of its bytes. A folder's covers the names and bytes of its files
     (for a dataset folder: those under ``data/``, for ``FOLDER:SPLIT`` those of the split); a Hub data
     set's covers its rows. Hidden files are ignored.
-
-    Raises:
-        InputError: nothing of that name exists, it has no such split, or a dataset folder is unfinished.
     """
     if isinstance(source, str) and split_of(source)[1]:
         return _hash_files({file.name: file for file in split_files(source)})
@@ -130,9 +127,6 @@ def write_atomic(path: Place, data: bytes) -> None:
     """Write ``data`` to ``path`` atomically: a kill at any moment leaves the old content or the new.
 
     The folder is created if it does not exist.
-
-    Raises:
-        StorageError: it cannot be written; no temporary file is left.
     """
     with storage_errors(path):
         make_folder(path.parent)
@@ -167,9 +161,6 @@ def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
 
     Returns:
         A mapping from each file's name, relative to the folder, to its SHA-256.
-
-    Raises:
-        StorageError: a file cannot be written.
     """
     files = files_below(folder)
     for name in sorted(files, key=lambda name: name == last):

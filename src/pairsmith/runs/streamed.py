@@ -83,11 +83,7 @@ def commit_records(
     title: str,
     unit: str,
 ) -> None:
-    """Process ``count`` records, ``size`` at a time, and commit each such shard; see ``commit_each``.
-
-    Raises:
-        StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
-    """
+    """Process ``count`` records, ``size`` at a time, and commit each such shard; see ``commit_each``."""
     left = undone(writer, -(-count // size))
     commit_each(
         writer,

@@ -24,10 +24,6 @@ def open_training_rows(name: str, done: str, say: Say | None = None) -> Training
         name: the folder, or ``FOLDER:SPLIT``.
         done: what happens to the rows, for the message, as in "is judged".
         say: called with a message if other splits are left out.
-
-    Raises:
-        FolderError: it is not a finished dataset folder, or a file of it is missing or damaged.
-        InputError: it has no such split.
     """
     folder = DatasetFolder.open(split_of(name)[0])
     source = to_train_on(name, done, say)

@@ -130,11 +130,6 @@ class FolderWriter:
             growth: how the work may grow; with it, a folder whose work has only grown is continued too.
             planned: the number of shards there will be, for status reports.
             asked: what is generated for each input, for status reports (see ``ShardSpec``).
-
-        Raises:
-            FolderError: the folder holds something else, or another run is writing to it.
-            SettingsError: that would be too many shards.
-            StorageError: it cannot be written.
         """
         if planned is not None and planned > MOST_SHARDS:
             raise SettingsError(
@@ -210,11 +205,7 @@ class FolderWriter:
         return entry is not None and (share is None or _share(entry) == share)
 
     def made(self, shard: int) -> tuple[dict[str, pa.Table], pa.Table] | None:
-        """The tables by split and the rejects of a finished shard, or None.
-
-        Raises:
-            FolderError: a file is missing or damaged.
-        """
+        """The tables by split and the rejects of a finished shard, or None."""
         entry = self._entries.get(shard)
         if entry is None:
             return None
@@ -228,12 +219,6 @@ class FolderWriter:
         """Add a finished shard: its rows by split, and the rows that were not kept.
 
         An existing shard is replaced if its ``share`` has grown.
-
-        Raises:
-            StorageError: it cannot be written; earlier shards are kept, this one is not added.
-            FolderError: another run has taken the folder over.
-            ValueError: ``shard`` is out of range or done already, or a split's name is not allowed.
-            TypeError: a table's columns differ from the folder's.
         """
         self._check_commit(shard, tables, rejects, share)
         lock.check(self._out)
@@ -256,21 +241,12 @@ class FolderWriter:
         log(self._out, "shard", shard=shard, rows=rows, rejects=rejects.num_rows)
 
     def commit_all(self, tables: Mapping[str, pa.Table], rejects: pa.Table) -> None:
-        """Add all rows of a step that makes them at once, unless an earlier run has done so.
-
-        Raises:
-            As ``commit``.
-        """
+        """Add all rows of a step that makes them at once, unless an earlier run has done so."""
         if not self.is_done(0):
             self.commit(0, tables, rejects)
 
     def finish(self, card: Card) -> DatasetFolder:
-        """Write the data set card, mark the folder complete and open it.
-
-        Raises:
-            StorageError: it cannot be written; every shard is kept for another run.
-            ValueError: no table was committed.
-        """
+        """Write the data set card, mark the folder complete and open it."""
         if self.finished:
             return self.folder()
         shards = tuple(self._entries[number] for number in self.done)
@@ -294,11 +270,7 @@ class FolderWriter:
         return self.folder()
 
     def folder(self) -> DatasetFolder:
-        """The finished folder, opened for reading.
-
-        Raises:
-            FolderError: it is not finished.
-        """
+        """The finished folder, opened for reading."""
         return DatasetFolder.open(self._out)
 
     def _check_commit(
@@ -384,11 +356,7 @@ def _has_parts(out: Place) -> bool:
 
 
 def _read_or_mend(run: Run) -> Manifest:
-    """The manifest; if it is missing or damaged, the journal's copy, whose shards are then checked.
-
-    Raises:
-        FolderError: the manifest cannot be read, and the journal has no copy.
-    """
+    """The manifest; if it is missing or damaged, the journal's copy, whose shards are then checked."""
     try:
         return read_manifest(run.out)
     except FolderError as error:

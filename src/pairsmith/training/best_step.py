@@ -148,10 +148,6 @@ class BestStepCallback(TrainerCallback):
         Args:
             make_trainer: makes the trainer, given the folder for its checkpoints.
             keep_end: whether to keep a checkpoint of the last step too, and to use it if it exists.
-
-        Raises:
-            ModelError: the training diverged.
-            StorageError: a checkpoint cannot be written.
         """
         kept = self._checkpoints
         end = kept.end(self._total) if kept and keep_end else None

@@ -72,22 +72,14 @@ class Checkpoints:
         return Checkpoints((self._store or self.folder) / name, self.logs / shown if self.logs else None)
 
     def end(self, total: int) -> Found | None:
-        """The results in the checkpoint of the last step, best weights included; None if there is none.
-
-        Raises:
-            StorageError: the store cannot be reached.
-        """
+        """The results in the checkpoint of the last step, best weights included; None if there is none."""
         self._download()
         path = self.folder / f"checkpoint-{total}"
         record = _whole(path)
         return _found(path, record) if record and _BEST in record["files"] else None
 
     def seal(self, step: int, found: Found) -> None:
-        """Add the validation results to the checkpoint of ``step``, and mark it complete with a record.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
+        """Add the validation results to the checkpoint of ``step``, and mark it complete with a record."""
         checkpoint = self.folder / f"checkpoint-{step}"
         with storage_errors(checkpoint):
             checkpoint.mkdir(parents=True, exist_ok=True)
@@ -119,9 +111,6 @@ class Checkpoints:
 
         One of the last step is not used: the trainer fails if no step is left to make. Incomplete ones
         that are met on the way are removed.
-
-        Raises:
-            StorageError: the store cannot be reached.
         """
         self._download()
         for path in sorted(self.folder.glob("checkpoint-*"), key=_step, reverse=True):
@@ -139,11 +128,7 @@ class Checkpoints:
                     download(sealed.parent, self.folder / sealed.parent.name)
 
     def remove(self) -> None:
-        """Remove all checkpoints, each one's record first, so that a kill leaves no damaged one that counts.
-
-        Raises:
-            StorageError: they cannot be removed.
-        """
+        """Remove all checkpoints, each one's record first, so that a kill leaves none that counts."""
         folders: list[Place] = [self._store, self.folder] if self._store else [self.folder]
         for folder in folders:
             with storage_errors(folder):

@@ -16,9 +16,6 @@ def set_attention_dropout(model: nn.Module, share: float) -> None:
     Args:
         model: a model of transformers, or a module that contains one.
         share: the share that is dropped, in [0, 1).
-
-    Raises:
-        SettingsError: no dropout was found in the model's attention.
     """
     found = 0
     for module in model.modules():

@@ -120,11 +120,6 @@ def fit_each_rate(
     Returns:
         the model with the weights of its best step, its learning rate and how its training went, with the
         validation curves of all rates. The first of several equally good rates is kept.
-
-    Raises:
-        ModelError: a training diverged.
-        SettingsError: the settings set the attention dropout, and the model has none.
-        StorageError: a checkpoint cannot be written.
     """
 
     def figure(training: TrainingHistory) -> float:

@@ -84,10 +84,6 @@ class ModelFolder:
             inputs: hashes of the inputs' content, by name.
             models: revisions of the models, by name.
             sources: the base and the data, for the card.
-
-        Raises:
-            FolderError: the folder holds something else, or another run is writing to it.
-            StorageError: it cannot be written.
         """
         identity = Identity.of(step, settings, inputs, models)
         sources = sources or Sources()
@@ -107,11 +103,7 @@ class ModelFolder:
         return folder
 
     def finish(self, save: Callable[[Path], None], training: Mapping[str, Any]) -> None:
-        """Have ``save`` write the model into an empty folder, move it into place, and mark it complete.
-
-        Raises:
-            StorageError: it cannot be written; the step can be run again.
-        """
+        """Have ``save`` write the model into an empty folder, move it into place, and mark it complete."""
         lock.check(self._out)
         files = self._move_in(save) if isinstance(self._out, Path) else self._put(save)
         citations = (OF_TRAININGS.get(self.step, ""), *self.sources.citations)

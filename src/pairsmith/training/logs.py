@@ -23,11 +23,7 @@ _NAMES = {"loss": "train/loss", "learning_rate": "train/learning_rate", "grad_no
 
 
 def check_tensorboard() -> None:
-    """Check that TensorBoard is installed.
-
-    Raises:
-        MissingExtra: it is not.
-    """
+    """Check that TensorBoard is installed."""
     if importlib.util.find_spec("tensorboard") is None:
         raise MissingExtra("tensorboard", "tensorboard")
 
@@ -47,10 +43,6 @@ class Logs:
             where: a folder for this training alone.
             metric: name of the validation metric.
             last_step: step of the checkpoint that it resumes from, or -1; logs of later steps are hidden.
-
-        Raises:
-            MissingExtra: TensorBoard is not installed.
-            StorageError: the folder cannot be written.
         """
         check_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
@@ -76,22 +68,14 @@ class Logs:
             self._add(self._metric, figure, step)
 
     def flush(self) -> None:
-        """Write everything logged so far to disk, or to the store, before a checkpoint is marked complete.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
+        """Write everything logged so far to disk, or to the store, before a checkpoint is marked complete."""
         with storage_errors(self._where):
             self._writer.flush()
         if self._folder != self._where:
             upload(self._folder, self._where)
 
     def close(self) -> None:
-        """Write what is left, and close the files.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
+        """Write what is left, and close the files."""
         self.flush()
         self._writer.close()
         if self._folder != self._where:
@@ -105,11 +89,7 @@ class Logs:
 
 
 def remove_logs(folder: Place) -> None:
-    """Remove the event files in ``folder`` and in its direct subfolders; other files stay.
-
-    Raises:
-        StorageError: they cannot be removed.
-    """
+    """Remove the event files in ``folder`` and in its direct subfolders; other files stay."""
     with storage_errors(folder):
         found = inside(folder)
         found += [file for each in found for file in inside(each) if not _is_events(each)]

@@ -91,20 +91,12 @@ class Comparison(Settings):
 
 
 def find_comparison(name_or_path: str) -> Path:
-    """The file of a comparison given by its path, or by the name of one that ships with pairsmith.
-
-    Raises:
-        SettingsError: there is no such file or name.
-    """
+    """The file of a comparison given by its path, or by the name of one that ships with pairsmith."""
     return Path(name_or_path) if is_path(name_or_path) else comparison_path(name_or_path)
 
 
 def read_comparison(path: Path) -> Comparison:
-    """Read the comparison in the YAML file at ``path``, with its names and paths resolved.
-
-    Raises:
-        SettingsError: the file has faults; all are listed, one a line.
-    """
+    """Read the comparison in the YAML file at ``path``, with its names and paths resolved."""
     file = read_yaml(path, SettingsError)
     faults = []
     try:

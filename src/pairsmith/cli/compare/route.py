@@ -46,11 +46,6 @@ def compare(
         progress: where progress is shown.
         fresh: start over.
         only_write: only write the recipes; both results are then empty.
-
-    Raises:
-        FolderError: ``out`` is not a local folder, or holds something else.
-        SettingsError: the resulting recipe has faults.
-        PairsmithError: whatever a step raises.
     """
     if not isinstance(out, Path):
         raise FolderError(f"--out {out}: a comparison is written to a folder of this machine; give its path")

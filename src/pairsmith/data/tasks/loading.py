@@ -24,11 +24,7 @@ def builtin_tasks() -> tuple[str, ...]:
 
 
 def builtin_path(name: str) -> Path:
-    """The YAML file of the built-in task ``name``.
-
-    Raises:
-        TaskError: there is no built-in task of that name.
-    """
+    """The YAML file of the built-in task ``name``."""
     if name not in builtin_tasks():
         raise TaskError(
             f"no built-in task is called {name!r}; {choices(name, builtin_tasks())}. "
@@ -38,11 +34,7 @@ def builtin_path(name: str) -> Path:
 
 
 def load_task(name_or_path: str | Path) -> TaskSpec:
-    """The built-in task of that name, or the task in that YAML file (``.yaml``, ``.yml``, or with a ``/``).
-
-    Raises:
-        TaskError: there is no such task, or its file has faults (all of them, one a line).
-    """
+    """The built-in task of that name, or the one in that YAML file (``.yaml``, ``.yml``, or with a ``/``)."""
     given = str(name_or_path)
     is_path = given.endswith((".yaml", ".yml")) or "/" in given or len(Path(given).parts) > 1
     if given in builtin_tasks() or not (is_path or Path(given).is_file()):
@@ -51,11 +43,7 @@ def load_task(name_or_path: str | Path) -> TaskSpec:
 
 
 def read_task(path: Path) -> TaskSpec:
-    """The task in the YAML file at ``path``.
-
-    Raises:
-        TaskError: the file cannot be read or has faults.
-    """
+    """The task in the YAML file at ``path``."""
     from pairsmith.core.yamlfile import read_yaml  # here, so that `pairsmith --help` does not wait for PyYAML
 
     file = read_yaml(path, TaskError)

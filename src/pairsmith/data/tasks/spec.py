@@ -249,11 +249,7 @@ class TaskSpec(Settings):
         return tuple(name for name in self.label_names if name in (self.written or self.label_names))
 
     def writing(self, names: Sequence[str]) -> Self:
-        """The task limited to generating texts for these labels; unchanged if ``names`` is empty or complete.
-
-        Raises:
-            TaskError: the task has no such label.
-        """
+        """The task limited to writing texts for these labels; unchanged if ``names`` is empty or complete."""
         known = {label_text(self.label(name).name) for name in names}
         found = tuple(name for name in self.label_names if name in known)
         return self.model_copy(update={"written": found}) if 0 < len(found) < len(self.labels) else self
@@ -266,11 +262,7 @@ class TaskSpec(Settings):
         return "scored_pair" if self.numeric else "labelled_pair"
 
     def label(self, name: str) -> Label:
-        """The label whose name as text is ``name``.
-
-        Raises:
-            TaskError: the task has no such label.
-        """
+        """The label whose name as text is ``name``."""
         for label in self.labels:
             if label_text(label.name) == name:
                 return label

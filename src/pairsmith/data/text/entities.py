@@ -46,11 +46,6 @@ def entity_finder(name: str) -> Callable[[str], list[Entity]]:
     Returns:
         a function from a passage to its candidates, each text once, at its first place, sorted by start and
         then by length; ``passage[start : start + len(entity.text)]`` is the candidate.
-
-    Raises:
-        SettingsError: there is no such finder.
-        MissingExtra: spaCy is not installed.
-        ModelError: the model cannot be loaded, or finds no entities.
     """
     if name == RULE:
         return find_entities

@@ -35,9 +35,6 @@ def windows(text: str, limit: int, length: Callable[[str], int]) -> list[Window]
         windows in order, which do not overlap; there is only white space between two, and
         ``text[start : start + len(window.text)]`` is the window. A sentence above the limit is cut at spaces
         into windows of its own. Only a window of a single word can be above ``limit``.
-
-    Raises:
-        ValueError: ``limit`` is less than 1.
     """
     if limit < 1:
         raise ValueError(f"a window needs a limit of 1 or more, got {limit}")

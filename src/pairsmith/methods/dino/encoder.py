@@ -71,11 +71,6 @@ def train_encoder_on(
         progress: where progress is shown; nowhere if not given.
         checkpoints: where one is kept every ``checkpoint_steps``; the training resumes from the latest
             one there and ends with the same weights. None are kept if not given.
-
-    Raises:
-        InputError: a table does not hold scored pairs.
-        ModelError: the training diverged.
-        StorageError: a checkpoint cannot be written.
     """
     shown = progress or Silent()
     check_pairs(train, "the training pairs")
@@ -182,11 +177,7 @@ def _trainer(
 
 
 def check_pairs(pairs: pa.Table, where: str) -> None:
-    """Refuse pairs that no cosine can be fitted to: none at all, blank texts, scores outside [-1, 1].
-
-    Raises:
-        InputError: with ``where`` in its message.
-    """
+    """Refuse pairs that no cosine can be fitted to: none at all, blank texts, scores outside [-1, 1]."""
     if pairs.num_rows == 0:
         raise InputError(f"{where}: no rows to train on")
     for name in ("sentence1", "sentence2"):

@@ -30,9 +30,6 @@ def training_rows(pairs: pa.Table, objective: Objective, hard_negatives: float =
         pairs: scored pairs, with the columns sentence1, sentence2 and score.
         objective: the training objective.
         hard_negatives: for ``contrastive``, the highest score of a text that is a hard negative.
-
-    Raises:
-        InputError: ``contrastive``, and no first text has both a positive and a hard negative.
     """
     if objective == "simcse":
         texts = pa.array(dict.fromkeys(pairs["sentence1"].to_pylist()), pa.string())
@@ -56,9 +53,6 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
 
     Returns:
         columns ``anchor``, ``positive`` and ``negative_1`` …, those of the higher scores first.
-
-    Raises:
-        InputError: there would be no rows.
     """
     found: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
     for pair in pairs.select(["sentence1", "sentence2", "score"]).to_pylist():

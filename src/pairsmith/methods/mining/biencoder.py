@@ -71,9 +71,6 @@ def train_biencoder_on(
 
     Returns:
         the model, its learning rate, and how its training went.
-
-    Raises:
-        InputError: there are fewer than two seeds.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; a pair is told from others, so there must be two or more")

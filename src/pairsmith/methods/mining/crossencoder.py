@@ -55,9 +55,6 @@ def train_crossencoder_on(
         device: ``cpu``, ``cuda`` or ``mps``.
         progress: where progress is shown.
         checkpoints: where checkpoints are kept.
-
-    Raises:
-        InputError: there are fewer than two seeds.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; a pair is told from others, so there must be two or more")

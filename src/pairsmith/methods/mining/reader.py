@@ -63,10 +63,6 @@ def train_reader_on(
         perceptrons: whether the new head, if the base has none, is a teacher's (Q3).
         progress: where progress is shown.
         checkpoints: where checkpoints are kept.
-
-    Raises:
-        InputError: no window contains an answer to any question.
-        ModelError: the base cannot be loaded, or the training diverged.
     """
     shown = progress or Silent()
 
@@ -121,9 +117,6 @@ def training_windows(reader: Reader, questions: Sequence[Question]) -> list[list
 
     Returns:
         one list for each question that has such windows.
-
-    Raises:
-        InputError: no question has any.
     """
     windows: list[list[Feature]] = [[] for _ in questions]
     texts = [question.question for question in questions]

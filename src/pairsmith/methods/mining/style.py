@@ -48,11 +48,7 @@ class Style:
 
 
 def load_style(model: str) -> Style | None:
-    """The style classifier of an encoder; None where it has none.
-
-    Raises:
-        ModelError: the classifier's file cannot be read.
-    """
+    """The style classifier of an encoder; None where it has none."""
     file = file_of(resolve_model(model), FILE)
     if file is None:
         return None

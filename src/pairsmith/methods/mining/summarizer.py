@@ -80,11 +80,6 @@ def train_summarizer_on(
         figure: a metric to choose by instead of ROUGE-L.
         progress: where progress is shown.
         checkpoints: where checkpoints are kept.
-
-    Raises:
-        InputError: there is nothing to learn from, or a document contains the marker.
-        MissingExtra: there are validation documents, and the package ``rouge-score`` is not installed.
-        ModelError: the base cannot be loaded, or the training diverged.
     """
     if not seeds and not added:
         raise InputError("there are no documents with summaries to learn from; give one or more")

@@ -31,12 +31,7 @@ from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of, token_a
 
 
 def causal_limit(base: str, tokenizer: Any) -> int:
-    """The most tokens that a passage in ``ask`` may have for this model, special tokens not counted.
-
-    Raises:
-        ModelError: there is no such model, it is no causal language model, its context is too short for a
-            passage, or its tokenizer gives no character offsets.
-    """
+    """The most tokens that a passage in ``ask`` may have for this model, special tokens not counted."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     config = load_config(base)
@@ -159,9 +154,6 @@ def train_causal_generator_on(
         device: ``cpu``, ``cuda`` or ``mps``.
         progress: where progress is shown.
         checkpoints: where checkpoints are kept.
-
-    Raises:
-        ModelError: the base cannot be loaded, or the training diverged.
     """
     context = context_of(load_config(settings.base))
 

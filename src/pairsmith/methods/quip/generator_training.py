@@ -45,9 +45,6 @@ def train_question_generator_on(
 
     Returns:
         the model and its tokenizer, the learning rate, and how the training went.
-
-    Raises:
-        ModelError: the base cannot be loaded, or the training diverged.
     """
     if writes_as(settings.base) == "decoder":
         writer, rate, training = train_causal_generator_on(
@@ -90,9 +87,6 @@ def generator_examples(
 
     A question is left out if no passage contains its answer, or if either contains the text that ends an
     answer: the separator or, for a causal model, a quotation mark.
-
-    Raises:
-        ModelError: the base is missing, or its context is too short.
     """
     tokenizer = load_tokenizer(settings.base)
     limit, write = _form(settings, tokenizer)
@@ -117,11 +111,7 @@ def generator_examples(
 def check_examples(
     examples: Sequence[Example], unseen: Sequence[Example], settings: TrainQuestionGeneratorSettings
 ) -> None:
-    """Refuse to train without examples, or to validate on none of the validation questions that were given.
-
-    Raises:
-        InputError: there are no training examples, or no validation examples though ``validation`` is set.
-    """
+    """Refuse to train without examples, or to validate on none of the questions given for that."""
     if not examples or (settings.validation and not unseen):
         limit, _ = _form(settings, load_tokenizer(settings.base))
         raise InputError(

@@ -45,11 +45,7 @@ class GenerationOptions:
     answers: str = "rule"
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            SettingsError: one of them cannot be.
-        """
+        """Check the values."""
         for name in ("questions", "tries", "batch_size", "beams"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")

@@ -38,9 +38,6 @@ class PassageStore(Sequence[PassageExample]):
 
         Args:
             asked: passages with questions; those of the same passage need not be adjacent.
-
-        Raises:
-            StorageError: they cannot be written.
         """
         folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)

@@ -39,12 +39,7 @@ _AT_ONCE = 1_000
 
 
 def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> PassageStore:
-    """Questions grouped by passage, with their training targets (Q5, Q6).
-
-    Raises:
-        InputError: a question lacks distributions that ``labels`` requires, or there are no questions.
-        StorageError: they cannot be written to disk.
-    """
+    """Questions grouped by passage, with their training targets (Q5, Q6)."""
     found = PassageStore((each.context, _labelled(each, settings)) for each in asked)
     if not found:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
@@ -111,10 +106,6 @@ def train_student_on(
         device: ``cpu``, ``cuda`` or ``mps``.
         progress: where progress is shown.
         checkpoints: where checkpoints are kept.
-
-    Raises:
-        InputError: no question is left.
-        ModelError: the base cannot be loaded, or the training diverged.
     """
     shown = progress or Silent()
     known: PassageStore | None = None
@@ -146,11 +137,7 @@ def train_student_on(
 
 
 def read_by(tokens: TokenEncoder, lessons: PassageStore, progress: Progress) -> PassageStore:
-    """The questions whose answer starts or ends in the text that is read; says how many are left out.
-
-    Raises:
-        InputError: no question is left.
-    """
+    """The questions whose answer starts or ends in the text that is read; says how many are left out."""
 
     def each() -> Iterator[bool]:
         with progress.task("look for answers", len(lessons), "passages") as bar:

@@ -39,9 +39,6 @@ def search_sequences(
 
     Returns:
         for each input ``count`` sequences without their beginning, with the end token if there is one.
-
-    Raises:
-        ModelError: the model's scores are NaN.
     """
     from transformers import GenerationConfig, LogitsProcessorList
     from transformers.modeling_outputs import BaseModelOutput

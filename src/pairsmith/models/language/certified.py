@@ -39,9 +39,6 @@ def certified(
     Returns:
         the probabilities and tokens that the whole distributions would give, in one row and up to
         rounding; None where the lists do not prove them.
-
-    Raises:
-        ValueError: there is no top-k.
     """
     if not sampling.top_k:
         raise ValueError("without top-k, the tokens outside the lists always matter")

@@ -19,10 +19,6 @@ def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32")
         name: ``pairsmith:tiny``, a folder in the format of transformers, or a Hub id.
         device: ``auto`` (a GPU where there is one), or any of torch's names.
         dtype: number format of the weights, as for ``pick_dtype``; distributions are computed in float32.
-
-    Raises:
-        ModelError: there is no such model, it has no tokenizer, or it is not a causal language model.
-        MissingExtra: the package of an embedded model is not installed.
     """
     tokenizer, network = load_causal(name, device=device, dtype=dtype)
     return TransformersModel(packed(network), tokenizer, name=name, revision=model_revision(name))

@@ -97,9 +97,6 @@ def draw_sequences(
     Returns:
         for each input its sequences in the order of the streams: tokens without start and padding, with
         the end token if there is one.
-
-    Raises:
-        ModelError: the model's scores are NaN.
     """
     device, start = network.device, first_token(network)
     ends = torch.tensor(network.generation_config.eos_token_id, device=device)
@@ -173,11 +170,7 @@ def _rules(config: Any, device: torch.device) -> Any:
 
 
 def refuse_nan(scores: Tensor) -> None:
-    """Check that no score is NaN.
-
-    Raises:
-        ModelError: a score is NaN.
-    """
+    """Check that no score is NaN."""
     if torch.isnan(scores).any():
         raise ModelError(
             "the model's scores are not numbers; its weights are damaged, or its number format is too "

@@ -57,11 +57,6 @@ class RemoteModel:
             tokens (``/tokenize`` and ``/detokenize``, as vLLM has them); otherwise a byte is a token.
         at_once: groups to decode at the same time.
         listed: how many likeliest tokens to request, for ``certified``.
-
-    Raises:
-        ModelError: the URL names no model.
-        RemoteError: no server answers there.
-        MissingExtra: the package ``requests`` is not installed.
     """
 
     def __init__(
@@ -127,11 +122,7 @@ class RemoteModel:
         return [int(token) for token in self.ask("tokenize", {"prompt": text})["tokens"]]
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
-        """The tokens of a chat in the server's template, ending with the given beginning of the answer.
-
-        Raises:
-            ModelError: ``way`` is not ``certified``: text alone cannot be put into a template.
-        """
+        """The tokens of a chat in the server's template, ending with the given beginning of the answer."""
         if not self._by_tokens:
             raise ModelError("a task of `format: chat` needs --steering certified with a server")
         chat = {"messages": [{"role": "user", "content": message}], "add_generation_prompt": True}
@@ -203,12 +194,7 @@ class RemoteModel:
         return sums
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
-        """Send a request, with retries where they may help; a cached response is returned without asking.
-
-        Raises:
-            RemoteError: the server cannot be reached, or gives no valid response after all tries.
-            ModelError: the server refuses the request.
-        """
+        """Send a request, with retries where they may help; a cached response is returned without asking."""
         base = self._base if path.startswith("v1/") else self._base.removesuffix("/v1")
         url = f"{base}/{path.removeprefix('v1/')}"
         body = {"model": self._served, **body}

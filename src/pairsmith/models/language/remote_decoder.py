@@ -78,12 +78,7 @@ class RemoteDecoder:
         self._waiting.append(group)
 
     def finished(self) -> Iterator[Continuation]:
-        """Decode until no group is left, yielding continuations as they end; ``add`` may be called then.
-
-        Raises:
-            RemoteError: the server fails after many tries; earlier responses are in the cache.
-            ModelError: the server refuses a request.
-        """
+        """Decode until no group is left, yielding continuations as they end; ``add`` may be called then."""
         pool = ThreadPoolExecutor(self._at_once)
         running: set[Future[Continuation]] = set()
         try:

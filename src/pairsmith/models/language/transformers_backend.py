@@ -67,11 +67,7 @@ class TransformersModel:
         return tokens
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
-        """The tokens of a chat in the tokenizer's template, ending with the given beginning of the answer.
-
-        Raises:
-            ModelError: the tokenizer has no chat template, or the template fails.
-        """
+        """The tokens of a chat in the tokenizer's template, ending with the given beginning of the answer."""
         if not getattr(self._tokenizer, "chat_template", None):
             raise ModelError(
                 f"model {self.name}: its tokenizer has no chat template, so it is not made for chats; give "

@@ -56,10 +56,6 @@ def few_shot_figures(
     Returns:
         For ``frozen`` and, with ``tune``, ``tuned``: ``f1``, the mean over the splits, ``error``, its
         standard error, ``splits``, the F1 of each, and ``shots``.
-
-    Raises:
-        InputError: ``train`` has too few pairs of a class.
-        ModelError: the encoder gives vectors that are not finite.
     """
     splits = {seed: drawn(train, settings.shots, seed) for seed in settings.splits}
     positive = np.array([pair.label for pair in test])
@@ -85,11 +81,7 @@ def few_shot_figures(
 
 
 def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:
-    """The first ``shots`` pairs of each class after shuffling.
-
-    Raises:
-        InputError: a class has fewer pairs.
-    """
+    """The first ``shots`` pairs of each class after shuffling."""
     order = np.random.default_rng(seed).permutation(len(pairs))
     found: list[Paraphrase] = []
     for label in (False, True):
@@ -115,11 +107,7 @@ def scored(
     settings: EvaluateParaphraseSettings,
     progress: Progress | None = None,
 ) -> Floats:
-    """The BERTScores of pairs by the given layers, ``(pairs, layers)``, with a bar on ``progress`` if given.
-
-    Raises:
-        ModelError: the encoder gives vectors that are not finite.
-    """
+    """The BERTScores of pairs by the given layers, ``(pairs, layers)``, with a bar on ``progress``."""
     with (progress or Silent()).task("score", len(pairs), "pairs") as bar:
         found = pair_scores(
             encoder,

@@ -38,14 +38,6 @@ def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any
         The content of ``results.json``: ``labels``, for each label the ``mean`` cosine with its 95 % interval
         (``ci``) and the ``count`` of pairs; if labels are numbers, the difference between the means of the
         highest and the lowest label (``gap`` and ``gap_ci``); and ``about``.
-
-    Raises:
-        InputError: the data are not labelled or scored pairs, or cannot be read.
-        ModelError: the model cannot be loaded.
-        MissingExtra: the package of an embedded model is not installed.
-        SettingsError: there is no such device.
-        FolderError: the run's folder holds something else, or the results of other settings.
-        StorageError: the results cannot be written.
     """
     settings = settled(settings, run)
     results = evaluate_once(
@@ -77,11 +69,7 @@ def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> tuple[Figu
 
 
 def labelled_pairs(source: str) -> LabelledPairs:
-    """Read scored or labelled pairs, with the label as text.
-
-    Raises:
-        InputError: the pairs cannot be read, or there are none.
-    """
+    """Read scored or labelled pairs, with the label as text."""
     pairs: LabelledPairs = []
     for where, row in open_source(source).rows():
         label = row.get("score", row.get("label"))

@@ -11,11 +11,7 @@ _NUMBER = re.compile(r"[1-9]\d{0,3}")
 
 
 def lead_count(model: str) -> int | None:
-    """The number of sentences in ``lead:N``; None for any other model name.
-
-    Raises:
-        ModelError: N is not a number from 1 to 9999.
-    """
+    """The number of sentences in ``lead:N``; None for any other model name."""
     if not model.startswith(LEAD):
         return None
     number = model.removeprefix(LEAD)
@@ -25,11 +21,7 @@ def lead_count(model: str) -> int | None:
 
 
 def check_summarizer_name(model: str) -> None:
-    """Check that ``model`` can be a summariser, as far as its name shows.
-
-    Raises:
-        ModelError: as ``lead_count`` and ``check_name``.
-    """
+    """Check that ``model`` can be a summariser, as far as its name shows."""
     if lead_count(model) is None:
         check_name(model)
 

@@ -37,14 +37,6 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
     Returns:
         The content of ``results.json``: ``tasks``, for each task the main score ×100 and its parts; their
         ``mean``; and ``about``.
-
-    Raises:
-        InputError: the data have a fault, or the data of a task cannot be fetched.
-        ModelError: the model cannot be loaded, or gives all texts the same vector.
-        MissingExtra: mteb, or an embedded model's package, is not installed.
-        SettingsError: mteb has no such task, or there is no such device.
-        FolderError: the run's folder holds something else, or the results of other settings.
-        StorageError: the results cannot be written.
     """
     settings = settled(settings, run)
     if settings.model.startswith(GLOVE):
@@ -85,22 +77,13 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
 
 
 def with_mteb() -> None:
-    """Check that mteb is installed, without importing it.
-
-    Raises:
-        MissingExtra: mteb is not installed.
-    """
+    """Check that mteb is installed, without importing it."""
     if importlib.util.find_spec("mteb") is None:
         raise MissingExtra("mteb", "eval")
 
 
 def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["Task"], dict[str, str]]:
-    """The tasks, the user's own pairs last, and the revisions of their data by ``task NAME`` or ``data``.
-
-    Raises:
-        InputError: the data have a fault.
-        SettingsError: mteb has no such task or benchmark, or a file of pairs has the name of a task.
-    """
+    """The tasks, the user's own pairs last, and the revisions of their data by ``task NAME`` or ``data``."""
     from pairsmith.steps.evaluate.mteb_tasks import local_task, named_tasks, revisions
 
     suites = read_sts(settings.data) if settings.data is not None else []
@@ -116,12 +99,7 @@ def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["Task"], dict[str, st
 
 
 def load_encoder(settings: EvaluateMtebSettings, revision: str, progress: Progress) -> "Encoder":
-    """The encoder, wrapped for mteb.
-
-    Raises:
-        ModelError: the model cannot be loaded.
-        SettingsError: there is no such device.
-    """
+    """The encoder, wrapped for mteb."""
     from pairsmith.steps.evaluate.mteb_tasks import Encoder
 
     encoder = load_sentence_encoder(

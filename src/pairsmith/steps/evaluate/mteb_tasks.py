@@ -39,11 +39,7 @@ _TOLD_TWICE = ("is superseded by", "is currently in beta", "has been renamed", "
 
 
 def named_tasks(names: Sequence[str], benchmark: str | None) -> list[Task]:
-    """The tasks with these names and those of the benchmark, each once.
-
-    Raises:
-        SettingsError: mteb has no such task or benchmark, or a task is not about text alone.
-    """
+    """The tasks with these names and those of the benchmark, each once."""
     found: dict[str, Task] = {}
     known = {task.metadata.name for task in mteb.get_tasks(exclude_superseded=False, exclude_private=False)}
     for name in names:
@@ -67,11 +63,7 @@ def named_tasks(names: Sequence[str], benchmark: str | None) -> list[Task]:
 
 
 def local_task(suite: StsSuite) -> Task:
-    """The pairs of ``suite``, of all its subsets together, as a task of mteb.
-
-    Raises:
-        InputError: the scores are all equal, so no correlation is defined.
-    """
+    """The pairs of ``suite``, of all its subsets together, as a task of mteb."""
     pairs = suite.pairs
     scores = [pair.score for pair in pairs]
     if len(set(scores)) < 2:
@@ -115,11 +107,7 @@ def revisions(task: Task) -> str:
 
 
 def load_data(task: Task) -> None:
-    """Load a task's data from the Hub or its local cache.
-
-    Raises:
-        InputError: the data cannot be fetched.
-    """
+    """Load a task's data from the Hub or its local cache."""
     if isinstance(task, AbsTaskAggregate):
         for each in task.tasks:
             load_data(each)
@@ -137,12 +125,7 @@ def load_data(task: Task) -> None:
 
 
 def run_task(task: Task, encoder: "Encoder", batch_size: int) -> TaskResult:
-    """Run a task whose data are loaded on ``encoder``; the data are unloaded afterwards.
-
-    Raises:
-        ModelError: the main score is undefined, as the vectors are all equal or not finite.
-        InputError: a package that the task needs is not installed.
-    """
+    """Run a task whose data are loaded on ``encoder``; the data are unloaded afterwards."""
     name = task.metadata.name
     try:
         with warnings.catch_warnings(), _quiet_bars():
@@ -184,11 +167,7 @@ def result_to_json(result: TaskResult) -> bytes:
 
 
 def result_from_json(data: bytes) -> TaskResult:
-    """Read what ``result_to_json`` wrote.
-
-    Raises:
-        ValueError: ``data`` is something else.
-    """
+    """Read what ``result_to_json`` wrote."""
     return TaskResult.model_validate_json(data)
 
 

@@ -45,14 +45,6 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
         The content of ``results.json``: for ``random`` and ``questions`` the mean entity ``f1`` ×100 over
         the splits, its standard ``error``, and the F1 of each of the ``splits``; ``count`` of test sentences;
         ``about``.
-
-    Raises:
-        InputError: the sentences cannot be read.
-        MissingExtra: the package ``seqeval``, or that of an embedded model, is not installed.
-        ModelError: the model cannot be loaded, or has no heads for questions.
-        SettingsError: there is no such device, or an entity type has no question.
-        FolderError: the run's folder holds something else, or the results of other settings.
-        StorageError: the results cannot be written.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     entity_f1([["O"]], [["O"]])  # so that a missing package is reported before anything is read
@@ -82,11 +74,7 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
 
 
 def sources_of(settings: EvaluateNerSettings) -> dict[str, str | Place]:
-    """The sources of the training sentences, one for all splits or one for each, and of the test sentences.
-
-    Raises:
-        InputError: the file of a split is missing.
-    """
+    """The sources of training sentences, one for all splits or one for each, and of test sentences."""
     if settings.train:
         return {"train": settings.train, "test": settings.data}
     folder = place(settings.data)
@@ -106,11 +94,7 @@ def sources_of(settings: EvaluateNerSettings) -> dict[str, str | Place]:
 def few_and_test(
     settings: EvaluateNerSettings,
 ) -> tuple[list[list[TaggedSentence]], list[TaggedSentence]]:
-    """The training sentences of each split, and the test sentences.
-
-    Raises:
-        InputError: the sentences cannot be read, or are too few.
-    """
+    """The training sentences of each split, and the test sentences."""
     *few, test = sources_of(settings).values()
     splits = [read_tagged(source) for source in few]
     if settings.train:
@@ -119,11 +103,7 @@ def few_and_test(
 
 
 def drawn(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
-    """For each entity type the first ``shots`` shuffled sentences with it that no earlier type has taken.
-
-    Raises:
-        InputError: a type has fewer sentences.
-    """
+    """For each entity type the first ``shots`` shuffled sentences with it that no earlier type has taken."""
     order = np.random.default_rng(seed).permutation(len(sentences)).tolist()
     types = [{tag[2:] for tag in each.tags if tag != "O"} for each in sentences]
     taken: list[int] = []
@@ -176,11 +156,7 @@ def _compute(
 
 
 def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSentence]) -> dict[str, str]:
-    """The question for each entity type that occurs, and for O.
-
-    Raises:
-        SettingsError: a type has no question and ``start`` needs one.
-    """
+    """The question for each entity type that occurs, and for O."""
     known: dict[str, Any] = {_type(name): question for name, question in QUESTIONS.items()}
     if settings.questions:
         given = read_yaml(Path(settings.questions), SettingsError)
@@ -208,11 +184,7 @@ def _type(name: str) -> str:
 
 
 def entity_f1(gold: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
-    """Entity F1 ×100 by ``seqeval``: an entity is correct if its words and its type are.
-
-    Raises:
-        MissingExtra: ``seqeval`` is not installed.
-    """
+    """Entity F1 ×100 by ``seqeval``: an entity is correct if its words and its type are."""
     try:
         from seqeval.metrics import f1_score
     except ImportError:

@@ -34,14 +34,6 @@ def evaluate_paraphrase(settings: EvaluateParaphraseSettings, run: Run) -> dict[
         ``count`` of pairs and of ``positives``, whether the ``negatives`` are from ``people`` or ``sampled``;
         with training pairs also ``few_shot``, see ``few_shot_figures``, and ``negatives learned from``; with
         human judgements the correlation of each layer (``layers``); and ``about``.
-
-    Raises:
-        InputError: the data have a fault, or all have the same label.
-        ModelError: the model cannot be loaded, or gives vectors that are not finite.
-        MissingExtra: the package of an embedded model is not installed.
-        SettingsError: there is no such device or layer.
-        FolderError: the run's folder holds something else, or the results of other settings.
-        StorageError: the results cannot be written.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     sources = {"data": settings.data, "train": settings.train, "judgements": settings.judgements}
@@ -96,11 +88,7 @@ def _compute(settings: EvaluateParaphraseSettings, progress: Progress) -> tuple[
 
 
 def labelled_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
-    """The pairs of ``source``, and the origin of its negatives: ``people`` or ``sampled``.
-
-    Raises:
-        InputError: the source cannot be read, or all its pairs have the same label.
-    """
+    """The pairs of ``source``, and the origin of its negatives: ``people`` or ``sampled``."""
     pairs = list(read_paraphrases(source))
     if pairs[0].label is None:
         return with_negatives(pairs, seed), "sampled"
@@ -116,12 +104,7 @@ def labelled_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
 def chosen_layer(
     encoder: TokenEncoder, settings: EvaluateParaphraseSettings, progress: Progress
 ) -> tuple[int, dict[str, Any]]:
-    """The layer whose vectors are compared, and if judgements choose it, each layer's correlation (Q8).
-
-    Raises:
-        SettingsError: the model has no such layer.
-        InputError: the judgements cannot be read, or all scores are equal.
-    """
+    """The layer whose vectors are compared, and if judgements choose it, each layer's correlation (Q8)."""
     if settings.layer is not None and settings.layer > encoder.layers:
         raise SettingsError(f"--layer {settings.layer}: {settings.model} has {encoder.layers} layers")
     if settings.layer is not None or settings.judgements is None:

@@ -47,11 +47,7 @@ CALIBRATION_PAIRS = 256
 
 
 def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Encode a sample of the sentences; ``base`` stands in for a model that an earlier step will train.
-
-    Raises:
-        UserError: as for ``evaluate_sts``.
-    """
+    """Encode a sample of the sentences; ``base`` stands in for a model that an earlier step will train."""
     suites = read_sts(settings.data, settings.suites or None)
     known = settings.model_copy(update={"model": base}) if settings.model in before else settings
     texts = sorted({text for suite in suites for pairs in suite.subsets.values() for text in texts_of(pairs)})
@@ -75,11 +71,7 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
 
 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Encode some sentences and extrapolate to the number of characters in the tasks; no data are fetched.
-
-    Raises:
-        UserError: as for ``evaluate_mteb``.
-    """
+    """Encode some sentences and extrapolate to the number of characters in the tasks; no data are fetched."""
     with_mteb()
     from pairsmith.steps.evaluate.mteb_tasks import characters_of, told_in_lines
 
@@ -105,11 +97,7 @@ _SENTENCES = [
 
 
 def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Answer a sample of the questions; ``base`` stands in for a reader that an earlier step will train.
-
-    Raises:
-        UserError: as for ``evaluate_qa``.
-    """
+    """Answer a sample of the questions; ``base`` stands in for a reader that an earlier step will train."""
     started = time.monotonic()
     settings = at_splits(settings)
     questions = list(read_questions(settings.data))
@@ -139,11 +127,7 @@ def plan_evaluate_qa(settings: EvaluateQaSettings, before: Before, base: str = M
 def plan_evaluate_summaries(
     settings: EvaluateSummariesSettings, before: Before, base: str = MINILM
 ) -> Estimate:
-    """Summarise a sample of the documents; ``base`` stands in for a model that is still to be trained.
-
-    Raises:
-        UserError: as for ``evaluate_summaries``.
-    """
+    """Summarise a sample of the documents; ``base`` stands in for a model that is still to be trained."""
     started = time.monotonic()
     settings = at_splits(settings)
     documents = labelled_documents(settings.data, settings.limit)
@@ -162,11 +146,7 @@ def plan_evaluate_summaries(
 def plan_evaluate_paraphrase(
     settings: EvaluateParaphraseSettings, before: Before, base: str = MINILM
 ) -> Estimate:
-    """Score a sample of the pairs; ``base`` stands in for an encoder that is still to be trained.
-
-    Raises:
-        UserError: as for ``evaluate_paraphrase``.
-    """
+    """Score a sample of the pairs; ``base`` stands in for an encoder that is still to be trained."""
     started = time.monotonic()
     settings = at_splits(settings)
     pairs, _ = labelled_pairs(settings.data, settings.seed)
@@ -199,11 +179,7 @@ def plan_evaluate_paraphrase(
 def plan_evaluate_sentiment(
     settings: EvaluateSentimentSettings, before: Before, base: str = MINILM
 ) -> Estimate:
-    """Encode a sample of the texts; ``base`` stands in for an encoder that is still to be trained.
-
-    Raises:
-        UserError: as for ``evaluate_sentiment``.
-    """
+    """Encode a sample of the texts; ``base`` stands in for an encoder that is still to be trained."""
     settings = at_splits(settings)
     texts = [each.text for each in labelled_opinions(settings.data)]
     started = time.monotonic()
@@ -235,11 +211,7 @@ def _judged_by_mask(settings: EvaluateSentimentSettings, texts: Sequence[str]) -
 
 
 def plan_evaluate_ner(settings: EvaluateNerSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Train on one split for a few epochs and tag a sample of sentences, with a random initialisation.
-
-    Raises:
-        UserError: as for ``evaluate_ner``.
-    """
+    """Train on one split for a few epochs and tag a sample of sentences, with a random initialisation."""
     settings = at_splits(settings)
     splits, test = few_and_test(settings)
     sample = test[:: max(1, len(test) // CALIBRATION_PAIRS)]

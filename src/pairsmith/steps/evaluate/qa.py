@@ -67,14 +67,6 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
     Returns:
         The content of ``results.json``: ``exact`` and ``f1``, ×100, each with its 95 % interval
         (``exact_ci``), ``count``, the number of questions, and ``about``.
-
-    Raises:
-        InputError: the data have a fault.
-        ModelError: the model cannot be loaded, or has no head for question answering.
-        MissingExtra: the package of an embedded model is not installed.
-        SettingsError: there is no such device.
-        FolderError: the run's folder holds something else, or the results of other settings.
-        StorageError: the results cannot be written.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     questions = list(read_questions(settings.data))
@@ -99,13 +91,7 @@ def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
 def answer_all(
     settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress
 ) -> list[Answered]:
-    """Answer all questions, in order, with the model of ``settings``, a reader or a bi-encoder (Q7).
-
-    Raises:
-        ModelError: the model cannot be loaded, cannot answer questions, or gives scores that are not finite.
-        MissingExtra: the package of an embedded model is not installed.
-        SettingsError: there is no such device.
-    """
+    """Answer all questions, in order, with the model of ``settings``, a reader or a bi-encoder (Q7)."""
     answers = answerer(settings)
     with progress.task("answer", len(questions), "questions") as bar:
         found = answers(
@@ -118,11 +104,7 @@ def answer_all(
 
 
 def answerer(settings: EvaluateQaSettings) -> "Callable[..., list[Prediction]]":
-    """A function that answers questions as ``answer`` does, with a reader or a bi-encoder.
-
-    Raises:
-        ModelError: the model cannot be loaded, or cannot answer questions.
-    """
+    """A function that answers questions as ``answer`` does, with a reader or a bi-encoder."""
     from pairsmith.models.reader import answer, load_reader
     from pairsmith.models.span_encoder import load_span_encoder
     from pairsmith.models.span_heads import heads_kind

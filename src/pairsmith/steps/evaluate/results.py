@@ -32,9 +32,6 @@ def at_splits(settings: S, say: Say | None = None) -> S:
     Args:
         settings: the settings of an evaluation.
         say: called with a message on the splits that are not used, if there are any.
-
-    Raises:
-        InputError: a folder has several splits but not the needed one, and none is named.
     """
     sources = {name: getattr(settings, name, None) for name in ("data", "judgements", "train")}
     changes = {
@@ -74,10 +71,6 @@ def evaluate_once(
 
     Returns:
         The content of ``results.json``.
-
-    Raises:
-        FolderError: the run's folder holds something else, or the results of other settings.
-        StorageError: the results cannot be written.
     """
     identity = Identity.of(step, settings.deciding(), inputs, models)
     there = claim(run, identity, RESULTS, read_about)
@@ -97,11 +90,7 @@ def evaluate_once(
 
 
 def read_about(out: Place) -> Record:
-    """The record of what the results in ``out`` were computed from.
-
-    Raises:
-        FolderError: ``out`` holds no results of an evaluation.
-    """
+    """The record of what the results in ``out`` were computed from."""
     try:
         return Record.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -123,9 +112,6 @@ def write_results(
 
     Returns:
         The content of ``results.json``: ``figures``, and ``about`` with the predictions' hash.
-
-    Raises:
-        StorageError: a file cannot be written.
     """
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in predictions]
     data = "".join(f"{line}\n" for line in lines).encode()

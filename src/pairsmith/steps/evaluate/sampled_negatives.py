@@ -22,9 +22,6 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
     Args:
         pairs: at least 2 distinct pairs.
         seed: seed of the draw.
-
-    Raises:
-        InputError: there are too few other texts.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

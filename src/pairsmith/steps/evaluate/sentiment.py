@@ -69,14 +69,6 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
         The content of ``results.json``: for ``calibrated`` and ``plain`` scores the ``accuracy`` ×100, which
         is the mean over the prompts, its standard ``error``, and the accuracy of each of the ``prompts``;
         ``count`` of texts; ``about``.
-
-    Raises:
-        InputError: the data have a fault, or all have the same label.
-        ModelError: the model cannot be loaded, has no heads for questions, or gives non-finite scores.
-        MissingExtra: the package of an embedded model is not installed.
-        SettingsError: there is no such device.
-        FolderError: the run's folder holds something else, or the results of other settings.
-        StorageError: the results cannot be written.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
 
@@ -119,11 +111,7 @@ def _side(positive: bool) -> str:
 
 
 def labelled_opinions(source: str) -> list[Opinion]:
-    """Read the labelled texts of ``source``.
-
-    Raises:
-        InputError: the source cannot be read, or all texts have the same label.
-    """
+    """Read the labelled texts of ``source``."""
     opinions = list(read_opinions(source))
     if len({each.positive for each in opinions}) < 2:
         raise InputError(f"{source}: all {len(opinions):,} texts have one label; both are needed")
@@ -131,11 +119,7 @@ def labelled_opinions(source: str) -> list[Opinion]:
 
 
 def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: Progress) -> Judged:
-    """S(x, y) of every text with every prompt, and the mean scores of neutral texts (Q11).
-
-    Raises:
-        ModelError: the model cannot be loaded, does not suit the method, or gives scores that are not finite.
-    """
+    """S(x, y) of every text with every prompt, and the mean scores of neutral texts (Q11)."""
     if settings.method == "mask":
         from pairsmith.steps.evaluate.sentiment_mask import judge_by_mask
 

@@ -22,11 +22,7 @@ _BEHIND = " It was {mask}."
 def judge_by_mask(
     settings: EvaluateSentimentSettings, texts: Sequence[str], neutral: Sequence[str], progress: Progress
 ) -> Judged:
-    """The log probabilities of both words after each text, as the scores of one prompt without rationales.
-
-    Raises:
-        ModelError: the model has no masked-language-modelling head, or a word is not a single token.
-    """
+    """The log probabilities of both words after each text, as the scores of one prompt without rationales."""
     network, tokenizer, context = load_with_head(
         settings.model, "masked language modelling", device=settings.device, dtype=settings.dtype
     )

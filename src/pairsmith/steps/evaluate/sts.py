@@ -72,14 +72,6 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
 
     Returns:
         The content of ``results.json``: a key per suite (see ``SuiteScores``), and ``about``.
-
-    Raises:
-        InputError: the data, or a GloVe file, has a fault.
-        ModelError: the model cannot be loaded, or gives all pairs the same similarity.
-        MissingExtra: the package of an embedded model is not installed.
-        SettingsError: there is no such device.
-        FolderError: the run's folder holds something else, or the results of other settings.
-        StorageError: the results cannot be written.
     """
     settings = settled(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
@@ -117,10 +109,6 @@ def sts_scores(
         suites: the test sets.
         bootstrap: resamples behind each interval; 0 for no interval.
         seed: seed of the resamples; a suite's interval does not depend on which other suites are scored.
-
-    Raises:
-        ModelError: a vector is not finite, or the cosines are all equal.
-        InputError: a subset's human scores are all equal, so no correlation is defined.
     """
     texts = sorted({text for suite in suites for pairs in suite.subsets.values() for text in texts_of(pairs)})
     vectors = np.asarray(encode(texts))

@@ -37,14 +37,6 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
 
     Returns:
         The content of ``results.json``: see ``summary_figures``, and ``about``.
-
-    Raises:
-        InputError: the data have a fault, or a document has no summary.
-        ModelError: the model cannot be loaded, or is not an encoder-decoder.
-        MissingExtra: the package ``rouge-score`` is not installed.
-        SettingsError: there is no such device.
-        FolderError: the run's folder holds something else, or the results of other settings.
-        StorageError: the results cannot be written.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     check_rouge()
@@ -69,11 +61,7 @@ def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[st
 
 
 def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
-    """The first ``limit`` documents of ``source``, each with a summary.
-
-    Raises:
-        InputError: the source cannot be read, or a summary is blank or missing.
-    """
+    """The first ``limit`` documents of ``source``, each with a summary."""
     documents = list(islice(read_documents(source), limit))
     for each in documents:
         if not each.summary:

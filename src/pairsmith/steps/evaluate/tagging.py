@@ -45,9 +45,6 @@ def tag_after_training(
     Returns:
         The BIO tags of each test sentence; O for words that have no token of their own, such as a zero-width
         space, or that are beyond the encoder's longest input.
-
-    Raises:
-        ModelError: the training diverged.
     """
     tags = ["O", *sorted({tag for each in train for tag in each.tags if tag != "O"})]
     if questions is None:

@@ -8,11 +8,7 @@ from pairsmith.steps.generate.settings import GenerateSettings
 
 
 def check(task: TaskSpec, settings: GenerateSettings) -> None:
-    """Refuse settings that do not fit the task, before any text is generated.
-
-    Raises:
-        SettingsError: a setting does not fit; the first such one is named.
-    """
+    """Refuse settings that do not fit the task, before any text is generated."""
     if settings.rows is not None and settings.rows < rows_needed(task):
         raise SettingsError(
             f"--rows {settings.rows} is too few: the task {task.name} needs at least {rows_needed(task)}"

@@ -30,9 +30,6 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     """Have the model write for ``CALIBRATION_SECONDS``, or about a shard's texts, and extrapolate.
 
     Where an earlier step will make the inputs, the sample in its estimate stands in for them.
-
-    Raises:
-        UserError: as for ``generate``.
     """
     started = time.monotonic()
     task = load_task(settings.task).writing(settings.labels)

@@ -53,11 +53,6 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
 
     Smoothing and sampled negatives apply to scored pairs; other rows are only cleaned and split. Of several
     splits ``train`` is read, or the one that is named.
-
-    Raises:
-        FolderError: ``settings.data`` is not a finished dataset folder, or ``run.out`` holds something else.
-        InputError: the columns match no known kind of row, or there is no such split.
-        StorageError: the disk failed; run the same command again.
     """
     refuse_source(run, data=settings.data)
     found = open_training_rows(settings.data, "cleaned", run.progress.say)
@@ -272,11 +267,7 @@ def with_origins(table: pa.Table, origins: Mapping[str, str]) -> pa.Table:
 
 
 def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:
-    """The schema and the rows of a table.
-
-    Raises:
-        InputError: the rows are of no kind that ``generate`` writes; the message names ``where``.
-    """
+    """The schema and the rows of a table."""
     columns = table.column_names
     if _has(columns, SCORED_PAIR):
         return SCORED_PAIR, list(from_table(table, ScoredPair))

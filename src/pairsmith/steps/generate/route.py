@@ -44,11 +44,6 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
     Returns:
         The finished folder, or None after ``--preview``.
-
-    Raises:
-        UserError: the task, the inputs, the model or the folder is not usable; no text was generated yet.
-        StorageError: the disk failed; finished shards are kept, and the same command continues.
-        WorkerError: a worker failed; finished shards are kept.
     """
     settings = settled(settings, run)
     task = load_task(settings.task).writing(settings.labels)

@@ -67,12 +67,7 @@ class ShardLoader:
     cache: str | None = None
 
     def __call__(self, worker: int) -> Work[ShardTask, Tables]:
-        """The function that worker number ``worker`` applies to each piece; workers are spread over the GPUs.
-
-        Raises:
-            ModelError: the model cannot be loaded, or differs from that of the process that started this.
-            SettingsError: the model has no room for a prompt.
-        """
+        """The function that worker ``worker`` applies to each shard; workers are spread over the GPUs."""
         settings, decoding = self.settings, self.decoding
         device = settings.device
         if settings.workers > 1 and device in ("auto", "cuda") and torch.cuda.device_count() > 1:
@@ -120,13 +115,7 @@ class ShardLoader:
 def model_of(
     task: TaskSpec, settings: GenerateSettings, cache: str | None = None
 ) -> TransformersModel | RemoteModel:
-    """Load the model of the settings, or connect to its server.
-
-    Raises:
-        ModelError: there is no such model.
-        MissingExtra: a server's model, and the package to reach it is not installed.
-        RemoteError: the server does not answer.
-    """
+    """Load the model of the settings, or connect to its server."""
     if not is_remote(settings.model):
         return load_model(settings.model, device=settings.device, dtype=settings.dtype)
     way = steering_of(task, settings)
@@ -136,12 +125,7 @@ def model_of(
 
 
 def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
-    """Half the row budget after memory ran out: the rows come out the same, only slower.
-
-    Raises:
-        RuntimeError: ``error`` itself, if it is not about memory.
-        ModelError: the budget is already as small as the task allows.
-    """
+    """Half the row budget after memory ran out: the rows come out the same, only slower."""
     known = isinstance(error, torch.OutOfMemoryError | MemoryError)
     if not known and not any(words in str(error) for words in _NO_MEMORY):
         raise error

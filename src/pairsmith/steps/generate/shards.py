@@ -50,11 +50,7 @@ class Shard:
 
 
 def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
-    """All pieces of a run, in order.
-
-    Raises:
-        InputError: an input cannot be read.
-    """
+    """All pieces of a run, in order."""
     if not settings.inputs:
         asked = f"1 text in {decoding.tries} tries"
         return [

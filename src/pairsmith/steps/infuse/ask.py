@@ -45,11 +45,6 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     """Generate questions on texts; see ``AskSettings``.
 
     Outputs that are not a new question with an answer become rejects, and so do passages that are too long.
-
-    Raises:
-        UserError: the texts, the model or the folder is not usable.
-        StorageError: the disk failed; finished shards are kept, and the same command continues.
-        WorkerError: a worker failed; finished shards are kept.
     """
     settings = settled(settings, run)
     kind, models = asker_kind(settings), _models(settings)
@@ -92,11 +87,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
 
 
 def texts(settings: AskSettings) -> Iterator[Document]:
-    """The distinct texts, one at a time.
-
-    Raises:
-        InputError: a source does not exist (raised at once), or cannot be read.
-    """
+    """The distinct texts, one at a time."""
     every = _every(settings)
 
     def distinct() -> Iterator[Document]:
@@ -122,11 +113,7 @@ class GeneratorLoader:
     models: Mapping[str, str]
 
     def __call__(self, worker: int) -> Work[RecordShard[Document], Made]:
-        """The function that a worker applies to each shard; it returns the shard's rows and rejects.
-
-        Raises:
-            ModelError: the model cannot be loaded, or differs from that of the process that started this.
-        """
+        """The function that a worker applies to each shard; it returns the shard's rows and rejects."""
         settings = self.settings
         if _models(settings) != self.models:
             raise ModelError(f"model {settings.model}: worker {worker} finds other weights under this name")
@@ -152,12 +139,7 @@ def _models(settings: AskSettings) -> dict[str, str]:
 
 
 def load_generator(settings: AskSettings) -> QuestionGenerator:
-    """Load the question generator, after a check that the settings suit its kind.
-
-    Raises:
-        ModelError: the model does not exist, generates no text, or has no separator token.
-        SettingsError: there is no such device, or a setting has no effect with this kind.
-    """
+    """Load the question generator, after a check that the settings suit its kind."""
     asker_kind(settings)
     return load_question_generator(
         settings.model, settings.options, device=settings.device, dtype=settings.dtype

@@ -20,12 +20,7 @@ _OF_EVERY_STEP = {"seed", "dtype"}
 
 
 def asker_kind(settings: AskSettings) -> Kind:
-    """The kind of question generator that ``settings.model`` is.
-
-    Raises:
-        ModelError: the model does not exist, or generates no text.
-        SettingsError: the model is on a server, or a setting is given that has no effect with this kind.
-    """
+    """The kind of question generator that ``settings.model`` is."""
     kind = generator_kind(settings.model)
     for name in sorted(unused(settings, kind) - _OF_EVERY_STEP):
         if getattr(settings, name) != AskSettings.model_fields[name].default:

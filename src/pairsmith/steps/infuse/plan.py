@@ -35,11 +35,7 @@ SOME = 2_000
 
 
 def some_asked(sources: Sequence[str], before: Before) -> tuple[list[AskedQuestion], int]:
-    """A sample of the questions of all sources, existing or from earlier steps, and the number of all.
-
-    Raises:
-        InputError: a source cannot be read.
-    """
+    """A sample of the questions of all sources, existing or from earlier steps, and the number of all."""
     found: list[AskedQuestion] = []
     count = 0
     for source in sources:
@@ -60,9 +56,6 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     """Estimate ``ask`` on some texts; ``base`` stands in for a question generator not yet trained.
 
     Untrained, it writes up to the token limit, which is more than a trained one does.
-
-    Raises:
-        UserError: as for ``ask``.
     """
     started = time.monotonic()
     every = texts(settings)
@@ -126,11 +119,7 @@ def _stand_in(text: str, number: int) -> dict[str, object]:
 
 
 def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Estimate ``relabel`` on some questions; ``base`` stands in for a teacher not yet trained.
-
-    Raises:
-        UserError: as for ``relabel``.
-    """
+    """Estimate ``relabel`` on some questions; ``base`` stands in for a teacher not yet trained."""
     data = [each if each in before else to_train_on(each, "answered") for each in settings.data]
     asked, count = some_asked(data, before)
     if not asked:

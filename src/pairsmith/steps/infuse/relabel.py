@@ -43,11 +43,6 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
 
     Of a folder with several splits ``train`` is read, or the one that is named. Questions whose passage has
     no tokens, so that the teacher finds no answer, become rejects.
-
-    Raises:
-        UserError: the questions, the teacher or the folder is not usable.
-        StorageError: the disk failed; finished shards are kept, and the same command continues.
-        WorkerError: a worker failed; finished shards are kept.
     """
     settings = settled(settings, run)
     where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
@@ -87,11 +82,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
 
 
 def questions(settings: RelabelSettings) -> Iterator[AskedQuestion]:
-    """All questions, one at a time.
-
-    Raises:
-        InputError: a source does not exist (raised at once), or a row is invalid.
-    """
+    """All questions, one at a time."""
     return chain.from_iterable([read_asked(source) for source in settings.data])
 
 
@@ -103,11 +94,7 @@ class TeacherLoader:
     revision: str
 
     def __call__(self, worker: int) -> Work[RecordShard[AskedQuestion], Made]:
-        """The function that a worker applies to each shard; it returns the shard's rows and rejects.
-
-        Raises:
-            ModelError: the teacher cannot be loaded, or differs from that of the process that started this.
-        """
+        """The function that a worker applies to each shard; it returns the shard's rows and rejects."""
         settings = self.settings
         check_revision(settings.model, self.revision, worker)
         teacher = load_reader(

@@ -67,11 +67,7 @@ class Corpus:
 
 
 def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
-    """The corpora of the inputs and of the outputs.
-
-    Raises:
-        InputError: a source does not exist.
-    """
+    """The corpora of the inputs and of the outputs."""
     inputs = _corpus("inputs", settings.inputs, settings.input_column, settings.group_column)
     outputs = _corpus("outputs", settings.outputs, settings.output_column, settings.group_column)
     return replace(inputs, prefer=("question",) if settings.kind == "reading" else ()), outputs
@@ -95,14 +91,7 @@ def finder_of(settings: MineSettings) -> dict[str, str]:
 
 
 def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Run) -> DatasetFolder:
-    """Encode a corpus into ``run.out`` with this revision of the encoder; finished shards are kept.
-
-    Raises:
-        InputError: a text cannot be read.
-        ModelError: the encoder cannot be loaded, or gives vectors that are not finite.
-        FolderError: the folder holds something else.
-        StorageError, WorkerError: the disk or a worker failed; finished shards are kept.
-    """
+    """Encode a corpus into ``run.out`` with this revision of the encoder; finished shards are kept."""
     count = sum(1 for _ in corpus.records())
     decides = _DECIDES | _DECIDES_BY_SIDE.get((settings.kind, corpus.name), set())
     writer = start_part(
@@ -148,11 +137,7 @@ class EncoderLoader:
     revision: str
 
     def __call__(self, worker: int) -> Work[RecordShard[Document], Made]:
-        """The function that a worker applies to each shard; it returns the shard's rows and rejects.
-
-        Raises:
-            ModelError: the encoder cannot be loaded, or differs from that of the process that started this.
-        """
+        """The function that a worker applies to each shard; it returns the shard's rows and rejects."""
         from pairsmith.models.sentence_encoder import load_sentence_encoder  # slow; not needed to search
 
         settings = self.settings
@@ -197,9 +182,6 @@ def encoded(
         settings: settings of the step.
         likely: ``(n,)`` probabilities that a unit is in the style of the seeds; None without a classifier.
         rejects: rejects from cutting the records into units.
-
-    Raises:
-        ModelError: a vector is not finite.
     """
     lengths = np.linalg.norm(vectors, axis=1)
     if not np.isfinite(lengths).all():

@@ -51,11 +51,7 @@ class Encoded:
 
     @classmethod
     def of(cls, folder: DatasetFolder, file: Path) -> Self:
-        """Collect the distinct texts of a folder, and write their vectors to ``file``.
-
-        Raises:
-            InputError: there are fewer than two distinct texts, so that no neighbours can be compared.
-        """
+        """Collect the distinct texts of a folder, and write their vectors to ``file``."""
         rows = _first_rows(pa.concat_tables(folder.shards("train", ["id", "group"])))
         first = width = 0
         with storage_errors(file), file.open("wb") as out:

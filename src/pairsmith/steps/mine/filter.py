@@ -47,11 +47,6 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
 
     Of several splits ``train`` is read, or the one that is named. Rows are sorted from best to worst; in
     mined pairs the new score replaces the cosine.
-
-    Raises:
-        UserError: the pairs, the model or the folder is not usable.
-        StorageError: the disk failed; finished shards are kept, and the same command continues.
-        WorkerError: a worker failed; finished shards are kept.
     """
     settings = settled(settings, run)
     refuse_source(run, pairs=settings.pairs, model=settings.model)
@@ -219,11 +214,7 @@ class ScorerLoader:
     revision: str
 
     def __call__(self, worker: int) -> Work[RowShard, Made]:
-        """The function that a worker applies to each shard; it returns the shard's scores.
-
-        Raises:
-            ModelError: the model cannot be loaded, or differs from that of the process that started this.
-        """
+        """The function that a worker applies to each shard; it returns the shard's scores."""
         settings = self.settings
         check_revision(settings.model, self.revision, worker)
         cross = load_cross_encoder(

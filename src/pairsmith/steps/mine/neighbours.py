@@ -57,11 +57,7 @@ class SearchGroup:
 
 
 def cells(x: Encoded, y: Encoded) -> list[SearchGroup]:
-    """The texts of each group that both corpora have, in the order of the groups' names.
-
-    Raises:
-        InputError: the corpora have no group in common.
-    """
+    """The texts of each group that both corpora have, in the order of the groups' names."""
     groups_x, groups_y = x.groups(), y.groups()
     both = sorted(groups_x.keys() & groups_y.keys())
     if not both:
@@ -157,12 +153,7 @@ def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
 
 
 def check_index(index: str) -> None:
-    """Check that FAISS can build an index for vectors of some usual width.
-
-    Raises:
-        SettingsError: FAISS cannot build it.
-        MissingExtra: FAISS is not installed.
-    """
+    """Check that FAISS can build an index for vectors of some usual width."""
     parts = [8 * int(number) for number in re.findall(r"PQ(\d+)", index) if int(number)]
     for width in (384, 768, 896, 1024, *parts):
         with suppress(SettingsError):
@@ -181,11 +172,6 @@ def find_neighbours(
         settings: settings of the step.
         inputs: fingerprints of the encoded corpora, by name.
         run: where to write.
-
-    Raises:
-        InputError: the corpora have no group in common.
-        SettingsError: the search has too many parts.
-        StorageError, WorkerError: the disk or a worker failed; finished parts are kept.
     """
     every = cells(x, y)
     if settings.index:

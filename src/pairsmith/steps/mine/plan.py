@@ -33,11 +33,7 @@ _FOUND_BYTES = 12
 
 
 def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Estimate ``mine`` on some texts and vectors; ``base`` stands in for an encoder not yet trained.
-
-    Raises:
-        UserError: as for ``mine``.
-    """
+    """Estimate ``mine`` on some texts and vectors; ``base`` stands in for an encoder not yet trained."""
     started = time.monotonic()
     encoder = load_sentence_encoder(
         base if settings.encoder in before else settings.encoder,
@@ -160,11 +156,7 @@ def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:
 
 
 def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Estimate ``filter`` on some pairs; ``base`` stands in for a cross-encoder not yet trained.
-
-    Raises:
-        UserError: as for ``filter``.
-    """
+    """Estimate ``filter`` on some pairs; ``base`` stands in for a cross-encoder not yet trained."""
     sample, count = _some_of(settings.pairs, before)
     started = time.monotonic()
     cross = load_cross_encoder(
@@ -196,11 +188,7 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
 
 
 def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Estimate ``rewrite`` on some texts; ``base`` stands in for a model not yet trained.
-
-    Raises:
-        UserError: as for ``rewrite``.
-    """
+    """Estimate ``rewrite`` on some texts; ``base`` stands in for a model not yet trained."""
     sample, count = _some_of(settings.pairs, before)
     check_columns(sample, settings)
     count = min(count, settings.best or count)

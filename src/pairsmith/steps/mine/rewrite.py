@@ -44,11 +44,6 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     """Generate the questions or summaries of pairs anew; see ``RewriteSettings``. Rows keep their order.
 
     Of several splits ``train`` is read, or the one that is named.
-
-    Raises:
-        UserError: the pairs, the model or the folder is not usable.
-        StorageError: the disk failed; finished shards are kept, and the same command continues.
-        WorkerError: a worker failed; finished shards are kept.
     """
     settings = settled(settings, run)
     refuse_source(run, pairs=settings.pairs, model=settings.model)
@@ -89,11 +84,7 @@ class WriterLoader:
     revision: str
 
     def __call__(self, worker: int) -> Work[RowShard, Made]:
-        """The function that a worker applies to each shard; it returns rewritten pairs and rejects.
-
-        Raises:
-            ModelError: the model cannot be loaded, or differs from that of the process that started this.
-        """
+        """The function that a worker applies to each shard; it returns rewritten pairs and rejects."""
         settings = self.settings
         check_revision(settings.model, self.revision, worker)
         model = load_summarizer(
@@ -131,11 +122,7 @@ def read_texts(pairs: pa.Table, kind: str) -> list[str]:
 
 
 def check_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
-    """Check that the pairs have the columns of their kind.
-
-    Raises:
-        InputError: a column is missing.
-    """
+    """Check that the pairs have the columns of their kind."""
     needed = _NEEDED[settings.kind]
     if missing := [name for name in needed if name not in pairs.column_names]:
         raise InputError(

@@ -58,11 +58,6 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     """Mine pairs; see ``MineSettings`` for what can be set.
 
     Vectors are kept in the subfolders ``inputs`` and ``outputs``, neighbours in ``search``.
-
-    Raises:
-        UserError: a corpus, the encoder or the folder is not usable.
-        StorageError: the disk failed; finished shards are kept, and the same command continues.
-        WorkerError: a worker failed; finished shards are kept.
     """
     settings = settled(settings, run)
     for source in settings.inputs:

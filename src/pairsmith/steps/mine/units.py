@@ -36,12 +36,7 @@ Cut = Callable[[Document], tuple[Sequence[Unit], Sequence[Reject]]]
 
 
 def cutter(side: str, settings: MineSettings) -> Cut:
-    """The function that cuts a record of one side, ``inputs`` or ``outputs``, into units.
-
-    Raises:
-        SettingsError: there is no such answer finder.
-        MissingExtra, ModelError: a package or model that the finder needs is not installed.
-    """
+    """The function that cuts a record of one side, ``inputs`` or ``outputs``, into units."""
     cut = _cutter(side, settings)
 
     def in_group(record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:

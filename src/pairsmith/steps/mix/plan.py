@@ -19,12 +19,7 @@ _ROW_BYTES = 300
 
 
 def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
-    """Mix some rows of each source and extrapolate; duplicates are not taken into account.
-
-    Raises:
-        InputError: a source exists but cannot be read.
-        SettingsError: as for ``mix``.
-    """
+    """Mix some rows of each source and extrapolate; duplicates are not taken into account."""
     begun = time.monotonic()
     counts, samples = [], dict[str, list[Row]]()
     kinds = as_set({source: _kind(source, before) for source in settings.data}, settings)

@@ -36,12 +36,6 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
 
     Of several splits ``train`` is read, or the one that is named. Duplicates of earlier rows, rows beyond a
     source's share, questions without an answer and documents without a summary become rejects.
-
-    Raises:
-        FolderError: the run's folder holds something else.
-        InputError: a source cannot be read, or the sources hold rows of different kinds.
-        SettingsError: ``pairs_as`` is given, and none of the sources has pairs of inputs and outputs.
-        StorageError: the disk failed; run the same command again.
     """
     for source in settings.data:
         refuse_source(run, data=source)
@@ -85,11 +79,7 @@ def _pick_of_all(settings: MixSettings) -> dict[str, str]:
 
 
 def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
-    """The kind of each source's rows; ``pairs_as`` turns pairs of inputs and outputs into scored pairs.
-
-    Raises:
-        SettingsError: ``pairs_as`` is given, and no source has such pairs.
-    """
+    """The kind of each source's rows; ``pairs_as`` turns pairs of inputs and outputs into scored pairs."""
     found = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
     if settings.pairs_as is not None and found == kinds:
         there = next(iter(kinds.values())).name
@@ -98,11 +88,7 @@ def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
 
 
 def common_kind(kinds: Mapping[str, Kind]) -> Kind:
-    """The one kind that the rows of all sources have; ``kinds`` is by source.
-
-    Raises:
-        InputError: two sources have rows of different kinds.
-    """
+    """The one kind that the rows of all sources have; ``kinds`` is by source."""
     first, kind = next(iter(kinds.items()))
     for source, other in kinds.items():
         if other.name != kind.name:

@@ -97,11 +97,7 @@ train_biencoder = TrainingStep(
 
 
 def surroundings(settings: TrainBiencoderSettings) -> Surroundings:
-    """A sample of the corpora that the settings name.
-
-    Raises:
-        InputError: a corpus cannot be read.
-    """
+    """A sample of the corpora that the settings name."""
     prefer = ("question",) if settings.kind == "reading" else ()
     inputs = sampled(_texts(settings.inputs, settings.input_column, prefer), settings.sample, settings.seed)
     records = sampled(_texts(settings.outputs, settings.output_column), settings.sample, settings.seed)

@@ -25,14 +25,6 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
 
     Returns:
         The run's folder.
-
-    Raises:
-        FolderError: the data is no dataset folder, or the run's folder holds something else.
-        InputError: the data are no scored pairs, or their scores lie outside [-1, 1].
-        ModelError: the base cannot be loaded, or the training diverged.
-        SettingsError: there is no such device.
-        MissingExtra: logs are wanted, and TensorBoard is not installed.
-        StorageError: the model cannot be written.
     """
     settings = settled(settings, run)
     pick_device(settings.device)
@@ -64,11 +56,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
 
 
 def scored_pairs(data: DatasetFolder, split: str) -> pa.Table:
-    """The pairs of a split: columns sentence1, sentence2, score.
-
-    Raises:
-        InputError: the folder holds something other than scored pairs, or the split is empty.
-    """
+    """The pairs of a split: columns sentence1, sentence2, score."""
     table = data.table(split)
     missing = [name for name in _COLUMNS if name not in table.column_names]
     if missing:

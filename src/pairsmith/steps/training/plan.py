@@ -44,9 +44,6 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
 
     What earlier steps will make is replaced by the samples in their estimates; hard negatives from a mined
     folder are left out, as they do not change the cost.
-
-    Raises:
-        UserError: as for the step.
     """
     device = pick_device(settings.device)
     begun = time.monotonic()
@@ -97,11 +94,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
 
 @contextmanager
 def samples_of(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Iterator[S]:
-    """The settings, with sources that earlier steps will make replaced by files with a sample of them.
-
-    Raises:
-        SettingsError: an earlier step has no sample of what it will make.
-    """
+    """The settings, with sources that earlier steps will make replaced by files with a sample of them."""
     with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
 
         def there(name: str, source: str) -> str | None:

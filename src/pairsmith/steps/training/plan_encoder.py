@@ -23,11 +23,7 @@ _KEPT = 3
 
 
 def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estimate:
-    """Train for some steps on a sample from the previous step, or on the data if they exist already.
-
-    Raises:
-        UserError: as for ``train_encoder``.
-    """
+    """Train for some steps on a sample from the previous step, or on the data if they exist already."""
     started = time.monotonic()
     encoder = base_encoder(settings)
     loading = time.monotonic() - started

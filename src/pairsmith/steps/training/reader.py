@@ -98,10 +98,6 @@ train_reader = TrainingStep(
 
 
 def added_questions(settings: TrainReaderSettings) -> list[Question]:
-    """The questions of all sources in ``added``, in order; only the first ``extra`` if that is given.
-
-    Raises:
-        InputError: a source cannot be read.
-    """
+    """The questions of all sources in ``added``, in order; only the first ``extra`` if that is given."""
     each = chain.from_iterable(read_questions(source) for source in settings.added)
     return list(islice(each, settings.extra))

@@ -22,9 +22,6 @@ def at_splits(settings: S, say: Say | None = None, *, later: Container[str] = ()
         settings: of a training; its corpora stay unchanged.
         say: called with a message about the splits that are not used, if any.
         later: sources that do not exist yet.
-
-    Raises:
-        InputError: a folder lacks the split that is needed, and no other is named.
     """
 
     def train(source: str) -> str:
@@ -66,20 +63,12 @@ class Seeds(Generic[E]):
 
 
 def read_seeds(source: str, kind: KindName) -> Seeds[Example]:
-    """The seeds in a file, dataset folder or Hub data set.
-
-    Raises:
-        InputError: as for ``read_examples``.
-    """
+    """The seeds in a file, dataset folder or Hub data set."""
     return _once(each_example(source, kind), lambda example: example, source)
 
 
 def read_asked_seeds(source: str) -> Seeds[Question]:
-    """The seeds of a reader; duplicates have the same question, passage and answers.
-
-    Raises:
-        InputError: as for ``read_questions``.
-    """
+    """The seeds of a reader; duplicates have the same question, passage and answers."""
     return _once(read_questions(source), lambda each: (each.question, each.context, each.answers), source)
 
 

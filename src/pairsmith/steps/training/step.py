@@ -104,16 +104,7 @@ class TrainingStep(Generic[S, D]):
     identity: Callable[[S], Identity] = lambda _: Identity()
 
     def __call__(self, settings: S, run: Run) -> Place:
-        """Train, and save the model in the run's folder.
-
-        Raises:
-            FolderError: the run's folder holds something else.
-            InputError: the data cannot be read, or nothing can be learned from them.
-            MissingExtra: a package that the settings ask for is not installed.
-            ModelError: the base cannot be loaded, or the training diverged.
-            SettingsError: there is no such device.
-            StorageError: the model cannot be written.
-        """
+        """Train, and save the model in the run's folder."""
         settings = at_splits(settled(settings, run), run.progress.say)
         device = pick_device(settings.device)
         sources = self._sources(settings)

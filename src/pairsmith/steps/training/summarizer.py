@@ -98,11 +98,7 @@ contains the settings for generating summaries."""
 
 
 def validation_examples(settings: TrainSummarizerSettings) -> list[Example]:
-    """The validation examples, with the text to read as input and the text to write as output.
-
-    Raises:
-        InputError: they cannot be read.
-    """
+    """The validation examples, with the text to read as input and the text to write as output."""
     source = settings.validation
     return [turned(each, settings.kind) for each in read_examples(source, settings.kind)] if source else []
 
@@ -112,9 +108,6 @@ def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) 
 
     A document is used once, and not at all if it is one of ``known``: the seeds have a better summary of it,
     and validation documents must not be trained on.
-
-    Raises:
-        InputError: a source cannot be read, or a summary is blank.
     """
     documents = {example.input for example in known}
 

@@ -48,9 +48,6 @@ class Answers:
 
         Returns:
             Whether the answer was counted.
-
-        Raises:
-            StorageError: the answer cannot be written.
         """
         with self._lock:
             before = self._said.get(answer.annotator, {}).get(answer.row)

@@ -38,9 +38,6 @@ def export(
         out: the audit's folder.
         source: hash of the data.
         sources: the data, with their licences and citations.
-
-    Raises:
-        StorageError: a file cannot be written.
     """
     write_labelled(audit, said, most, out / LABELLED, source, sources)
     files: dict[str, Any] = {LABEL_STUDIO: label_studio(audit, said), ARGILLA: argilla(audit, said)}

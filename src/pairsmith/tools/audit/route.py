@@ -36,15 +36,6 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     Returns:
         What ``results.json`` holds: ``rows``, ``labelled`` by annotator, ``confusion``, ``agreement``, and
         ``labels``, the majority label of each row.
-
-    Raises:
-        FolderError: the data cannot be read, or the run's folder holds something else, or an audit of
-            other rows.
-        KeyboardInterrupt: the audit was stopped; the results of the labels so far are written.
-        InputError: the rows have no labels or no texts.
-        MissingExtra: the page's libraries are not installed.
-        SettingsError: the port is taken, there are too many labels, or the folder is not a local one.
-        StorageError: a label cannot be written.
     """
     if not isinstance(run.out, Path):
         raise SettingsError(f"--out {run.out}: an audit needs a folder on this machine")

@@ -58,13 +58,7 @@ class Audit:
 
 
 def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
-    """Draw the rows that all annotators label.
-
-    Raises:
-        FolderError: a file of the folder is missing or damaged.
-        InputError: the rows have no texts, or no labels and the settings name none.
-        SettingsError: there are more labels than keys.
-    """
+    """Draw the rows that all annotators label."""
     if not folder.rows:
         raise InputError(f"{folder.path}: has no rows to look at")
     found: list[dict[str, Any]] = []

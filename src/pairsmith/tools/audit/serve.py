@@ -35,10 +35,6 @@ def serve(
         port: port to listen on, on the loopback interface only; 0 for any free one.
         link: called with the address and its token, which only the user who started the program may see.
         say: called with a line on how to end the audit.
-
-    Raises:
-        KeyboardInterrupt: the program was stopped; all labels are on the disk.
-        SettingsError: the port is taken.
     """
     with socket.socket() as listening:
         if os.name == "posix":  # allow a port whose last connections are still closing

@@ -33,11 +33,7 @@ def jsonl(splits: Splits, kind: Kind) -> Files:
 
 
 def squad(splits: Splits, kind: Kind) -> Files:
-    """SQuAD 1.1: articles by title, each with its passages and their questions.
-
-    Raises:
-        SettingsError: the rows are not questions.
-    """
+    """SQuAD 1.1: articles by title, each with its passages and their questions."""
     if kind.name != "questions with answers":
         raise SettingsError(f"--form squad is for questions with answers; these are {kind.name}")
     for split, rows in splits.items():
@@ -50,11 +46,7 @@ def squad(splits: Splits, kind: Kind) -> Files:
 
 
 def beir(splits: Splits, kind: Kind) -> Files:
-    """BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``; equal texts are one document.
-
-    Raises:
-        SettingsError: the rows do not consist of two texts that belong together.
-    """
+    """BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``; equal texts are one document."""
     asked, found = _belonging(kind, "beir")
     every = [row for rows in splits.values() for row in rows]
     queries = {text_id(str(row[asked])): str(row[asked]) for row in every}
@@ -69,11 +61,7 @@ def beir(splits: Splits, kind: Kind) -> Files:
 
 
 def sentence_transformers(splits: Splits, kind: Kind) -> Files:
-    """Columns in the order that losses expect: anchor and positive, or two sentences with score or label.
-
-    Raises:
-        SettingsError: the rows are single texts.
-    """
+    """Columns in the order that losses expect: anchor and positive, or two sentences with score or label."""
     if kind.name == "scored pairs":
         names = {"sentence1": "sentence1", "sentence2": "sentence2", "score": "score"}
     elif kind.name == "labelled pairs":

@@ -28,13 +28,6 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
 
     Returns:
         the files that were written.
-
-    Raises:
-        FolderError: the run's folder holds something else, or an export of other data; for ``croissant``, the
-            data are not a finished dataset folder.
-        InputError: the rows cannot be read.
-        SettingsError: rows of this kind do not suit the format.
-        StorageError: a file cannot be written.
     """
     refuse_source(run, data=settings.data)
     written = _with_croissant(settings.data) if settings.form == "croissant" else _rows(settings, run)

@@ -34,11 +34,6 @@ def send(parts: Parts, settings: PushSettings) -> str:
 
     Returns:
         the URL of the commit.
-
-    Raises:
-        SettingsError: there is no token, it is unknown or may not write, the Hub refuses the upload, or the
-            repository is public and a private one is wanted.
-        RemoteError: the Hub cannot be reached, or fails.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 

@@ -55,9 +55,6 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
         data: a path, or the URL of a folder in a store.
         repo: OWNER/NAME, for the description of a data set.
         endpoint: URL of the Hub, likewise.
-
-    Raises:
-        FolderError: the folder is of neither kind, is unfinished, or was changed since it was written.
     """
     found = place(data)
     with reaching(found, FolderError):
@@ -153,11 +150,7 @@ def _card(file: Path) -> str:
 
 
 def _check_sources(folder: DatasetFolder, name: str) -> None:
-    """Refuse a mixture whose rows give a path as their source, as earlier versions wrote it.
-
-    Raises:
-        FolderError: a row has an absolute path as its source.
-    """
+    """Refuse a mixture whose rows give a path as their source, as earlier versions wrote it."""
     for split in folder.splits:
         if "source" not in folder.table(split).column_names:
             return

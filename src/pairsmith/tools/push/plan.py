@@ -12,11 +12,7 @@ _RECORD_BYTES = 2_000
 
 
 def plan_push(settings: PushSettings, before: Mapping[str, Estimate]) -> Estimate:
-    """Estimate from the size of the folder alone.
-
-    Raises:
-        StorageError: the folder's store cannot be reached.
-    """
+    """Estimate from the size of the folder alone."""
     if settings.data in before:
         size = before[settings.data].disk
     else:

@@ -25,13 +25,6 @@ def push(settings: PushSettings, run: Run) -> str | None:
 
     Returns:
         the URL of the commit; None for a dry run.
-
-    Raises:
-        FolderError: the data are unfinished, damaged, or neither a data set nor a model; or the run's folder
-            holds something else.
-        SettingsError: see ``hub.send``.
-        RemoteError: the Hub cannot be reached, or fails.
-        StorageError: a file cannot be written.
     """
     if run.kept:
         refuse_source(run, data=settings.data)

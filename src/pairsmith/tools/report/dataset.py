@@ -56,11 +56,7 @@ def dataset_sections(
     encoder: "SentenceTransformer | None",
     warn: list[str],
 ) -> Iterator[Section]:
-    """The sections on a data set; warnings for the top of the page are appended to ``warn``.
-
-    Raises:
-        FolderError: a file of the data set is missing or damaged.
-    """
+    """The sections on a data set; warnings for the top of the page are appended to ``warn``."""
     found = tally(folder, known, sample=settings.sample, seed=settings.seed, examples=settings.examples)
     if folder.rows:  # first, as the texts say more than any count
         yield Section("Examples", list(examples(found, settings)))

@@ -19,9 +19,6 @@ def evaluation_texts(source: str) -> Iterator[str]:
     """All texts of evaluation data: every string in a row, also in lists and objects, except ids and labels.
 
     Official SQuAD and MRQA files and the released STS test sets are read in their own formats.
-
-    Raises:
-        InputError: the data cannot be read.
     """
     path = place(source)
     if is_released(path):
@@ -49,11 +46,7 @@ def _strings(value: Any, name: str) -> Iterator[str]:
 
 
 def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """Digests of the texts of evaluation data, and of all runs of ``GRAM`` words in them.
-
-    Raises:
-        InputError: the data cannot be read, or all their texts are shorter than ``FEWEST`` words.
-    """
+    """Digests of the texts of evaluation data, and of all runs of ``GRAM`` words in them."""
     whole: set[bytes] = set()
     runs: set[bytes] = set()
     for text in evaluation_texts(source):

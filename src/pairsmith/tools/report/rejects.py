@@ -15,11 +15,7 @@ _MOST_REASONS = 15
 
 
 def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
-    """The number of rejected rows by reason, with examples.
-
-    Raises:
-        FolderError: a file of the folder is missing or damaged.
-    """
+    """The number of rejected rows by reason, with examples."""
     reasons = sorted(folder.manifest.counts.rejects_by_reason.items(), key=lambda each: -each[1])
     if not reasons:
         return Section("Rejected", [Note("No row was rejected.")])

@@ -43,14 +43,6 @@ def report(settings: ReportSettings, run: Run) -> Place:
 
     Returns:
         The path of the page.
-
-    Raises:
-        FolderError: ``data`` is not the folder of a finished step, or the run's folder holds something else.
-        InputError: evaluation data cannot be read.
-        ModelError: the encoder cannot be loaded, or the rows to be traced were written by another model.
-        SettingsError: the rows cannot be traced.
-        MissingExtra: an embedded model whose package is not installed.
-        StorageError: the page cannot be written.
     """
     settings = settled(settings, run)
     source = place(settings.data)
@@ -97,11 +89,7 @@ def _check_traces(source: Place, kind: str, settings: ReportSettings) -> None:
 
 
 def kind_of(folder: Place) -> str:
-    """The name of the record file that shows what kind of folder this is.
-
-    Raises:
-        FolderError: the folder has no such record.
-    """
+    """The name of the record file that shows what kind of folder this is."""
     with reaching(folder, FolderError):
         found = next((name for name in _KINDS if size_of(folder / name) is not None), None)
     if found is None:

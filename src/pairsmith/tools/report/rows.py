@@ -111,9 +111,6 @@ def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, exampl
         sample: size of the sample, drawn uniformly from all rows.
         seed: seed of the sample.
         examples: how many of the rows that share text with an evaluation set are kept.
-
-    Raises:
-        FolderError: a file is missing or damaged.
     """
     columns, numbers = _columns(folder)
     counts, rows = _Counts(shared={name: Shared() for name in known}), list[Row]()
@@ -143,11 +140,7 @@ def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, exampl
 def with_sample(
     folder: DatasetFolder, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, pa.Table, list[dict[str, Any]]]]:
-    """Batches of rows: the split, the rows, and those that belong to a uniform sample of ``count`` rows.
-
-    Raises:
-        FolderError: a file is missing or damaged.
-    """
+    """Batches of rows: the split, the rows, and those that belong to a uniform sample of ``count`` rows."""
     chosen = np.sort(rng.choice(folder.rows, min(count, folder.rows), replace=False))
     place = 0
     for split in folder.splits:

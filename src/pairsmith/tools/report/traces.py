@@ -13,12 +13,7 @@ from pairsmith.tools.report.settings import ReportSettings
 
 
 def check_traces(folder: DatasetFolder, settings: ReportSettings) -> None:
-    """Check that the rows of a folder can be traced with the model of ``settings``.
-
-    Raises:
-        ModelError: another model wrote the rows.
-        SettingsError: no model is given, or ``generate`` did not write the rows.
-    """
+    """Check that the rows of a folder can be traced with the model of ``settings``."""
     if settings.model is None:
         raise SettingsError("--traces wants --model: the language model that wrote the rows")
     if folder.manifest.step != "generate":
