@@ -67,7 +67,7 @@ def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
         for split, rows in made.items():
             assert found[name].rows[split] == pytest.approx(rows, rel=0.25, abs=4), (name, split)
     assert found["pairs"].tokens > found["own"].tokens > 0
-    assert found["pairs"].pieces > 1
+    assert found["pairs"].shards > 1
     assert all(each.seconds > 0 and each.memory > 10**7 and each.disk > 0 for each in found.values())
 
 
@@ -83,7 +83,7 @@ def test_the_table_sums_up_and_shares_work_among_workers():
             *(100.0, 2 * 10**9, 3 * 10**6, {"train": 1200}),
             tokens=56000,
             shared=90.0,
-            pieces=3,
+            shards=3,
             worker_memory=10**9,
             starting=4.0,
         ),

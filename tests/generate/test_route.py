@@ -15,7 +15,7 @@ from pairsmith.data.tasks.loading import read_task
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.generate.shards import pieces_of
+from pairsmith.steps.generate.shards import shards_of
 
 pytestmark = pytest.mark.slow
 
@@ -155,9 +155,9 @@ def test_two_columns_are_first_texts_in_turn(world):
     tmp, settings = world
     (tmp / "in.tsv").write_text("first\tsecond\nyou\tthey\n\twe\nthey\tit\nI\t\n")
     given = settings(inputs=str(tmp / "in.tsv"), column=["first", "second"], limit=5)
-    pieces = pieces_of(given, read_task(tmp / "task.yaml").decoding)
-    assert [list(piece.items) for piece in pieces] == [["you", "they", "we", "it"]]
-    assert [json.loads(each.row) for each in pieces[0].duplicates] == [
+    shards = shards_of(given, read_task(tmp / "task.yaml").decoding)
+    assert [list(shard.items) for shard in shards] == [["you", "they", "we", "it"]]
+    assert [json.loads(each.row) for each in shards[0].duplicates] == [
         {"sentence1": "they", "where": "in.tsv:4"}
     ]
     out = generate(given, Run(tmp / "out", Silent()))

@@ -157,7 +157,7 @@ def test_its_plan_counts_the_pairs(pairs, bart):
     found = plan_rewrite(settings(pairs, bart, best=4), {})
     assert found.rows == {"train": 4}
     assert found.seconds > 0
-    assert found.pieces == 2
+    assert found.shards == 2
 
 
 # An encoder with a decoder of its own weights.

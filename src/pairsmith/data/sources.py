@@ -106,7 +106,7 @@ def data_suffix(path: Place) -> str:
 
 
 def read_lines(path: Place) -> Iterator[tuple[int, str]]:
-    """Each line of a UTF-8 file (also ``.gz``) and its number from 1, without line end and byte order mark."""
+    """Each line of a UTF-8 file (also ``.gz``) and its number from 1, without line end and BOM."""
     number = 0
     with reaching(path, InputError):
         try:

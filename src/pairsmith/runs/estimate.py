@@ -22,7 +22,7 @@ class Estimate:
         shared: seconds that the work which several workers can share takes one worker.
         workers: the number of workers in the settings.
         worker_memory: bytes that one of several workers needs.
-        pieces: the number of shards that the shared work can be divided into.
+        shards: the number of shards that the shared work can be divided into.
         sample: some of the rows that it would make.
     """
 
@@ -33,7 +33,7 @@ class Estimate:
     scratch: int = 0
     tokens: int = 0
     shared: float = 0.0
-    pieces: int = 1
+    shards: int = 1
     sample: pa.Table | None = None
     workers: int = 1
     worker_memory: int = 0
@@ -45,7 +45,7 @@ class Estimate:
 
     def _shared_by(self, workers: int) -> float:
         """The time of the shared work: that of the worker with the most shards."""
-        return self.shared * -(-self.pieces // max(1, workers)) / max(1, self.pieces)
+        return self.shared * -(-self.shards // max(1, workers)) / max(1, self.shards)
 
 
 @dataclass(frozen=True, slots=True)

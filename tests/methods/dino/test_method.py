@@ -16,8 +16,8 @@ from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Continuation, Group
 from pairsmith.models.language.scripted import END, ScriptedModel
 from pairsmith.runs.seeds import stream_key
-from pairsmith.steps.generate.shard import ShardTask, _earlier
 from pairsmith.steps.generate.shards import Shard
+from pairsmith.steps.generate.worker import ShardTask, _earlier
 
 CHARACTERS = "".join(chr(c) for c in range(32, 127)) + "\n" + "\x07\ufffd\u2003"
 

@@ -19,8 +19,8 @@ from pairsmith.runs.training_rows import open_training_rows
 from pairsmith.steps.generate.checks import check
 from pairsmith.steps.generate.postprocess import processed, rows_of, task_of
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.steps.generate.shard import SCHEMAS, model_of
-from pairsmith.steps.generate.shards import Shard, pieces_of
+from pairsmith.steps.generate.shards import Shard, shards_of
+from pairsmith.steps.generate.worker import SCHEMAS, model_of
 
 CALIBRATION_SECONDS = 15.0
 """Seconds for which a language model generates texts to measure its speed."""
@@ -44,16 +44,16 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     if not texts:
         return Estimate(loading, peak_memory(), 0, {"train": 0})
     asked = items * len(task.written_names)
-    piece = Shard(0, texts, (), (), "")
+    shard = Shard(0, texts, (), (), "")
     # The first few warm up the libraries, and are not timed.
-    few = itertools.islice(piece.requests(task, decoding), len(task.written_names))
+    few = itertools.islice(shard.requests(task, decoding), len(task.written_names))
     write(task, model, few, decoding, settings.seed, settings.rows)
     ends: list[float] = []
     begun = time.monotonic()
     written = write(
         task,
         model,
-        piece.requests(task, decoding),
+        shard.requests(task, decoding),
         decoding,
         settings.seed,
         settings.rows,
@@ -71,16 +71,16 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     per_text = sum(len(model.encode(each)) + 1 for each in text) / max(len(text), 1)
     tokens = (len(text) * per_text + rejects.num_rows * decoding.max_tokens) * share
     size = len(encode_table(sample)) + len(encode_table(rejects))
-    pieces = -(-items // settings.shard_size)
-    workers = min(settings.workers, pieces)
+    shards = -(-items // settings.shard_size)
+    workers = min(settings.workers, shards)
     one = Estimate(
         seconds=loading + asked * seconds,
         memory=peak_memory() if workers == 1 else main + workers * peak_memory(),
-        disk=round(size * share) + FOLDER_BYTES + pieces * SHARD_BYTES,
+        disk=round(size * share) + FOLDER_BYTES + shards * SHARD_BYTES,
         rows={"train": round(sample.num_rows * share)},
         tokens=round(tokens),
         shared=asked * seconds,
-        pieces=pieces,
+        shards=shards,
         worker_memory=peak_memory(),
         sample=sample,
     )
@@ -123,8 +123,8 @@ def _inputs(
     left = math.inf if settings.limit is None else settings.limit
     for source in settings.inputs:
         if source not in before:
-            pieces = pieces_of(settings.model_copy(update={"inputs": [source]}), decoding)
-            texts = [text for piece in pieces for text in piece.items if isinstance(text, str)]
+            shards = shards_of(settings.model_copy(update={"inputs": [source]}), decoding)
+            texts = [text for shard in shards for text in shard.items if isinstance(text, str)]
             number = len(texts)
         elif (sample := before[source].sample) is not None:
             texts = sample[_text_column(sample, settings)].to_pylist()

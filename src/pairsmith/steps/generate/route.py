@@ -32,8 +32,8 @@ from pairsmith.runs.executors import ExecutorChoice, LostItem, execute
 from pairsmith.steps.generate.checks import check, steering_of
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.generate.shard import SCHEMAS, ShardLoader, ShardTask
-from pairsmith.steps.generate.shards import Shard, first_items, growth, pieces_of
+from pairsmith.steps.generate.shards import Shard, first_items, growth, shards_of
+from pairsmith.steps.generate.worker import SCHEMAS, ShardLoader, ShardTask
 
 ANSWERS = "answers.sqlite"
 """The cache of a server's answers, in the run folder."""
@@ -53,10 +53,10 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         refuse_source(run, model=settings.model, inputs=source)
     # Hashed before they are read, so that the next run picks up lines that are added in between.
     inputs = {f"inputs {i}": hash_source(source) for i, source in enumerate(settings.inputs, start=1)}
-    pieces = pieces_of(settings, decoding)
+    shards = shards_of(settings, decoding)
     if settings.preview:
         model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-        examples = first_items(pieces, settings.preview)
+        examples = first_items(shards, settings.preview)
         run.progress.result(preview(task, model, examples, decoding, settings.seed))
         return None
     remote = is_remote(settings.model)
@@ -68,21 +68,21 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         settings=_row_settings(task, decoding, settings),
         inputs=inputs,
         models={"model": revision},
-        growth=growth(pieces),
-        planned=len(pieces),
-        asked=pieces[0].asked if pieces else "",
+        growth=growth(shards),
+        planned=len(shards),
+        asked=shards[0].asked if shards else "",
     )
     if writer.finished:
         run.progress.say(f"{run.out} is finished already; nothing to do")
         return writer.folder()
 
     labels = len(task.written_names)
-    items = sum(len(piece.items) for piece in pieces)
-    todo = ShardTasks([piece for piece in pieces if not writer.is_done(piece.number, piece.share)], writer)
+    items = sum(len(shard.items) for shard in shards)
+    todo = ShardTasks([shard for shard in shards if not writer.is_done(shard.number, shard.share)], writer)
     lost: list[LostItem[ShardTask]] = []
     where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
     with run.progress.task("generate", items * labels, "prompts") as bar:
-        bar.skip((items - sum(len(piece.items) for piece in todo.pieces)) * labels)
+        bar.skip((items - sum(len(shard.items) for shard in todo.shards)) * labels)
         cache = (
             str(run.out / ANSWERS)
             if remote and settings.executor == "local" and isinstance(run.out, Path)
@@ -94,8 +94,8 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
             if isinstance(outcome, LostItem):
                 lost.append(outcome)
                 continue
-            piece, tables = outcome.item.piece, outcome.result
-            writer.commit(piece.number, {"train": tables.rows}, tables.rejects, piece.share)
+            shard, tables = outcome.item.shard, outcome.result
+            writer.commit(shard.number, {"train": tables.rows}, tables.rejects, shard.share)
             counts = writer.counts
             bar.note = f"{counts.rows:,} texts, {counts.rejects:,} rejects saved"
     if lost:
@@ -107,13 +107,13 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
 @dataclass(frozen=True)
 class ShardTasks(Sequence[ShardTask]):
-    """The pieces to be made; tables of an earlier run for part of a piece are read when its turn comes."""
+    """The shards to be made; tables of an earlier run for part of a shard are read when its turn comes."""
 
-    pieces: Sequence[Shard]
+    shards: Sequence[Shard]
     writer: FolderWriter
 
     def __len__(self) -> int:
-        return len(self.pieces)
+        return len(self.shards)
 
     @overload
     def __getitem__(self, place: int) -> ShardTask: ...
@@ -121,10 +121,10 @@ class ShardTasks(Sequence[ShardTask]):
     def __getitem__(self, place: slice) -> Sequence[ShardTask]: ...
     def __getitem__(self, place: int | slice) -> ShardTask | Sequence[ShardTask]:
         if isinstance(place, slice):
-            return ShardTasks(self.pieces[place], self.writer)
-        piece = self.pieces[place]
-        made = self.writer.made(piece.number)
-        return ShardTask(piece) if made is None else ShardTask(piece, made[0]["train"], made[1])
+            return ShardTasks(self.shards[place], self.writer)
+        shard = self.shards[place]
+        made = self.writer.made(shard.number)
+        return ShardTask(shard) if made is None else ShardTask(shard, made[0]["train"], made[1])
 
 
 def _for_workers(settings: GenerateSettings) -> GenerateSettings:
@@ -135,7 +135,7 @@ def _for_workers(settings: GenerateSettings) -> GenerateSettings:
 
 
 def _lost(lost: list[LostItem[ShardTask]], run: Run) -> str:
-    names = ", ".join(str(each.item.piece.number) for each in lost)
+    names = ", ".join(str(each.item.shard.number) for each in lost)
     which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
     return (
         f"{which} given up: each ended its worker three times ({lost[0].how}); the others are saved in "

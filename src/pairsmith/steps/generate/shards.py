@@ -49,8 +49,8 @@ class Shard:
         return pair_requests(task, self.items, decoding.per_input)
 
 
-def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
-    """All pieces of a run, in order."""
+def shards_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
+    """All shards of a run, in order."""
     if not settings.inputs:
         asked = f"1 text in {decoding.tries} tries"
         return [
@@ -79,25 +79,25 @@ def pieces_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
     ]
 
 
-def first_items(pieces: Sequence[Shard], count: int) -> list[str] | range:
+def first_items(shards: Sequence[Shard], count: int) -> list[str] | range:
     """The first ``count`` inputs of a pair task; the numbers of the first texts of a text task."""
     texts: list[str] = []
-    for piece in pieces:
-        if isinstance(piece.items, range):
-            return range(min(count, sum(len(each.items) for each in pieces)))
-        texts += piece.items
+    for shard in shards:
+        if isinstance(shard.items, range):
+            return range(min(count, sum(len(each.items) for each in shards)))
+        texts += shard.items
         if len(texts) >= count:
             break
     return texts[:count]
 
 
-def growth(pieces: Sequence[Shard]) -> Growth:
+def growth(shards: Sequence[Shard]) -> Growth:
     """How a run may grow: it keeps finished shards whose inputs are a prefix of the new shard's inputs."""
 
     def holds(entry: ShardEntry) -> bool:
-        if entry.shard >= len(pieces):
+        if entry.shard >= len(shards):
             return False
-        names = pieces[entry.shard].names
+        names = shards[entry.shard].names
         return len(names) >= entry.items and _content(names[: entry.items]) == entry.content
 
     return Growth(GROWING, holds)

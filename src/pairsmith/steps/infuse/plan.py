@@ -87,7 +87,7 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
         rows={"train": made},
         tokens=made * 20,
         shared=shared,
-        pieces=pieces,
+        shards=pieces,
         worker_memory=peak_memory(),
         sample=sample,
     )
@@ -149,7 +149,7 @@ def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) 
         disk=rows.nbytes * count // len(sample) + FOLDER_BYTES + pieces * SHARD_BYTES,
         rows={"train": count},
         shared=shared,
-        pieces=pieces,
+        shards=pieces,
         worker_memory=peak_memory(),
         sample=rows,
     )

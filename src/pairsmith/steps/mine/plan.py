@@ -70,7 +70,7 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
         scratch=4 * width * sum(counts),
         rows={"train": rows},
         shared=shared,
-        pieces=pieces,
+        shards=pieces,
         worker_memory=peak_memory(),
         sample=_pairs(sampled, settings),
     )
@@ -181,7 +181,7 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
         disk=size + FOLDER_BYTES + pieces * SHARD_BYTES,
         rows={"train": min(count, settings.best or count)},
         shared=shared,
-        pieces=pieces,
+        shards=pieces,
         worker_memory=peak_memory(),
         sample=sample,
     )
@@ -225,7 +225,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) 
         rows={"train": count},
         tokens=count * settings.tokens,
         shared=shared,
-        pieces=pieces,
+        shards=pieces,
         worker_memory=peak_memory(),
         sample=sample,
     )

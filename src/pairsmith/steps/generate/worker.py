@@ -1,4 +1,4 @@
-"""One shard of the step ``generate``, as a worker makes it: from a piece of the work to two tables."""
+"""How a worker of the step ``generate`` makes a shard: from its inputs to two tables."""
 
 import re
 from collections import defaultdict
@@ -41,9 +41,9 @@ _TRY = re.compile(r"(.+)-try-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class ShardTask:
-    """A piece to be made, and the tables that an earlier run made for a part of it."""
+    """A shard to be made, and the tables that an earlier run made for a part of it."""
 
-    piece: Shard
+    shard: Shard
     rows: pa.Table | None = None
     rejects: pa.Table | None = None
 
@@ -95,7 +95,7 @@ class ShardLoader:
                     ended += 1
                     advance(1)
 
-                requests = todo.piece.requests(self.task, decoding)
+                requests = todo.shard.requests(self.task, decoding)
                 earlier = _earlier(todo)
                 try:
                     written = write(
@@ -106,7 +106,7 @@ class ShardLoader:
                     budget = _halved(budget or MOST_ROWS["cpu"], rows_needed(self.task), error)
                     continue
                 schema = SCHEMAS[self.task.schema_kind]
-                rejects = [*written.rejects, *todo.piece.duplicates]
+                rejects = [*written.rejects, *todo.shard.duplicates]
                 return Tables(to_table(written.rows, schema), to_table(rejects, REJECT))
 
         return make
