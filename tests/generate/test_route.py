@@ -95,9 +95,9 @@ def test_two_hash_seeds_give_the_same_bytes(world):
 def test_an_interrupted_run_continues_to_the_same_bytes(world, monkeypatch):
     tmp, settings = world
     generate(settings(), Run(tmp / "whole", Silent()))
-    from pairsmith.steps.generate import shard
+    from pairsmith.steps.generate import worker
 
-    real, calls = shard.write, []
+    real, calls = worker.write, []
 
     def failing(*arguments):
         calls.append(1)
@@ -105,7 +105,7 @@ def test_an_interrupted_run_continues_to_the_same_bytes(world, monkeypatch):
             raise StorageError("no space left")
         return real(*arguments)
 
-    monkeypatch.setattr(shard, "write", failing)
+    monkeypatch.setattr(worker, "write", failing)
     with pytest.raises(StorageError):
         generate(settings(), Run(tmp / "cut", Silent()))
     kept = pq.read_table(tmp / "cut/data/train-00000.parquet").num_rows
@@ -247,9 +247,9 @@ def test_a_folder_that_holds_something_else_is_left_alone(world):
 def test_when_memory_runs_out_the_batch_is_halved_and_the_rows_stay_the_same(world, monkeypatch):
     tmp, settings = world
     generate(settings(rows=64), Run(tmp / "roomy", Silent()))
-    from pairsmith.steps.generate import shard
+    from pairsmith.steps.generate import worker
 
-    real, budgets = shard.write, []
+    real, budgets = worker.write, []
 
     def cramped(*arguments):
         budgets.append(arguments[5])
@@ -257,7 +257,7 @@ def test_when_memory_runs_out_the_batch_is_halved_and_the_rows_stay_the_same(wor
             raise OutOfMemoryError("CUDA out of memory")
         return real(*arguments)
 
-    monkeypatch.setattr(shard, "write", cramped)
+    monkeypatch.setattr(worker, "write", cramped)
     generate(settings(rows=64), Run(tmp / "cramped", Silent()))
     assert budgets == [64, 32, 16, 16, 16], "the smaller budget stays"
     assert files(tmp / "cramped") == files(tmp / "roomy")
@@ -265,26 +265,26 @@ def test_when_memory_runs_out_the_batch_is_halved_and_the_rows_stay_the_same(wor
 
 def test_memory_for_not_even_one_group_says_what_to_do(world, monkeypatch):
     tmp, settings = world
-    from pairsmith.steps.generate import shard
+    from pairsmith.steps.generate import worker
 
     def exhausted(*arguments):
         raise RuntimeError(
             "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
         )
 
-    monkeypatch.setattr(shard, "write", exhausted)
+    monkeypatch.setattr(worker, "write", exhausted)
     with pytest.raises(ModelError, match="even 2 rows at once do not fit the memory"):
         generate(settings(), Run(tmp / "out", Silent()))
 
 
 def test_another_runtime_error_is_not_taken_for_memory(world, monkeypatch):
     tmp, settings = world
-    from pairsmith.steps.generate import shard
+    from pairsmith.steps.generate import worker
 
     def broken(*arguments):
         raise RuntimeError("shapes differ")
 
-    monkeypatch.setattr(shard, "write", broken)
+    monkeypatch.setattr(worker, "write", broken)
     with pytest.raises(RuntimeError, match="shapes differ"):
         generate(settings(), Run(tmp / "out", Silent()))
 
@@ -312,16 +312,16 @@ def test_more_of_the_same_keeps_finished_rows_and_gives_the_bytes_of_doing_all_a
 def test_only_what_is_missing_is_asked_of_the_model(world, monkeypatch):
     tmp, settings = world
     generate(settings(limit=7), Run(tmp / "out", Silent()))
-    from pairsmith.steps.generate import shard
+    from pairsmith.steps.generate import worker
 
-    real, asked = shard.write, []
+    real, asked = worker.write, []
 
     def counting(task, model, wanted, decoding, seed, rows, on_done, earlier):
         wanted = list(wanted)
         asked.append((len(wanted), len(earlier)))
         return real(task, model, wanted, decoding, seed, rows, on_done, earlier)
 
-    monkeypatch.setattr(shard, "write", counting)
+    monkeypatch.setattr(worker, "write", counting)
     generate(settings(), Run(tmp / "out", Silent()))
     assert asked == [(10, 4), (4, 0)], "of the second shard two of five inputs were there"
 
