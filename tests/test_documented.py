@@ -17,7 +17,6 @@ import pytest
 import yaml
 from tests import documented
 from tests.documented import PAGES, ROOT, SHELLS, Block, Command
-from tests.push.hub import logged_in
 from tests.reader import (
     CUT,
     CUT_FILES,
@@ -31,6 +30,7 @@ from tests.reader import (
     ray_here,
     shortened,
 )
+from tests.tools.push.hub import logged_in
 
 from pairsmith.cli import planning
 from pairsmith.data.tasks import load_task

@@ -2,7 +2,7 @@
 
 import pytest
 from huggingface_hub import ModelCard
-from tests.runs.test_credits import card
+from tests.runs.test_attribution import card
 
 from pairsmith.core.citations import MINING, QUIP
 from pairsmith.runs import sources_of

@@ -31,7 +31,7 @@ from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.question_settings import InfuseSettings, TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from tiny_bart import make_bart
 
 pytestmark = pytest.mark.slow

@@ -809,7 +809,7 @@ def test_every_recipe_that_ships_is_tested_here():
 
 
 def test_the_example_on_the_page_is_sound(tmp_path):
-    page = Path(__file__).parent.parent / "docs" / "recipes.md"
+    page = Path(__file__).parent.parent.parent / "docs" / "recipes.md"
     example = tmp_path / "mine.yaml"
     example.write_text(page.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0])
     plan = load_recipe(example)

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from tests.report.test_parts import ALLOWED, HOSTILE, read
-from tests.report.test_rows import SHARDS, folder
+from tests.tools.report.test_parts import ALLOWED, HOSTILE, read
+from tests.tools.report.test_rows import SHARDS, folder
 
 from pairsmith.cli.app import main
 from pairsmith.cli.recipes import load_recipe

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
-from tests.report.test_parts import HOSTILE
-from tests.report.test_report import hostile_folder
-from tests.report.test_rows import folder
+from tests.tools.report.test_parts import HOSTILE
+from tests.tools.report.test_report import hostile_folder
+from tests.tools.report.test_rows import folder
 
 from pairsmith.cli.compare.file import Comparison, Measured, Trained
 from pairsmith.cli.compare.outcome import Cost, Score

@@ -11,7 +11,7 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
-from tests.report.test_rows import folder
+from tests.tools.report.test_rows import folder
 
 from pairsmith.core.progress import Progress, Quiet, Silent
 from pairsmith.data.schemas import ScoredPair

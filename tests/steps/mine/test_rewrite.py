@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.mine.test_filter import folder_of
+from tests.steps.mine.test_filter import folder_of
 from tests.tiny_bart import document, make_bart
 from tests.training.few import PEOPLE, PLAYS, passage, reading
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer

@@ -8,8 +8,8 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.mix.test_mix import lines
-from tests.report.test_rows import SHARDS, folder
+from tests.steps.mix.test_mix import lines
+from tests.tools.report.test_rows import SHARDS, folder
 
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import FolderError, InputError, SettingsError

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 from pydantic import ValidationError
-from tests.evaluate.test_sts import PAIRS
+from tests.steps.evaluate.test_sts import PAIRS
 
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError, SettingsError

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from huggingface_hub import DatasetCard, constants
-from tests.mix.test_mix import lines
 from tests.runs.test_croissant import made, scored
+from tests.steps.mix.test_mix import lines
 
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import LABELLED_TEXT, SCORED_PAIR

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
-from tests.report.test_rows import folder
+from tests.tools.report.test_rows import folder
 
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, SettingsError, StorageError
 from pairsmith.core.progress import Silent

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from sentence_transformers import SentenceTransformer
 from tests.conftest import make_bert
-from tests.push.hub import TOKEN, logged_in
 from tests.runs.test_croissant import made, opened, scored
+from tests.tools.push.hub import TOKEN, logged_in
 from transformers import AutoModel, AutoTokenizer
 from typer.testing import CliRunner
 from upath import UPath

@@ -543,7 +543,7 @@ def test_the_file_of_a_built_in_task_can_be_copied(tmp_path):
     assert load_task(copy) == load_task("sts")
 
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "tasks.md"
+PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "tasks.md"
 
 
 def test_the_examples_on_the_page_load(write):

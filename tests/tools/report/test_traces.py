@@ -1,8 +1,8 @@
 """Token by token: what self-debiasing did to rows that were written."""
 
 import pytest
-from tests.report.test_report import page_of, text_of
-from tests.report.test_rows import SHARDS, folder
+from tests.tools.report.test_report import page_of, text_of
+from tests.tools.report.test_rows import SHARDS, folder
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.progress import Silent
