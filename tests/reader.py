@@ -32,6 +32,20 @@ CUT = {
 }
 """By how a command begins, the options that are added to it."""
 
+TINY_QUICKSTART = " --set before-six-layers.layers=2 --set encoder.layers=2 --set encoder.attention=base"
+TINY_QUICKSTART += "".join(
+    f" --set {setting}=pairsmith:tiny"
+    for setting in (
+        "sample.model",
+        "without-debiasing.model",
+        "pairs.model",
+        "before.model",
+        "before-six-layers.model",
+        "encoder.base",
+    )
+)
+"""For the quickstart on pages other than the README, where it runs with its own model."""
+
 CUT_FILES = {
     "write-or-sample.yaml": {
         "seeds: [1, 2, 3]": "seeds: [1]",

@@ -22,6 +22,7 @@ from tests.reader import (
     CUT_FILES,
     EARLIER,
     READ,
+    TINY_QUICKSTART,
     few_pairs,
     furnish,
     label_all,
@@ -123,12 +124,18 @@ MACHINES = {"docs/measuring.md": ("mteb",), "docs/running.md": ("buckets",), "do
 )
 @pytest.mark.parametrize("page", [page for page in PAGES if TODO[page]])
 def test_a_page_can_be_followed(
-    page: str, reader: Path, earlier: Path, request: pytest.FixtureRequest
+    page: str,
+    reader: Path,
+    earlier: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in READ.get(page, ()):
         shutil.copytree(earlier / name, reader / name)
     for name in MACHINES.get(page, ()):
         request.getfixturevalue(name)
+    if page != "README.md":
+        monkeypatch.setitem(CUT, "run quickstart", CUT["run quickstart"] + TINY_QUICKSTART)
     names: dict[str, Any] = {}  # a page's Python goes on from block to block, as in a reader's session
     # A file may be shown below its use.
     for block in sorted(TODO[page], key=lambda block: (block.language != "yaml", block.line)):

@@ -93,7 +93,7 @@ def test_the_table_sums_up_and_shares_work_among_workers():
     assert lines[0].split() == ["step", "rows", "tokens", "written", "time", "memory", "disk"]
     assert lines[1].split() == ["pairs", "1,200", "56,000", "1", "min", "40", "s", "2.0", "GB", "3.0", "MB"]
     assert lines[3].split() == ["all", "56,000", "2", "min", "04", "s", "2.0", "GB", "3.0", "MB"]
-    assert lines[4] == "meanwhile on the disk at most, with checkpoints: 13.0 MB"
+    assert lines[4] == "peak disk use during the run, with checkpoints: 13.0 MB"
     assert len(lines) == 5
     # 4 s of starting, 10 s that cannot be shared, 90 s among at most three, and 20 s.
     assert plan_table(steps, 8).splitlines()[-1].endswith(": 1 min 04 s; each needs 1.0 GB of memory")
@@ -105,5 +105,5 @@ def test_a_part_of_a_step_cannot_be_looked_into(recipe, monkeypatch, tmp_path):
     text = (tmp_path / "small.yaml").read_text().replace('data: "@pairs"', 'data: "@pairs/data"')
     (tmp_path / "small.yaml").write_text(text)
     monkeypatch.setattr(planning, "_apart", lambda *_: Estimate(1.0, 1, 1, {}))
-    with pytest.raises(SettingsError, match="clean: @pairs/data is a part of a step"):
+    with pytest.raises(SettingsError, match="clean: @pairs/data is part of a step"):
         plan_recipe(load_recipe(tmp_path / "small.yaml"), Silent())

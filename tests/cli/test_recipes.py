@@ -176,7 +176,7 @@ def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
     path = recipe(RECIPE.replace("data: ./texts.txt", "data: ./missing"))
     assert faults(path, steps) == [
         f"small.yaml:14: after.data: there is no {path.parent}/missing; "
-        "give its place with --set after.data=PATH"
+        "give its path with --set after.data=PATH"
     ]
     assert load_recipe(path, steps, overrides=[f"after.data={tmp_path}"]).steps[2].settings(
         tmp_path
@@ -217,10 +217,10 @@ def test_a_fault_in_an_override_names_the_override(recipe, steps, override, word
     [
         ("step: measure", "step: mesure", "small.yaml:11: after.step: no step is called 'mesure'; did you mean 'measure'? known: make, measure"),
         ("name: other", "name: rows", "small.yaml:5: rows.name: two steps are called rows; rename one of them"),
-        ("name: other", "name: ../x", "small.yaml:5: ../x.name: is 1 to 64 letters, digits, hyphens or underscores, not '../x'"),
+        ("name: other", "name: ../x", "small.yaml:5: ../x.name: must be 1 to 64 letters, digits, hyphens or underscores, not '../x'"),
         ("    step: make\n", "", "small.yaml:5: other.step: missing; it has no default, so add it"),
         ("  - name: other\n    step: make\n", "  - step: make\n", "small.yaml:5: step 2.name: missing; it has no default, so add it"),
-        ("seed: 3\n", "seed: 3\n      seed: 4\n", "small.yaml:9: other.seed: 'seed' stands here twice (lines 9 and 10); keep one of them"),
+        ("seed: 3\n", "seed: 3\n      seed: 4\n", "small.yaml:9: other.seed: 'seed' is given twice (lines 9 and 10); keep one of them"),
         ("seed: 3\n", "seed: x\n", "small.yaml:9: other.seed: should be a whole number, not 'x'"),
         ("inputs: org/data", "input: org/data", "small.yaml:8: other.input: unknown key; did you mean 'inputs'? known: inputs, model, note, seed, top_p"),
         ("inputs: org/data", "top_p: 3", "small.yaml:8: other.top_p: should be less than or equal to 1, not 3"),
@@ -228,15 +228,15 @@ def test_a_fault_in_an_override_names_the_override(recipe, steps, override, word
         ('"@rows"', '"@row"', "small.yaml:13: after.model: @row refers to no earlier step; did you mean 'rows'? known: other, rows"),
         ('"@rows"', '"@after"', "small.yaml:13: after.model: @after refers to no earlier step; did you mean 'other'? known: other, rows"),
         ("inputs: org/data", "inputs: ''\n      note: '@after'", "small.yaml:9: other.note: @after refers to no earlier step; known: rows"),
-        ("inputs: org/data", "inputs: no.txt", "small.yaml:8: other.inputs: there is no no.txt in the current folder (one in the recipe's folder begins with ./); give its place with --set other.inputs=PATH"),
-        ("inputs: org/data", "inputs: /no/data", "small.yaml:8: other.inputs: there is no /no/data; give its place with --set other.inputs=PATH"),
+        ("inputs: org/data", "inputs: no.txt", "small.yaml:8: other.inputs: there is no no.txt in the current folder (a path in the recipe's folder starts with ./); give its path with --set other.inputs=PATH"),
+        ("inputs: org/data", "inputs: /no/data", "small.yaml:8: other.inputs: there is no /no/data; give its path with --set other.inputs=PATH"),
         ("after/graded.all", "after", "small.yaml:17: results.figure: expected `step/key.key`, `step:rows` or `step:rejects`, not 'after'"),
         ("after/graded.all", "after:words", "small.yaml:17: results.figure: expected `step/key.key`, `step:rows` or `step:rejects`, not 'after:words'"),
         ('"rows:rows"', "'row:rows'", "small.yaml:18: results.rows: the recipe has no step 'row'; did you mean 'rows'? known: after, other, rows"),
         ('"rows:rows"', "3", "small.yaml:18: results.rows: should be a valid string, not 3"),
         ("seed: 7", "seed: -1", "small.yaml:2: seed: should be greater than or equal to 0, not -1"),
         ("seed: 7", "sed: 7", "small.yaml:2: sed: unknown key; did you mean 'seed'? known: description, name, results, seed, steps"),
-        ("seed: 7", "name: again", "small.yaml:1: name: 'name' stands here twice (lines 1 and 2); keep one of them"),
+        ("seed: 7", "name: again", "small.yaml:1: name: 'name' is given twice (lines 1 and 2); keep one of them"),
         ("    settings:\n      inputs: org/data\n      seed: 3\n", "    settings: 3\n", "small.yaml:7: other.settings: should be a mapping of keys to values, not 3"),
     ],
 )  # fmt: skip
@@ -411,7 +411,7 @@ def test_what_is_finished_is_not_done_again(recipe, steps, calls, tmp_path, caps
     again = run_recipe(plan, tmp_path / "run", Progress())
     assert calls == []
     assert "step 3/3 · measure → " in (said := capsys.readouterr().err)
-    assert said.count("done before") == 3
+    assert said.count("already done") == 3
     assert again == first
 
 
@@ -525,7 +525,7 @@ def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").write_text("mine")
     with pytest.raises(
-        FolderError, match=r"run holds something else than a recipe's run; give another --out"
+        FolderError, match=r"run holds something other than a recipe's run; give another --out"
     ):
         run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent(), fresh=fresh)
     assert calls == []
@@ -537,7 +537,7 @@ def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp
 def test_a_record_that_was_changed_by_hand(recipe, steps, tmp_path, text):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text(text)
-    with pytest.raises(FolderError, match=r"run\.json is not as pairsmith wrote it; give --fresh"):
+    with pytest.raises(FolderError, match=r"run\.json is not a valid record of a run; give --fresh"):
         run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
     run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent(), fresh=True)
 
@@ -681,7 +681,7 @@ def test_the_recipe_of_dinos_tables_has_every_row_of_table_2(tmp_path):
 
 def test_the_dino_recipe_says_how_to_give_its_data_also_by_its_old_name():
     for name in ("dino-x2", "dino"):
-        with pytest.raises(SettingsError, match="give its place with --set untrained.data=PATH\n"):
+        with pytest.raises(SettingsError, match="give its path with --set untrained.data=PATH\n"):
             load_recipe(recipe_path(name))
 
 
@@ -715,7 +715,7 @@ def test_the_mining_recipes_are_sound_and_name_files_beside_them(name, beside, t
         for value in planned.settings(tmp_path / "run").model_dump().values():
             for text in texts_in(value):
                 assert not text.startswith("./")
-    with pytest.raises(SettingsError, match="give its place with --set biencoder.seeds=PATH"):
+    with pytest.raises(SettingsError, match="give its path with --set biencoder.seeds=PATH"):
         load_recipe(recipe_path(name))
 
 
@@ -760,7 +760,7 @@ def test_the_recipes_of_questions_are_sound_and_name_files_beside_them(name, bes
     for planned in plan.steps:
         for value in planned.settings(tmp_path / "run").model_dump().values():
             assert not any(text.startswith("./") for text in texts_in(value))
-    with pytest.raises(SettingsError, match=r"give its place with --set \w+\.data=PATH"):
+    with pytest.raises(SettingsError, match=r"give its path with --set \w+\.data=PATH"):
         load_recipe(recipe_path(name))
 
 

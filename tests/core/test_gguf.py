@@ -172,8 +172,8 @@ def test_a_file_that_is_cut_short_is_refused(tiny, tmp_path, part):
     file = tmp_path / "cut.gguf"
     whole = Path(tiny).read_bytes()
     file.write_bytes(whole[: int(part * len(whole))])
-    message = refused(str(file), "it is empty|this is no GGUF file|the file is cut short or damaged")
-    assert "get it again" in message
+    message = refused(str(file), "it is empty|this is not a GGUF file|the file is cut short or damaged")
+    assert "download it again" in message
 
 
 @pytest.mark.parametrize("architecture", ["mamba-xyz", "bert", "t5", "qwen35"])
@@ -185,12 +185,12 @@ def test_another_kind_of_model_is_refused(tmp_path, architecture):
 
 
 def test_a_scaling_of_positions_that_would_be_lost_is_refused(tmp_path):
-    refused(str(make_gguf(tmp_path / "scaled.gguf", scaled=True)), "keeps a scaling of positions")
+    refused(str(make_gguf(tmp_path / "scaled.gguf", scaled=True)), "contains factors that scale positions")
 
 
 def test_weights_of_another_shape_are_refused(tmp_path, capfd):
     file = make_gguf(tmp_path / "other.gguf", inner=96)
-    words = r"the weights model\.layers\.0\.mlp\.down_proj\.weight are of another shape .*\(6 such in all\)"
+    words = r"the weights model\.layers\.0\.mlp\.down_proj\.weight do not have the shape .*\(6 such weights in all\)"
     refused(str(file), words)
     assert capfd.readouterr() == ("", "")
 
@@ -217,8 +217,8 @@ def test_a_file_without_a_tokenizer_is_refused(tmp_path):
 def test_a_file_of_another_format_is_refused(tmp_path):
     file = tmp_path / "pointer.gguf"
     file.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    refused(str(file), "this is no GGUF file: it begins with b'vers', not b'GGUF'")
-    with pytest.raises(ModelError, match="this is no GGUF file"):
+    refused(str(file), "this is not a GGUF file: it begins with b'vers', not b'GGUF'")
+    with pytest.raises(ModelError, match="this is not a GGUF file"):
         check_name(str(file))
 
 
@@ -296,8 +296,8 @@ def test_a_file_on_the_hub(tiny, monkeypatch):
 
 
 def test_a_file_on_the_hub_out_of_reach_is_an_error_in_one_line():
-    refused("org/name:tiny.gguf", "model org/name:tiny.gguf: not to be had from the Hugging Face Hub")
-    with pytest.raises(ModelError, match="not to be had from the Hugging Face Hub") as error:
+    refused("org/name:tiny.gguf", "model org/name:tiny.gguf: could not be fetched from the Hugging Face Hub")
+    with pytest.raises(ModelError, match="could not be fetched from the Hugging Face Hub") as error:
         model_revision("org/name:tiny.gguf")
     assert "\n" not in str(error.value)
 
@@ -369,7 +369,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_in_words(monkeypatch, tmp_pa
     (tmp_path / "taken").touch()
     for folder in (tmp_path / "taken", tmp_path / "taken" / "deeper"):
         monkeypatch.setenv("PAIRSMITH_CACHE", str(folder))
-        message = refused(tiny, "cannot be kept in .*taken", StorageError)
+        message = refused(tiny, "cannot be saved in .*taken", StorageError)
         assert "set PAIRSMITH_CACHE to another folder" in message
 
 
@@ -381,7 +381,7 @@ def test_a_disk_with_no_room_for_the_tokenizer_or_the_weights(tiny, most):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))  # no file may grow longer
     try:
-        message = refused(tiny, "the converted model cannot be kept in", StorageError)
+        message = refused(tiny, "the converted model cannot be saved in", StorageError)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "File too large" in message
@@ -402,7 +402,7 @@ def test_a_full_disk_leaves_nothing_half_written(monkeypatch, tiny, fault):
 
     with monkeypatch.context() as patched:
         patched.setattr(transformers.PreTrainedModel, "save_pretrained", full)
-        refused(tiny, "cannot be kept in .*No space left on device.*; make room there", StorageError)
+        refused(tiny, "cannot be saved in .*No space left on device.*; make room there", StorageError)
     assert gguf_folder(tiny).is_dir()
 
 

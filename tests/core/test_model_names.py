@@ -134,7 +134,7 @@ def test_a_missing_glove_file_names_the_nearest(tmp_path):
 
 def test_a_hub_model_out_of_reach_is_an_error_in_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelError, match="no folder of that name here, and not to be had from") as error:
+    with pytest.raises(ModelError, match="there is no such folder here, and it could not be") as error:
         model_revision("nobody/nothing-of-this-name")
     assert "\n" not in str(error.value)
 
@@ -162,7 +162,7 @@ def test_a_file_of_a_model_is_here_or_on_the_hub(tmp_path, monkeypatch):
     assert file_of("org/name", "heads") == Path("/cache/org/name/heads")
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", nowhere)
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: None)
-    with pytest.raises(ModelError, match="not to be had from the Hugging Face Hub"):
+    with pytest.raises(ModelError, match="could not be fetched from the Hugging Face Hub"):
         file_of("org/name", "heads")
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: "/cache/config.json")
     assert file_of("org/name", "heads") is None

@@ -165,7 +165,11 @@ def test_reading_is_a_stream(tmp_path):
         ({"text": ["a", 3]}, {}, "news.jsonl:1: column 'text' holds a number, not text"),
         ({"text": {"a": 1}}, {}, "news.jsonl:1: column 'text' holds an object, not text"),
         ({"text": "a", "summary": 3}, {}, "news.jsonl:1: column 'summary' holds a number, not text"),
-        ({"text": "a", "day": [1]}, {"group_column": "day"}, "column 'day' holds a list; a group is text"),
+        (
+            {"text": "a", "day": [1]},
+            {"group_column": "day"},
+            "column 'day' holds a list; a group has to be text",
+        ),
         ({"text": " "}, {}, "news.jsonl holds no documents"),
     ],
 )
@@ -174,7 +178,7 @@ def test_what_is_wrong_is_said(put, row, options, message):
 
 
 def test_a_source_that_is_not_there_fails_at_once(tmp_path):
-    with pytest.raises(InputError, match=r"news\.jsonl is not there"):
+    with pytest.raises(InputError, match=r"news\.jsonl does not exist"):
         read_documents(tmp_path / "news.jsonl")
 
 

@@ -48,5 +48,5 @@ def test_faults_are_told_with_their_place(tmp_path, rows, message):
 
 def test_a_file_that_is_not_there_is_told_at_once(tmp_path):
     for name in ("pairs.tsv", "msr_paraphrase_test.txt"):
-        with pytest.raises(InputError, match="is not there"):
+        with pytest.raises(InputError, match="does not exist"):
             read_paraphrases(tmp_path / name)

@@ -65,10 +65,10 @@ class TestPlainText:
     def test_a_truncated_gzip_file_says_so(self, put):
         data = gzip.compress("\n".join(map(str, range(50_000))).encode())
         message = fault(put("in.txt.gz", data[: len(data) // 2]))
-        assert "in.txt.gz is not a whole gzip file (after line " in message
+        assert "in.txt.gz is not a valid gzip file (after line " in message
 
     def test_a_file_that_is_not_gzip_says_so(self, put):
-        assert "is not a whole gzip file" in fault(put("in.txt.gz", "plain"))
+        assert "is not a valid gzip file" in fault(put("in.txt.gz", "plain"))
 
     def test_limit_stops_before_a_fault_behind_it(self, put):
         path = put("in.txt", b"One\nTwo\n\xff\n")
@@ -106,14 +106,16 @@ class TestBadText:
 
     def test_missing_file_names_the_nearest_at_once(self, put, tmp_path):
         put("sentences.txt", "a")
-        with pytest.raises(InputError, match=r"sentnces\.txt is not there; did you mean .*sentences\.txt\?"):
+        with pytest.raises(
+            InputError, match=r"sentnces\.txt does not exist; did you mean .*sentences\.txt\?"
+        ):
             read_texts(tmp_path / "sentnces.txt")
 
     def test_missing_file_with_nothing_near(self, tmp_path):
-        assert fault(tmp_path / "a.txt").endswith("a.txt is not there; check the path")
+        assert fault(tmp_path / "a.txt").endswith("a.txt does not exist; check the path")
 
     def test_missing_folder(self, tmp_path):
-        assert "is not there; there is no folder" in fault(tmp_path / "no" / "a.txt")
+        assert "does not exist; there is no folder" in fault(tmp_path / "no" / "a.txt")
 
     def test_a_folder_that_is_none_of_ours(self, tmp_path):
         assert "is a folder without data/*.parquet" in fault(tmp_path)
@@ -140,7 +142,7 @@ class TestJson:
         ("line", "expected"),
         [
             ("{'text': 'a'}", "in.jsonl:2: not JSON (Expecting property name"),
-            ("[1]", "in.jsonl:2: a JSON array; one object a line is expected"),
+            ("[1]", "in.jsonl:2: a JSON array; one object per line is expected"),
             ("17", "in.jsonl:2: 17 is not a JSON object with columns such as text"),
             ('{"text": 5}', "in.jsonl:2: column 'text' holds a number, not text"),
             ('{"text": ["a"]}', "in.jsonl:2: column 'text' holds a list, not text"),
@@ -293,7 +295,7 @@ class TestParquet:
     def test_an_unfinished_dataset_folder(self, tmp_path):
         self.put(tmp_path / "data" / "train-00000.parquet", sentence1=["a"])
         write(tmp_path / "manifest.json", '{"complete": false}')
-        assert "is unfinished; run the command that writes it again" in fault(tmp_path)
+        assert "is unfinished; rerun the command that writes it" in fault(tmp_path)
 
     def test_a_broken_manifest(self, tmp_path):
         write(tmp_path / "manifest.json", "[]")
@@ -345,7 +347,9 @@ class TestHub:
     def test_it_is_read_as_a_stream(self, hub):
         rows = open_source("org/breaks").rows()
         assert next(rows) == ("org/breaks:1", {"label": 1, "sentence": "a"})
-        with pytest.raises(InputError, match=r"org/breaks: the Hub gave no more after row 1 \(Connection"):
+        with pytest.raises(
+            InputError, match=r"org/breaks: the Hub sent no more rows after row 1 \(Connection"
+        ):
             next(rows)
 
     @pytest.mark.parametrize("name", ["org/cached", "org/packed"])

@@ -153,7 +153,7 @@ class TestOfficialFiles:
         assert list(read_questions(rows(ROW, ROW, name="q.json"))) == [END, END]
 
     def test_an_array_gets_the_advice_for_arrays(self, put):
-        assert "a JSON array; one object a line is expected" in fault(put("q.json", json.dumps([ROW])))
+        assert "a JSON array; one object per line is expected" in fault(put("q.json", json.dumps([ROW])))
 
     def test_nothing_with_an_answer(self, put):
         assert fault(put("dev.json", '{"data": []}')).endswith("dev.json holds no questions with answers")
@@ -204,7 +204,7 @@ class TestRows:
             ({"question": 3}, "q.jsonl:2: column 'question' holds a number, not text"),
             (
                 {"answers": {"text": ["The Alps"], "answer_start": [20]}},
-                "q.jsonl:2: the answer 'The Alps' does not stand in its context, at 20 or elsewhere",
+                "q.jsonl:2: the answer 'The Alps' does not occur in its context, at 20 or elsewhere",
             ),
             (
                 {"answers": {"text": [" "], "answer_start": [0]}},
@@ -213,7 +213,7 @@ class TestRows:
             ({"answers": {"text": [None], "answer_start": [0]}}, "q.jsonl:2: an answer is null; a text"),
             (
                 {"answers": {"text": ["Alps"], "answer_start": ["24"]}},
-                "q.jsonl:2: answer_start of 'Alps' is '24'; a number of characters is expected",
+                "q.jsonl:2: answer_start of 'Alps' is '24'; a character position is expected",
             ),
             ({"answers": [{"text": "Alps"}]}, "q.jsonl:2: answer_start of 'Alps' is None; a number"),
             (
@@ -234,7 +234,7 @@ class TestRows:
         assert f"q.jsonl:2: no column {column!r}, which earlier rows have" in fault(rows(ROW, row))
 
     def test_a_source_that_is_not_there_fails_at_once(self, tmp_path):
-        with pytest.raises(InputError, match=r"q\.json is not there"):
+        with pytest.raises(InputError, match=r"q\.json does not exist"):
             read_questions(tmp_path / "q.json")
 
     def test_a_hub_data_set(self, monkeypatch):

@@ -138,9 +138,7 @@ def test_a_released_file_by_itself(data):
 
 def test_a_file_of_another_kind(tmp_path):
     file = put(tmp_path / "notes.txt", "a\n")
-    with pytest.raises(
-        InputError, match=r"notes\.txt is not a file of graded pairs; expected is one of \.tsv"
-    ):
+    with pytest.raises(InputError, match=r"notes\.txt is not a file of graded pairs; expected one of \.tsv"):
         read_sts(file)
 
 
@@ -157,7 +155,7 @@ def test_an_unknown_suite_names_the_nearest(data):
 def test_a_year_with_a_subset_missing_is_refused(data):
     (data / "sts12-16" / "2012" / "MSRvid.test.tsv").unlink()
     with pytest.raises(
-        InputError, match="2012 lacks MSRvid of sts12; without them the figure cannot be compared"
+        InputError, match="2012 lacks MSRvid of sts12; without them the score cannot be compared"
     ):
         read_sts(data)
     assert [suite.name for suite in read_sts(data, ["stsb", "sts13"])] == ["stsb", "sts13"]
@@ -166,7 +164,7 @@ def test_a_year_with_a_subset_missing_is_refused(data):
 def test_nothing_there(tmp_path):
     with pytest.raises(InputError, match="holds none of stsb, sts12, "):
         read_sts(tmp_path)
-    with pytest.raises(InputError, match="nowhere is not there"):
+    with pytest.raises(InputError, match="nowhere does not exist"):
         read_sts(tmp_path / "nowhere")
 
 
@@ -183,7 +181,7 @@ def test_nothing_there(tmp_path):
         (
             "sick/SICK_test_annotated.txt",
             "a\tb\n",
-            r"SICK_test_annotated\.txt:1: no SICK header, it lacks relat",
+            r"SICK_test_annotated\.txt:1: not a SICK header, as it lacks relat",
         ),
         (
             "sick/SICK_test_annotated.txt",

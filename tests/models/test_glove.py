@@ -78,7 +78,7 @@ def test_a_word_with_spaces_inside_is_passed_over(tmp_path):
     [
         ("a 1 2\nb 1 2 3\n", r"g.txt:2: 3 values, where the lines before have 2"),
         ("a 1 2\nb 1\n", r"g.txt:2: 1 values, where the lines before have 2; is the file cut off"),
-        ("a 1 x\n", r"g.txt:1: a value is no number"),
+        ("a 1 x\n", r"g.txt:1: a value is not a number"),
         ("a 1 nan\n", r"g.txt:1: a value is not finite"),
         ("", r"holds no vector for any word"),
         ("q 1 2\n", r"holds no vector for any word"),

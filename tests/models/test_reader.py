@@ -570,7 +570,7 @@ def test_a_model_of_any_length_reads_512_tokens(t5_folder):
 
 def test_a_tokenizer_that_does_not_know_its_tokens_places_is_refused(t5_folder):
     (t5_folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "ByT5Tokenizer"}))
-    with pytest.raises(ModelError, match="cannot tell where in a text its tokens stand"):
+    with pytest.raises(ModelError, match="cannot tell the positions of its tokens in a text"):
         load_reader(str(t5_folder), device="cpu")
 
 

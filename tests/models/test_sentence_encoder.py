@@ -58,7 +58,7 @@ def test_cls_pools_the_first_token(tiny_bert):
 
 
 def test_cls_needs_a_cls_token(tiny_gpt2):
-    with pytest.raises(ModelError, match="no CLS token, so pooling 'cls' cannot be; use mean"):
+    with pytest.raises(ModelError, match="no CLS token, so pooling 'cls' is not possible; use mean"):
         load_sentence_encoder(str(tiny_gpt2), pooling="cls", device="cpu")
 
 
@@ -192,7 +192,7 @@ def test_a_device_that_is_not_there_is_refused(tiny_bert, monkeypatch):
 
 
 def test_glove_is_no_transformer(tmp_path):
-    with pytest.raises(ModelError, match="no transformer to load"):
+    with pytest.raises(ModelError, match="not loaded as a transformer"):
         load_sentence_encoder("glove:vectors.txt")
 
 
@@ -291,5 +291,5 @@ def test_a_model_that_stays_causal_is_refused_both_ways(tiny_gpt2, tmp_path):
     # The first GPT keeps a mask of its own, whatever its configuration says.
     config = OpenAIGPTConfig(vocab_size=len(tokenizer), n_positions=64, n_embd=16, n_layer=1, n_head=2)
     OpenAIGPTModel(config).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="models of the kind openai-gpt stay causal; leave bidirectional"):
+    with pytest.raises(ModelError, match="models of type openai-gpt cannot attend to later tokens; turn"):
         load_sentence_encoder(str(tmp_path), device="cpu", bidirectional=True)

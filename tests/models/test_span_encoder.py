@@ -83,10 +83,10 @@ def test_heads_of_the_same_weights_are_the_same_bytes(tmp_path):
 
 def test_faulty_heads_are_told(tmp_path):
     assert heads_kind(str(tmp_path)) is None
-    with pytest.raises(ModelError, match="none are there"):
+    with pytest.raises(ModelError, match="there are none"):
         load_heads(str(tmp_path), 4, "questions")
     save_heads(SpanHeads(4, "tokens"), tmp_path)
-    with pytest.raises(ModelError, match="those there read tokens"):
+    with pytest.raises(ModelError, match="the heads there read tokens"):
         load_heads(str(tmp_path), 4, "questions")
     with pytest.raises(ModelError, match="do not fit the model, whose vectors have 5"):
         load_heads(str(tmp_path), 5, "tokens")
@@ -96,7 +96,7 @@ def test_faulty_heads_are_told(tmp_path):
 
 
 def test_an_encoder_without_heads_is_none(tiny_bert, folder):
-    with pytest.raises(ModelError, match="none are there"):
+    with pytest.raises(ModelError, match="there are none"):
         loaded(tiny_bert)
     fresh = loaded(tiny_bert, fresh_heads=True, seed=5).heads.state_dict()
     kept = loaded(folder, fresh_heads=True, seed=9).heads.state_dict()

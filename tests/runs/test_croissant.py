@@ -153,5 +153,5 @@ def test_a_column_of_a_type_that_it_has_no_name_for(tmp_path):
 
 def test_only_a_dataset_folder_can_be_described(tmp_path):
     (tmp_path / "rows").mkdir()
-    with pytest.raises(FolderError, match="is no dataset folder"):
+    with pytest.raises(FolderError, match="is not a dataset folder"):
         export(ExportSettings(data=str(tmp_path / "rows"), form="croissant"), Run(tmp_path / "o", Silent()))

@@ -118,7 +118,7 @@ def test_what_a_dead_worker_had_done_of_its_item_is_not_counted_twice(run):
 
 
 def test_workers_that_cannot_even_start_end_the_run(run):
-    with pytest.raises(WorkerError, match=r"workers end before they are ready \(signal 9"):
+    with pytest.raises(WorkerError, match=r"workers exited before they were ready \(signal 9"):
         run([1, 2], loading=True)
 
 
@@ -131,7 +131,7 @@ def test_an_error_meant_for_people_reaches_them_as_it_is(run, workers):
 
 
 def test_a_bug_in_a_worker_is_shown_with_its_traceback(run):
-    with pytest.raises(WorkerError, match=r"(?s)a fault of pairsmith.*in bug.*ZeroDivisionError: a bug"):
+    with pytest.raises(WorkerError, match=r"(?s)a bug in pairsmith.*in bug.*ZeroDivisionError: a bug"):
         run([1, 2, 3], bug=2)
 
 
@@ -175,7 +175,7 @@ class TestRay:
     def test_errors_meant_for_people_and_bugs(self, run):
         with pytest.raises(InputError, match=r"^2 is refused$"):
             run([1, 2, 3], 2, "ray", refused=2)
-        with pytest.raises(WorkerError, match=r"(?s)a fault of pairsmith.*ZeroDivisionError"):
+        with pytest.raises(WorkerError, match=r"(?s)a bug in pairsmith.*ZeroDivisionError"):
             run([1, 2, 3], 2, "ray", bug=2)
 
     def test_more_workers_than_cores_hang_nothing(self, run):

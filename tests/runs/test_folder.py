@@ -54,7 +54,7 @@ def test_what_is_no_dataset_folder(tmp_path, folder):
     assert fault(lambda: DatasetFolder.open(tmp_path / "file")).endswith(
         "is a file; a dataset folder is expected"
     )
-    assert "is no dataset folder: it holds no manifest.json" in fault(lambda: DatasetFolder.open(tmp_path))
+    assert "is not a dataset folder: it holds no manifest.json" in fault(lambda: DatasetFolder.open(tmp_path))
     assert "did you mean" in fault(lambda: DatasetFolder.open(folder.path.with_name("ouut")))
 
 

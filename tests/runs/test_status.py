@@ -83,7 +83,7 @@ def test_a_recipe(tmp_path, work):
     lines = status_lines(tmp_path)
     assert lines[0] == f"{tmp_path}: recipe r, 1 of 3 steps finished"
     assert lines[1].startswith("pairs: generate, running · 1 shards, 3 rows")
-    assert lines[-2:] == ["encoder: train-encoder, finished", "after: not begun"]
+    assert lines[-2:] == ["encoder: train-encoder, finished", "after: not started"]
 
 
 def test_what_is_no_run_is_refused(tmp_path):

@@ -168,7 +168,7 @@ class TestHashes:
         assert hash_source("org/name") != first
 
     def test_what_is_not_there_or_cannot_be_read(self, tmp_path, monkeypatch):
-        with pytest.raises(InputError, match=r"a\.txt is not there"):
+        with pytest.raises(InputError, match=r"a\.txt does not exist"):
             hash_source(tmp_path / "a.txt")
         (tmp_path / "a.txt").write_text("")
 

@@ -67,7 +67,7 @@ class TestWhatIsWritten:
     def test_a_folder_without_any_table_is_refused(self, work, out):
         writer = work.start(out)
         writer.commit(0, {}, work.rejects(0))
-        with pytest.raises(ValueError, match="a data set needs a table, if an empty one"):
+        with pytest.raises(ValueError, match="a data set needs at least one table"):
             writer.finish(work.card)
 
     def test_an_empty_folder_that_is_there_is_used(self, work, out):
@@ -110,7 +110,7 @@ class TestContinuing:
         else:
             path.unlink()
         writer = work.start(done, progress=Progress())
-        assert f"{path} is not as it was written; shard 1 is made again" in capsys.readouterr().err
+        assert f"{path} has changed since it was written; shard 1 is made again" in capsys.readouterr().err
         assert not writer.finished
         assert writer.done == (0,)
         assert writer.counts.model_dump() == {
@@ -118,7 +118,9 @@ class TestContinuing:
             "rejects": 1,
             "rejects_by_reason": {"copy: equal": 1},
         }
-        with pytest.raises(FolderError, match=r"is unfinished; run the command that writes it \(generate\)"):
+        with pytest.raises(
+            FolderError, match=r"is unfinished; rerun the command that writes it \(generate\)"
+        ):
             DatasetFolder.open(done)
         work.commit(writer, 0, 1)
         writer.finish(work.card)
@@ -224,7 +226,7 @@ class TestRefusing:
         out.mkdir(parents=True)
         (out / "manifest.json").write_text(manifest)
         message = refusal(out, fresh=fresh)
-        assert "is not as pairsmith writes it (" in message
+        assert "is damaged or was not written by pairsmith (" in message
         assert message.endswith("give another folder as --out")
 
     def test_another_format(self, refusal, done):

@@ -35,7 +35,7 @@ class TestNoSpace:
         with pytest.raises(StorageError) as caught:
             work.commit(writer, 1)
         assert "no space left on the device (" in str(caught.value)
-        assert " MB free); what was finished before is kept: " in str(caught.value)
+        assert " MB free); finished work is kept: " in str(caught.value)
         assert "\n" not in str(caught.value)
         assert not list(out.rglob("*.tmp"))
         monkeypatch.undo()

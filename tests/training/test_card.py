@@ -84,5 +84,5 @@ def test_a_base_in_a_gguf_file(tmp_path):
     (tmp_path / "mine.gguf").touch()
     file = ModelCard(made(tmp_path, "train-reader", str(tmp_path / "mine.gguf")))
     assert file.data.base_model is None
-    assert "| mine.gguf | model | unknown: look at the place where you had it from" in file.text
+    assert "| mine.gguf | model | unknown: look at the place where you got it" in file.text
     assert str(tmp_path) not in file.text

@@ -115,9 +115,9 @@ def test_a_file_is_no_folder(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is not as pairsmith writes it .JSON: Invalid JSON.*give another folder as --out"),
-        ("[]", "is not as pairsmith writes it"),
-        ("{}", r"is not as pairsmith writes it \(format: Field required\)"),
+        ("{", "is damaged or was not written by pairsmith .JSON: Invalid JSON.*give another folder as --out"),
+        ("[]", "is damaged or was not written by pairsmith"),
+        ("{}", r"is damaged or was not written by pairsmith \(format: Field required\)"),
     ],
 )
 def test_a_record_that_is_not_ours_is_refused(tmp_path, text, message):

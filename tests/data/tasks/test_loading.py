@@ -212,7 +212,7 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
     assert len(faults(write(bomb))) == 43  # 40 unknown keys, 3 missing ones
     for inside in ("name: &n [*n]\n", "kind: pair\nname: &n {a: [1, *n]}\n", "&n a: *n\nb: &m [[*m]]\n"):
         (fault,) = faults(write(inside))
-        assert fault.endswith("an alias (*) here stands for what it is a part of; write it out")
+        assert fault.endswith("an alias (*) here refers to a value that contains it; write it out")
 
 
 # what stands in a file
@@ -264,7 +264,7 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             GOOD,
             "    counter_labels: higher",
             "    name: zero",
-            "task.yaml:10: labels.0.name: unknown key; a label's name is the key that it stands under",
+            "task.yaml:10: labels.0.name: unknown key; the key above it is already the label's name",
         ),
         (
             GOOD,
@@ -316,14 +316,14 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             GOOD,
             '"<X1>" and "',
             '"',
-            "task.yaml:9: labels.0.instruction: a pair task's instruction holds <X1> once, "
+            "task.yaml:9: labels.0.instruction: a pair task's instruction must hold <X1> once, "
             "for the first text; here: 0 times",
         ),
         (
             GOOD,
             '"<X1>" and "',
             '"<X1>" <X1> "',
-            "task.yaml:9: labels.0.instruction: a pair task's instruction holds <X1> once, "
+            "task.yaml:9: labels.0.instruction: a pair task's instruction must hold <X1> once, "
             "for the first text; here: 2 times",
         ),
         (
@@ -338,14 +338,14 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             "counter_labels: [good]",
             "more_instructions: ['Bad review: ']",
             'task.yaml:8: labels.bad.more_instructions.0: must end with an opening quotation mark ("), not '
-            "'Bad review: '; after a block, |- leaves no line break at the end",
+            "'Bad review: '; a block begun with |- has no line break at its end",
         ),
         (
             GOOD,
             "instruction: |-",
             "instruction: |",
             'task.yaml:5: labels.1.instruction: must end with an opening quotation mark ("), not '
-            "'ntence 2: \"\\n'; after a block, |- leaves no line break at the end",
+            "'ntence 2: \"\\n'; a block begun with |- has no line break at its end",
         ),
         (
             TEXT,
@@ -396,13 +396,13 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             GOOD,
             "  1:",
             "  0.0:",
-            "task.yaml:4: labels.0: 0 stands here twice (lines 4 and 8); keep one of them",
+            "task.yaml:4: labels.0: 0 is given twice (lines 4 and 8); keep one of them",
         ),
         (
             GOOD,
             "kind: pair",
             "kind: pair\nkind: pair",
-            "task.yaml:2: kind: 'kind' stands here twice (lines 2 and 3); keep one of them",
+            "task.yaml:2: kind: 'kind' is given twice (lines 2 and 3); keep one of them",
         ),
     ],
 )
@@ -422,7 +422,7 @@ def test_a_quoted_number_and_a_number_are_the_same_label(write):
         write(GOOD.replace("  0:", '  "1":').replace("counter_labels: higher", "near_copies: drop"))
     )
     assert mixed == "task.yaml:3: labels: labels are all numbers or all names, not both; given: 1, 1"
-    assert twice == "task.yaml:8: labels.1: the label 1 is there twice; remove or rename one of them"
+    assert twice == "task.yaml:8: labels.1: the label 1 is given twice; remove or rename one of them"
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def test_the_rule_by_its_name():
 
 @pytest.mark.parametrize("name", ["rules", "spacy", "spacy:", ""])
 def test_an_unknown_finder_lists_the_known(name):
-    with pytest.raises(SettingsError, match=r"no finder of answers is called .*known: rule, spacy:MODEL"):
+    with pytest.raises(SettingsError, match=r"no answer finder is called .*known: rule, spacy:MODEL"):
         entity_finder(name)
 
 
@@ -236,7 +236,9 @@ class TestSpacy:
 
     def test_a_model_without_entities(self, spacy, tmp_path):
         spacy.blank("en").to_disk(tmp_path)
-        with pytest.raises(ModelError, match="finds no entities, it lacks the part ner; its parts: none"):
+        with pytest.raises(
+            ModelError, match="finds no entities, as it has no component ner; its components: none"
+        ):
             entity_finder(f"spacy:{tmp_path}")
 
 

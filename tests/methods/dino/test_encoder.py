@@ -189,9 +189,15 @@ def stop_at(monkeypatch, step, *, while_saving=False):
     monkeypatch.setattr(BestStepCallback, "on_save" if while_saving else "on_step_end", stopping)
 
 
-@pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_bert"])
 @pytest.mark.parametrize(
-    ("step", "while_saving"), [(2, False), (8, False), (11, False), (8, True), (17, False)]
+    ("model", "step", "while_saving"),
+    [
+        ("tiny_gpt2", 2, False),
+        ("tiny_gpt2", 8, False),
+        ("tiny_gpt2", 17, False),
+        ("tiny_bert", 11, False),
+        ("tiny_bert", 8, True),
+    ],
 )
 def test_a_stopped_training_goes_on_to_the_same_weights(
     model, step, while_saving, data, tmp_path, monkeypatch, request, capsys
@@ -451,7 +457,7 @@ def test_a_folder_without_rows_is_refused(tiny_gpt2, tmp_path):
 
 
 def test_data_that_are_no_dataset_folder_are_refused(tiny_gpt2, tmp_path):
-    with pytest.raises(FolderError, match="no dataset folder"):
+    with pytest.raises(FolderError, match="not a dataset folder"):
         train_encoder(settings(tiny_gpt2, tmp_path), Run(tmp_path / "out", Silent()))
 
 

@@ -80,7 +80,7 @@ def test_a_template_that_fails_is_named(chat, model):
     [
         ("      Write two sentences about different topics.\n      Sentence 1: \"<X1>\"\n", "", "two lines"),
         ('about different topics.\n      Sentence 1: "<X1>"\n      Sentence 2: "',
-         'about different topics.\n      "<X1>" is not like "', "stands in the last line"),
+         'about different topics.\n      "<X1>" is not like "', "is in the last line"),
         ("format: chat", "format: talk", "format"),
     ],
 )  # fmt: skip

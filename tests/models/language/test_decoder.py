@@ -202,7 +202,7 @@ def test_groups_may_be_added_while_others_finish(model):
         ("m" * 99, (), "do not fit the model's 100"),
         ("", (), "empty"),
         ("m", ("u",) * 8, "needs more than 8 rows"),
-        ("xm", (), "was not told of"),
+        ("xm", (), "was not announced to the decoder"),
     ],
 )
 def test_a_group_that_cannot_be_decoded_is_refused(main, counters, text):

@@ -116,7 +116,7 @@ def test_what_was_answered_is_never_asked_again(server, connect, tmp_path):
 def test_a_server_that_stays_broken_ends_the_run_and_is_named(server, connect, tmp_path):
     model = connect(way="plain")
     server.faults.extend(["500"] * 1000)
-    with pytest.raises(RemoteError, match=r"127\.0\.0\.1.*no proper answer after 8 tries \(500"):
+    with pytest.raises(RemoteError, match=r"127\.0\.0\.1.*no usable answer after 8 tries \(500"):
         remotely(model)
 
 

@@ -98,7 +98,7 @@ def test_a_folder_that_is_no_model(tmp_path, tiny_gpt2):
 
 
 def test_an_encoder_is_no_language_model(tiny_bert):
-    with pytest.raises(ModelError, match="its weights lack cls.*no causal language model"):
+    with pytest.raises(ModelError, match="its weights lack cls.*not a causal language model"):
         load_model(str(tiny_bert))
 
 

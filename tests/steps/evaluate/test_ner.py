@@ -178,12 +178,12 @@ def test_types_without_a_question_are_told_and_can_get_one(student, data, tmp_pa
     with pytest.raises(SettingsError, match="as a text"):
         questions_of(settings(student, questions=str(path)), some)
     path.write_text("genre: What is a genre ?\ngenre: Which genre ?\n")
-    with pytest.raises(SettingsError, match=r"stands here twice \(lines 1 and 2\)"):
+    with pytest.raises(SettingsError, match=r"is given twice \(lines 1 and 2\)"):
         questions_of(settings(student, questions=str(path)), some)
 
 
 def test_a_model_without_heads_begins_at_random_only(tiny_bert, data, tmp_path):
-    with pytest.raises(ModelError, match="none are there"):
+    with pytest.raises(ModelError, match="there are none"):
         evaluate_ner(settings(str(tiny_bert), data, epochs=1), Run(tmp_path / "out", Silent()))
     found = evaluate_ner(
         settings(str(tiny_bert), data, epochs=1, start=["random"]), Run(tmp_path / "random", Silent())
@@ -241,7 +241,7 @@ def test_rows_of_tokens_and_tags(tmp_path):
     path.write_text(json.dumps({"words": ["A", "man"], "tags": ["I-PER", "I-PER"]}) + "\n")
     assert read_tagged(path) == [TaggedSentence(("A", "man"), ("B-PER", "I-PER"))]
     for row, message in (
-        ({"words": ["A"], "tags": [1]}, "rows.jsonl:1: the tag '1' is not one of BIO"),
+        ({"words": ["A"], "tags": [1]}, "rows.jsonl:1: the tag '1' is not a BIO tag"),
         ({"words": "A man", "tags": ["O"]}, "have to be lists"),
         ({"words": ["A"], "tags": ["O", "O"]}, "1 words and 2 tags"),
         ({"text": "A man"}, "none of the columns tokens, words"),
@@ -339,7 +339,7 @@ def test_the_form_of_conll(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("A I-PER\nman person\n", "eng:1: the tag 'person' is not one of BIO"),
+        ("A I-PER\nman person\n", "eng:1: the tag 'person' is not a BIO tag"),
         ("A I-PER\nman\n", "eng:2: a word and its tag"),
         ("\n", "no tagged sentences"),
     ],

@@ -147,7 +147,7 @@ def test_texts_of_one_label_are_refused(student, tmp_path):
 
 
 def test_an_encoder_without_heads_cannot_judge_by_questions(tiny_bert):
-    with pytest.raises(ModelError, match="none are there"):
+    with pytest.raises(ModelError, match="there are none"):
         judge(settings(str(tiny_bert)), TEXTS, Silent())
 
 

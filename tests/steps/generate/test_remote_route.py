@@ -48,7 +48,7 @@ def test_a_server_that_goes_away_costs_nothing(server, settings_for, tmp_path, s
     asked = len(server.seen)
     server.seen.clear()
     server.faults.extend([""] * (asked // 2) + ["500"] * 300)
-    with pytest.raises(RemoteError, match="the same command continues"):
+    with pytest.raises(RemoteError, match="run the same command again to continue"):
         generate(settings, Run(tmp_path / "cut", Silent()))
     server.faults.clear()
     server.seen.clear()

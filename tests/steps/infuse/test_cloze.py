@@ -124,5 +124,5 @@ def test_passages_are_counted_in_words_and_marks_and_finders_are_known():
     asker = ClozeGenerator(AskSettings(inputs=["x"], model="cloze", max_length=20).options)
     assert asker.limit == 20
     assert asker.length("Don't go, Anna!") == 7
-    with pytest.raises(SettingsError, match="no finder of answers is called 'rules'"):
+    with pytest.raises(SettingsError, match="no answer finder is called 'rules'"):
         ClozeGenerator(AskSettings(inputs=["x"], model="cloze", answers="rules").options)

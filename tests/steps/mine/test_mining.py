@@ -165,7 +165,7 @@ def test_corpora_without_two_texts_are_refused(world, text, message):
     [
         ({"index": "IVF4096,Falt"}, "IVF4096,Falt"),
         ({"index": "IVF1,Flat"}, "fewer than 2 lists"),
-        ({"kind": "reading", "answers": "rul"}, "no finder of answers is called 'rul'"),
+        ({"kind": "reading", "answers": "rul"}, "no answer finder is called 'rul'"),
     ],
 )
 def test_what_cannot_be_done_is_told_before_anything_is_encoded(world, given, message, monkeypatch):

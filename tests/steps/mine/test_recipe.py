@@ -63,7 +63,7 @@ def test_the_route_runs_and_is_not_done_twice(recipe, tmp_path, capsys):
     assert 0 <= figures["f1"] <= 100
     assert "| added questions | 2 |" in (tmp_path / "run/reader/README.md").read_text()
     assert run_recipe(recipe, tmp_path / "run", Progress())["f1"] == figures["f1"]
-    assert capsys.readouterr().err.count("done before") == 6
+    assert capsys.readouterr().err.count("already done") == 6
 
 
 def test_texts_are_compared_within_their_group_if_the_style_lets_them():

@@ -119,7 +119,7 @@ def test_questions_without_an_answer_are_rejects(tmp_path):
     ]
     made = mixed(tmp_path, lines(tmp_path / "asked.jsonl", asked))
     assert [row["question"] for row in made.table().to_pylist()] == ["Who plays?"]
-    assert made.manifest.counts.rejects_by_reason == {"no answer: none stands in its context": 1}
+    assert made.manifest.counts.rejects_by_reason == {"no answer: none occurs in its context": 1}
 
 
 def test_one_way_to_pick_is_the_same_work_however_it_is_written(tmp_path):
@@ -244,9 +244,9 @@ def test_rows_of_different_kinds_are_refused(tmp_path):
         InputError, match=r"b.jsonl has labelled texts, .*a.jsonl has scored pairs; rows of one"
     ):
         mixed(tmp_path, one, two)
-    with pytest.raises(InputError, match=r"c.jsonl: has the columns a; expected one of these sets"):
+    with pytest.raises(InputError, match=r"c.jsonl has the columns a; expected one of these sets"):
         mixed(tmp_path, lines(tmp_path / "c.jsonl", [{"a": 1}]))
-    with pytest.raises(InputError, match=r"d.jsonl: has no rows$"):
+    with pytest.raises(InputError, match=r"d.jsonl has no rows$"):
         mixed(tmp_path, lines(tmp_path / "d.jsonl", []))
 
 

@@ -496,7 +496,9 @@ def test_a_plan_trains_on_what_an_earlier_step_would_make(tiny_bert):
     mixed = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 900}, sample=sample)
     given = settings(tiny_bert, "@mixed", validation="@mixed")
     assert train_reader.plan(given, {"@mixed": mixed}).seconds > 0
-    with pytest.raises(SettingsError, match="seeds @mixed: nothing can be planned with what this step makes"):
+    with pytest.raises(
+        SettingsError, match="seeds @mixed: plan cannot estimate a step that reads this step's output"
+    ):
         train_reader.plan(given, {"@mixed": replace(mixed, sample=None)})
 
 
@@ -527,7 +529,7 @@ def test_pairs_without_answers_are_refused_before_a_folder_is_made(tiny_bert, se
 
 
 def test_missing_seeds_are_named(tiny_bert, tmp_path):
-    with pytest.raises(InputError, match=r"none\.json is not there"):
+    with pytest.raises(InputError, match=r"none\.json does not exist"):
         train_reader(settings(tiny_bert, tmp_path / "none.json"), Run(tmp_path / "out", Silent()))
 
 

@@ -100,7 +100,7 @@ def test_rows_without_labels_are_judged_by_named_ones(tmp_path):
         assert results["confusion"] == {}
         assert audit_table(found, results).startswith("ann: 1 of ")
         if name != "mined":
-            with pytest.raises(InputError, match=r"no column label or score; name what people may say"):
+            with pytest.raises(InputError, match=r"no column label or score; give the labels to choose from"):
                 draw(made, AuditSettings(data=str(made.path)))
 
 
@@ -130,7 +130,7 @@ def rows_folder(path, schema, rows, settings=None):
 def test_data_that_nobody_can_label_are_refused(tmp_path):
     for number, (rows, schema, fault) in enumerate(
         (
-            ([], LABELLED_TEXT, "has no rows to look at"),
+            ([], LABELLED_TEXT, "has no rows to label"),
             (
                 [LabelledText(str(i), "t", f"label {i}") for i in range(12)],
                 LABELLED_TEXT,
@@ -520,7 +520,7 @@ def test_starting_over_keeps_what_was_said_aside(tmp_path):
     settings = AuditSettings(data=str(tmp_path / "in"), rows=5, finish=True)
     audit(settings, Run(tmp_path / "out", Silent()))
     Answers(tmp_path / "out").give(Answer("ann", "0", "never"))
-    with pytest.raises(FolderError, match=r"answers.jsonl: ann gave the row 0 the label 'never', which this"):
+    with pytest.raises(FolderError, match=r"answers.jsonl: ann gave row 0 the label 'never'; this audit"):
         audit(settings, Run(tmp_path / "out", Silent()))
     other = settings.model_copy(update={"labels": ["yes", "no"]})
     found = audit(other, Run(tmp_path / "out", Silent(), fresh=True))
@@ -557,5 +557,5 @@ def test_scores_of_a_model_have_no_table(tmp_path):
 def test_rows_of_one_id_are_refused_as_answers_would_be_of_both(tmp_path):
     rows = [ScoredPair("a", f"one {n}", "other", 0.5) for n in range(2)]
     made = folder(tmp_path / "in", [{"train": rows}])
-    with pytest.raises(InputError, match=r"two rows have the id 'a', .*; give each its own"):
+    with pytest.raises(InputError, match=r"two rows have the id 'a', .*; give each row its own"):
         draw(made, AuditSettings(data=str(made.path)))

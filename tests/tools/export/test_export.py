@@ -70,7 +70,7 @@ def test_questions_without_an_answer_are_left_out_and_that_is_said(tmp_path, for
     }
     source = lines(tmp_path / "q.jsonl", [*QUESTIONS, unanswered])
     export(ExportSettings(data=source, form=form), Run(tmp_path / "out", Progress()))
-    assert "left out, as there is no answer (none stands in its context): 1 rows" in capsys.readouterr().err
+    assert "left out, as there is no answer (none occurs in its context): 1 rows" in capsys.readouterr().err
     assert all("Why?" not in path.read_text() for path in (tmp_path / "out").rglob("*.*") if path.is_file())
 
 
@@ -203,7 +203,7 @@ def test_its_cost_is_that_of_some_rows_times_their_number(tmp_path):
     later = Estimate(1.0, 1, 1, {"train": 3_000}, sample=pa.Table.from_pylist(rows[:300]))
     planned = plan(ExportSettings(data="@a", form="jsonl"), {"@a": later})
     assert planned.disk == pytest.approx(size, rel=0.05)
-    with pytest.raises(SettingsError, match="@a: nothing can be planned with what this step makes"):
+    with pytest.raises(SettingsError, match="@a: plan cannot estimate a step that reads this step's output"):
         plan(ExportSettings(data="@a", form="jsonl"), {"@a": replace(later, sample=None)})
 
 
@@ -244,7 +244,7 @@ def test_columns_that_rows_of_a_kind_do_not_all_have_are_named(tmp_path, capsys)
     rows = [{"input": "a", "output": "b", "margin": 1.5, "score": 0.5}]
     source = lines(tmp_path / "p.jsonl", rows)
     export(ExportSettings(data=source, form="jsonl"), Run(tmp_path / "out", Progress()))
-    assert "pairs of inputs and outputs; without margin, score" in capsys.readouterr().err
+    assert "pairs of inputs and outputs; left out: margin, score" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", ["[]", '{"files": null}', '{"files": 3}', "x"])

@@ -131,7 +131,7 @@ def test_a_dry_run_does_not_write_over_another_model(tmp_path):
     there = dry(one, tmp_path / "other")
     there["config.json"].write_text("{}")
     there["README.md"].unlink()
-    with pytest.raises(FolderError, match=r"holds another config.json; .*or --fresh to write over it"):
+    with pytest.raises(FolderError, match=r"holds a different config.json; .*or --fresh to overwrite it"):
         dry(one, tmp_path / "other")
     assert there["config.json"].read_text() == "{}"
     assert not there["README.md"].exists()  # nothing is written before all has been compared
@@ -143,7 +143,7 @@ def test_a_dry_run_does_not_write_over_another_model(tmp_path):
 def test_a_card_in_another_encoding_is_told(rows, tmp_path):
     card = rows / "README.md"
     card.write_bytes(card.read_bytes() + "é".encode("latin-1"))
-    with pytest.raises(FolderError, match=r"README.md is no text in UTF-8"):
+    with pytest.raises(FolderError, match=r"README.md is not UTF-8 text"):
         dry(rows, tmp_path / "out")
 
 
@@ -180,7 +180,9 @@ def test_a_trained_model_is_what_its_record_lists_and_has_to_be_whole(tmp_path):
     (folder / "README.md").write_text("changed by hand")
     assert set(dry(folder, tmp_path / "out")) == set(files)
     (folder / "config.json").write_text("{}")
-    with pytest.raises(FolderError, match=r"not as it was written: config.json \(changed\).*train-reader"):
+    with pytest.raises(
+        FolderError, match=r"has changed since it was written: config.json \(changed\).*train-reader"
+    ):
         dry(folder, tmp_path / "again")
     (folder / "training.json").write_text(json.dumps({**record, "complete": False}))
     with pytest.raises(FolderError, match="is unfinished"):
@@ -209,7 +211,7 @@ def test_a_model_goes_to_a_branch_and_is_private(tmp_path, hub):
 
 
 def test_a_public_repository_is_not_written_to_as_a_private_one(rows, hub):
-    with pytest.raises(SettingsError, match="anna/x is there and public"):
+    with pytest.raises(SettingsError, match="anna/x exists and is public"):
         sent(rows, private=True)
     assert not hub.commits
 
@@ -230,7 +232,7 @@ def test_with_a_folder_it_says_there_what_was_sent(rows, tmp_path, hub):
     [
         (401, SettingsError, "does not accept the token; log in with `hf auth login`"),
         (403, SettingsError, r"does not let you write to anna/x \(no \*\*\*"),
-        (400, SettingsError, "answer 400"),
+        (400, SettingsError, "status 400"),
     ],
 )
 def test_refusals_are_told_in_a_line_without_the_token(rows, hub, status, kind, message):
@@ -255,7 +257,7 @@ def test_offline(rows, hub, monkeypatch):
 
 def test_without_a_token(rows, hub, monkeypatch):
     monkeypatch.delenv("HF_TOKEN")
-    with pytest.raises(SettingsError, match="there is no token for the Hub here; log in with"):
+    with pytest.raises(SettingsError, match="no token for the Hub was found; log in with"):
         sent(rows)
     assert not hub.seen
 
@@ -277,10 +279,10 @@ def test_damaged_and_unfinished_data_are_not_sent(rows, tmp_path):
 @pytest.mark.parametrize(
     ("files", "fault"),
     [
-        ({}, "holds neither manifest.json of a data set nor config.json of a model"),
+        ({}, "has neither the manifest.json of a data set nor the config.json of a model"),
         (
             {"run.json": "{}", "pairs/manifest.json": "{}"},
-            "is a recipe's run; give a step's folder in it: pairs",
+            "is a recipe's run; give the folder of a step in it: pairs",
         ),
         ({"config.json": "{}"}, "holds no weights"),
     ],
@@ -305,7 +307,7 @@ def test_a_folder_in_a_store_is_sent_too(rows, tmp_path):
 def test_rows_that_name_paths_are_not_sent(tmp_path):
     schema = pa.schema([*SCORED_PAIR, ("source", pa.string())])
     folder = made(tmp_path / "rows", schema, lambda n: {**scored(n), "source": "/home/anna/a.jsonl"})
-    with pytest.raises(FolderError, match="rows say that they are from /home/anna/a.jsonl"):
+    with pytest.raises(FolderError, match="rows give /home/anna/a.jsonl as their source"):
         dry(folder.path, tmp_path / "out")
 
 
@@ -313,7 +315,7 @@ def test_a_dry_run_writes_over_its_own_and_over_nothing_else(rows, tmp_path):
     first = {name: path.read_bytes() for name, path in dry(rows, tmp_path / "out").items()}
     assert {name: path.read_bytes() for name, path in dry(rows, tmp_path / "out").items()} == first
     (tmp_path / "out" / "mine.txt").write_text("x")
-    with pytest.raises(FolderError, match="holds what would not be sent"):
+    with pytest.raises(FolderError, match="holds files that would not be sent"):
         dry(rows, tmp_path / "out")
     with pytest.raises(FolderError, match="is what --data reads"):
         dry(rows, rows)

@@ -57,7 +57,7 @@ def test_a_data_set(tmp_path):
     assert "1 of 4 (25.0 %)" in text
     assert "one two three four" in text
     assert warnings_in(tmp_path / "out") == [
-        "1 of 4 rows hold a text of eval.txt, or 8 words running of one; figures measured on it may be too good"
+        "1 of 4 rows contain a text of eval.txt, or 8 consecutive words of one; figures measured on it may be too good"
     ]
     assert "No row was rejected." in text
 
@@ -80,9 +80,9 @@ def test_rows_that_share_text_with_evaluation_data_count_once_and_the_sentence_s
     against = [str(graded), str(other)]
     page = page_of(tmp_path / "in", tmp_path / "out", against=against, sample=1, examples=2)
     text = text_of(page)
-    found = "3 of 1,204 rows hold a text of graded-pairs.tsv, or 8 words running of one"
+    found = "3 of 1,204 rows contain a text of graded-pairs.tsv, or 8 consecutive words of one"
     assert f"{found}." in text
-    assert "0 of 1,204 rows hold a text of other.txt, or 8 words running of one." in text
+    assert "0 of 1,204 rows contain a text of other.txt, or 8 consecutive words of one." in text
     assert "graded-pairs.tsv2 of 1,204 (0.2 %)2 of 1,204 (0.2 %)" in text
     assert "other.txt0 of 1,204 (0.0 %)0 of 1,204 (0.0 %)" in text
     shown_rows = text[text.index("The first rows that share text with graded-pairs.tsv:") :]
@@ -99,7 +99,7 @@ def test_evaluation_data_of_one_name_are_told_apart(tmp_path):
         path.write_text("one two three four\n")
     page = page_of(tmp_path / "in", tmp_path / "out", against=[str(path) for path in against])
     for path in against:
-        assert f"1 of 4 rows hold a text of {shown(str(path), 100)}, or" in text_of(page)
+        assert f"1 of 4 rows contain a text of {shown(str(path), 100)}, or" in text_of(page)
 
 
 def test_near_copies_and_alike_labels_are_warned_of(tmp_path):
@@ -108,8 +108,8 @@ def test_near_copies_and_alike_labels_are_warned_of(tmp_path):
     page_of(tmp_path / "in", tmp_path / "out")
     assert warnings_in(tmp_path / "out") == [
         "100.0 % of the pairs are near-copies",
-        "the labels 0 and 1 look alike by share of words in common: of two pairs, one of each, that of 1 is "
-        "the more alike one in 50 %",
+        "the labels 0 and 1 look alike by share of words in common: of two pairs, one of each label, "
+        "the one labelled 1 is more similar in 50 % of cases",
     ]
 
 
@@ -124,7 +124,7 @@ def test_rows_of_one_label_and_openings_are_warned_of(tmp_path):
         "the label bad has 1 rows, good 79",
         "100.0 % of text begin with “this is a”",
     ]
-    assert "no two labels with rows enough" in text_of(page)
+    assert "No two labels have enough rows" in text_of(page)
 
 
 def test_pairs_are_compared_by_an_encoder_too(tmp_path, tiny_bert):
@@ -174,7 +174,7 @@ def test_hostile_texts_labels_reasons_and_settings(tmp_path):
 def test_an_empty_data_set(tmp_path):
     folder(tmp_path / "in", [{"train": []}])
     page_of(tmp_path / "in", tmp_path / "out")
-    assert warnings_in(tmp_path / "out") == ["it has no rows"]
+    assert warnings_in(tmp_path / "out") == ["the data set has no rows"]
 
 
 def test_a_model_of_several_learning_rates_shows_the_curve_of_each(tmp_path):
@@ -214,7 +214,7 @@ def test_a_model_and_an_evaluation(tmp_path):
     )
     text = text_of(page_of(model, tmp_path / "one"))
     assert "time taken1 min 01 s" in text
-    assert "9, of which 6 was kept" in text
+    assert "9; step 6 was kept" in text
     assert "On the validation data: F1." in text
     evaluation.mkdir()
     (evaluation / "results.json").write_text(
@@ -345,7 +345,7 @@ def test_numbers_of_any_width(tmp_path, highest):
 def test_texts_without_words_have_no_classifier(tmp_path):
     rows = [LabelledText(str(i), "👍😡"[i % 2], "ab"[i % 2]) for i in range(60)]
     folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
-    assert "no two labels with rows enough" in text_of(page_of(tmp_path / "in", tmp_path / "out"))
+    assert "No two labels have enough rows" in text_of(page_of(tmp_path / "in", tmp_path / "out"))
 
 
 def test_pairs_that_disagree_most_come_first_whatever_the_order(tmp_path):
