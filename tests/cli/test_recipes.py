@@ -529,7 +529,7 @@ def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp
     ):
         run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent(), fresh=fresh)
     assert calls == []
-    with pytest.raises(FolderError, match="holds something else"):
+    with pytest.raises(FolderError, match="holds something other"):
         run_recipe(load_recipe(recipe(), steps), tmp_path / "run" / "thesis.txt", Silent(), fresh=fresh)
 
 

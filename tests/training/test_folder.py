@@ -94,7 +94,7 @@ def test_a_damaged_model_is_trained_again(tmp_path, damage, capsys):
     weights = tmp_path / "model.safetensors"
     weights.write_text("changed") if damage == "changed" else weights.unlink()
     assert not start(tmp_path, progress=Progress()).finished
-    assert "is not as it was written; it is trained again" in capsys.readouterr().err
+    assert "has changed since it was written; it is trained again" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("fresh", [False, True])

@@ -18,7 +18,7 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
 
 _HELP = "Labelled training data where there are few labels, and small models trained on it."
-_STOPPED = "stopped; finished work is kept; run the same command again, without --fresh, to go on"
+_STOPPED = "stopped; finished work is kept; run the same command again without --fresh to continue"
 _OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
 _START = "Start with: pairsmith run quickstart --out runs/quickstart"
 

@@ -28,7 +28,9 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
         before = {f"@{name}": estimate for name, estimate in found.items()}
         for text in (text for value in planned.values.values() for text in texts_in(value)):
             if text.startswith("@") and text not in before:
-                raise SettingsError(f"{planned.name}: {text} is a part of a step; a plan looks at whole ones")
+                raise SettingsError(
+                    f"{planned.name}: {text} is part of a step; plan handles only whole steps"
+                )
         base = planned.values.get("base")
         if base in bases:
             settings = settings.model_copy(update={"base": bases[base]})
@@ -66,14 +68,14 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
         for line in lines
     ]
     if whole.peak_disk > whole.disk:
-        rows_of_text.append(f"meanwhile on the disk at most, with checkpoints: {_bytes(whole.peak_disk)}")
+        rows_of_text.append(f"peak disk use during the run, with checkpoints: {_bytes(whole.peak_disk)}")
     if workers > 1:
         seconds = whole.seconds + sum(
             each.seconds_with(workers) - each.seconds for each in estimates.values()
         )
         memory = max((each.worker_memory for each in estimates.values()), default=0)
         rows_of_text.append(
-            f"with {workers} workers, each with the computing power of this machine: {clock(seconds)}; "
+            f"with {workers} workers, each as fast as this machine: {clock(seconds)}; "
             f"each needs {_bytes(memory)} of memory"
         )
     return "\n".join(rows_of_text)
@@ -120,7 +122,7 @@ def _answer(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any, ...]
     except PairsmithError as error:
         pipe.send(error)
     except Exception:
-        pipe.send(WorkerError(f"a trial failed; this is a fault of pairsmith:\n{traceback.format_exc()}"))
+        pipe.send(WorkerError(f"a trial failed; this is a bug in pairsmith:\n{traceback.format_exc()}"))
 
 
 def _bytes(number: int) -> str:

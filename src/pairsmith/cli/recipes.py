@@ -155,7 +155,7 @@ class _Reader:
     def _entry(self, keys: Keys, entry: Mapping[str, Any], names: list[str], seed: Any) -> None:
         name, kind = entry["name"], entry.get("step")
         if not _NAME.fullmatch(name):
-            text = f"is 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
+            text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
             self.faults.append(ValidationFault((*keys, "name"), text))
         if name in names:
             text = f"two steps are called {name}; rename one of them"
@@ -181,7 +181,7 @@ class _Reader:
         values = {key: _map_text(value, self._beside) for key, value in given.items()}
         for key, value in values.items():
             if (name, key) not in self.overrides:
-                remedy = f"; give its place with --set {name}.{key}=PATH"
+                remedy = f"; give its path with --set {name}.{key}=PATH"
                 self.faults += [
                     ValidationFault((*inside, key), text) for text in _text_faults(value, names, remedy)
                 ]
@@ -231,7 +231,7 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
                 yield f"{text} refers to no earlier step; {known}"
         elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):
             here = "" if text.startswith(("/", "~")) else " in the current folder"
-            hint = " (one in the recipe's folder begins with ./)" if here and remedy else ""
+            hint = " (a path in the recipe's folder starts with ./)" if here and remedy else ""
             yield f"there is no {text}{here}{hint}{remedy}"
 
 

@@ -67,7 +67,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
         settings = planned.settings(out)
         fingerprint = _fingerprint(planned, settings)
         if memory.has_finished(planned.name, fingerprint, folder):
-            progress.say(f"{header} · done before")
+            progress.say(f"{header} · already done")
             continue
         progress.say(header)
         started = time.monotonic()
@@ -158,7 +158,7 @@ def _run_step(
         own = _fingerprint(planned, settings, with_content=False)
         if done is None or done.own != own or not _refers(planned):
             raise
-        progress.say(f"{folder}: made from what earlier steps had written before; made anew")
+        progress.say(f"{folder}: made from older output of earlier steps; making it again")
         planned.step.run(settings, anew())
 
 
@@ -184,7 +184,7 @@ def _before(recipe: Recipe, out: Place, fresh: bool) -> Record:
     with reaching(out, FolderError):
         if size_of(record) is None:
             if size_of(out) is not None or any(_foreign(file) for file in inside(out)):
-                raise FolderError(f"{out} holds something else than a recipe's run; give another --out")
+                raise FolderError(f"{out} holds something other than a recipe's run; give another --out")
             return nothing
         text = record.read_bytes()
     if fresh:
@@ -193,7 +193,7 @@ def _before(recipe: Recipe, out: Place, fresh: bool) -> Record:
         return Record.model_validate_json(text)
     except ValidationError:
         raise FolderError(
-            f"{record} is not as pairsmith wrote it; give --fresh to start over, or another --out"
+            f"{record} is not a valid record of a run; give --fresh to start over, or another --out"
         ) from None
 
 

@@ -73,7 +73,7 @@ def _rows(source: str, before: Mapping[str, Estimate]) -> tuple[list[dict[str, A
     if source in before:
         sample = before[source].sample
         if sample is None:
-            raise SettingsError(f"{source}: nothing can be planned with what this step makes")
+            raise SettingsError(f"{source}: plan cannot estimate a step that reads this step's output")
         return sample.slice(0, SLICE).to_pylist(), sum(before[source].rows.values())
     every = (dict(row) for _, row in open_source(source).rows())
     some = list(islice(every, SLICE))

@@ -136,7 +136,7 @@ def _from_hub(model: str, repository: str) -> Path:
         Exception
     ) as error:  # the library's errors for no network, no such file and no access have no common base
         raise ModelError(
-            f"model {model}: not to be had from the Hugging Face Hub ({first_line(error)})"
+            f"model {model}: could not be fetched from the Hugging Face Hub ({first_line(error)})"
         ) from error
 
 
@@ -145,7 +145,7 @@ def _check_parts(model: str) -> None:
     if (part := _PART.search(model)) and int(part[1]) > 1:
         raise ModelError(
             f"model {model}: this is one of {int(part[1])} parts; join them with llama.cpp's "
-            "`llama-gguf-split --merge`, and give the file that comes of it"
+            "`llama-gguf-split --merge`, and give the resulting file"
         )
 
 
@@ -165,7 +165,9 @@ def _check_file(file: Path, model: str) -> None:
         )
     if start != _MAGIC:
         begins = f"it begins with {start!r}, not {_MAGIC!r}" if start else "it is empty"
-        raise ModelError(f"model {model}: this is no GGUF file: {begins}; get it again, or give another")
+        raise ModelError(
+            f"model {model}: this is not a GGUF file: {begins}; download it again, or give another"
+        )
 
 
 def _hash(file: Path, model: str) -> str:
@@ -233,7 +235,7 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
         fields = reader.fields
     except Exception as error:  # numpy's, for missing bytes
         raise ModelError(
-            f"model {model}: the file is cut short or damaged ({first_line(error)}); get it again"
+            f"model {model}: the file is cut short or damaged ({first_line(error)}); download it again"
         ) from error
     if "tokenizer.ggml.tokens" not in fields:
         raise ModelError(
@@ -241,8 +243,9 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
         )
     if any(tensor.name == _SCALED_POSITIONS for tensor in reader.tensors):
         raise ModelError(
-            f"model {model}: the file keeps a scaling of positions ({_SCALED_POSITIONS}) that transformers "
-            "would ignore, so texts would come out wrong; give the folder or Hub id that the file was made of"
+            f"model {model}: the file contains factors that scale positions ({_SCALED_POSITIONS}), which "
+            "transformers would ignore, so texts would come out wrong; give the folder or Hub id of the "
+            "model that the file was converted from"
         )
     try:
         with quiet_loading(), _no_bars(), unsaid("transformers.modeling_utils", "LOAD REPORT"):
@@ -265,8 +268,8 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
         raise ModelError(f"model {model}: the file lacks the weights {missing[0]} ({len(missing)} in all)")
     if others := sorted(str(name) for name, *_ in report["mismatched_keys"]):
         raise ModelError(
-            f"model {model}: the weights {others[0]} are of another shape than the file says of itself "
-            f"({len(others)} such in all); get it again, or give another"
+            f"model {model}: the weights {others[0]} do not have the shape that the file's own metadata "
+            f"gives ({len(others)} such weights in all); download it again, or give another"
         )
     if hasattr(network.config, "quantization_config"):  # the weights are no longer quantised
         del network.config.quantization_config
@@ -296,6 +299,6 @@ def _writing_cache(folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise StorageError(
-            f"the converted model cannot be kept in {folder}: {error.strerror or error}; make room there, or "
-            f"set {CACHE_VARIABLE} to another folder"
+            f"the converted model cannot be saved in {folder}: {error.strerror or error}; make room there, "
+            f"or set {CACHE_VARIABLE} to another folder"
         ) from error

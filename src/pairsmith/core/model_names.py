@@ -96,7 +96,7 @@ def model_revision(model: str) -> str:
 def check_revision(model: str, revision: str, worker: int) -> None:
     """Check that a worker has the same model as the process that started it."""
     if model_revision(model) != revision:
-        raise ModelError(f"model {model}: worker {worker} finds other weights under this name")
+        raise ModelError(f"model {model}: worker {worker} finds different weights under this name")
 
 
 def glove_path(model: str) -> Path:
@@ -190,5 +190,6 @@ def not_on_hub(model: str, error: Exception) -> str:
     """The message for a name that is neither a local folder nor an available Hub model."""
     reason = first_line(error)
     return (
-        f"model {model}: no folder of that name here, and not to be had from the Hugging Face Hub ({reason})"
+        f"model {model}: there is no such folder here, and it could not be fetched from the Hugging Face Hub "
+        f"({reason})"
     )

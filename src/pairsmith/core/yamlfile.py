@@ -67,7 +67,7 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
         inside = _inside_itself(root, set(), set())
         if inside is not None:
             line = inside.start_mark.line + 1
-            raise error(f"{path}:{line}: an alias (*) here stands for what it is a part of; write it out")
+            raise error(f"{path}:{line}: an alias (*) here refers to a value that contains it; write it out")
         duplicates = tuple(_duplicates(root, (), set()))
         data = loader.construct_document(root)
     except yaml.MarkedYAMLError as fault:
@@ -169,7 +169,7 @@ def _duplicates(node: yaml.Node, keys: Keys, seen: set[int]) -> Iterator[Validat
         for key, value in node.value:
             name, line = _key(key), key.start_mark.line + 1
             if name in first:
-                text = f"{shown(name)} stands here twice (lines {first[name]} and {line}); keep one of them"
+                text = f"{shown(name)} is given twice (lines {first[name]} and {line}); keep one of them"
                 yield ValidationFault((*keys, name), text)
             first.setdefault(name, line)
             yield from _duplicates(value, (*keys, name), seen)

@@ -130,4 +130,6 @@ def _group(value: object, name: str, where: str) -> str:
             return day[0] if day else text
         case int() | float():
             return str(value)
-    raise InputError(f"{where}: column {name!r} holds {kind_of(value)}; a group is text, a number or a date")
+    raise InputError(
+        f"{where}: column {name!r} holds {kind_of(value)}; a group has to be text, a number or a date"
+    )

@@ -74,8 +74,8 @@ def each_example(source: str, kind: KindName) -> Iterator[Example]:
         for pair in read_pairs(source):
             if not 0 <= pair.score <= 1:
                 raise InputError(
-                    f"{source}: a score is {pair.score:g}; scores lie between 0 and 1: "
-                    "divide those of another scale by its highest"
+                    f"{source}: a score is {pair.score:g}; scores have to lie between 0 "
+                    "and 1: divide those on another scale by its highest score"
                 )
             yield Example(pair.sentence1, pair.sentence2, score=pair.score)
     else:

@@ -44,7 +44,7 @@ def kind_of(source: str) -> Kind:
         return QUESTIONS
     row = next((row for _, row in one_a_row(open_source(source).rows())), None)
     if row is None:
-        raise InputError(f"{source}: has no rows")
+        raise InputError(f"{source} has no rows")
     return kind_with(row.keys(), source)
 
 
@@ -54,7 +54,7 @@ def kind_with(columns: Collection[str], source: str) -> Kind:
     if found is None:
         known = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)
         raise InputError(
-            f"{source}: has the columns {', '.join(columns)}; expected one of these sets: {known}"
+            f"{source} has the columns {', '.join(columns)}; expected one of these sets: {known}"
         )
     return found
 
@@ -70,7 +70,7 @@ def lack(kind: Kind) -> tuple[str, str]:
     """What incomplete rows of a kind lack: a short name, and an explanation."""
     if kind is _SUMMARIES:
         return "no summary", "it is blank"
-    return "no answer", "none stands in its context"
+    return "no answer", "none occurs in its context"
 
 
 def scored_as(kind: Kind, score: float | None) -> Kind:

@@ -68,5 +68,5 @@ def _label(row: Columns, name: str, where: str) -> bool:
     value = row.get(name)
     found = _VALUES.get(str(value).strip().casefold())
     if found is None:
-        raise InputError(f"{where}: {name} is {str(value)[:40]!r}; 1 for a paraphrase or 0 is expected")
+        raise InputError(f"{where}: {name} is {str(value)[:40]!r}; expected 1 (a paraphrase) or 0")
     return found

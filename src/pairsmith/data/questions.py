@@ -142,14 +142,14 @@ def _distribution(row: Columns, name: str, context: str, where: str) -> Distribu
         )
     positions, probabilities = (_numbers(value[key], f"{where}: {name}.{key}") for key in _KEYS)
     if any(position != int(position) for position in positions):
-        raise InputError(f"{where}: positions of {name} are whole numbers of characters")
+        raise InputError(f"{where}: positions of {name} have to be whole numbers (of characters)")
     if len(positions) != len(probabilities):
         raise InputError(
             f"{where}: {name} has {len(positions)} positions and {len(probabilities)} probabilities"
         )
     if any(not 0 <= position <= len(context) for position in positions):
         raise InputError(
-            f"{where}: a position of {name} lies outside the context, of {len(context)} characters"
+            f"{where}: a position of {name} lies outside the context, which has {len(context)} characters"
         )
     if not all(probability > 0 for probability in probabilities) or sum(probabilities) > 1 + _SLACK:
         raise InputError(

@@ -61,7 +61,7 @@ def _labelled(source: Source) -> Iterator[Opinion]:
         value = str(row.get(names[1])).strip().casefold()
         if value not in _VALUES:
             raise InputError(
-                f"{where}: {names[1]} is {value[:40]!r}; 0 or 1, or negative or positive is expected"
+                f"{where}: {names[1]} is {value[:40]!r}; expected 0 or 1, or negative or positive"
             )
         yield Opinion(text, _VALUES[value])
     if names is None:

@@ -95,8 +95,8 @@ def hub_name(source: str) -> str:
 def missing(path: Place) -> InputError:
     """The error for a path that does not exist, with the most similar name in its folder."""
     if not isinstance(path, Path):
-        return InputError(f"{path} is not there; check the name")
-    return InputError(f"{path} is not there{nearby(path) or '; check the path'}")
+        return InputError(f"{path} does not exist; check the name")
+    return InputError(f"{path} does not exist{nearby(path) or '; check the path'}")
 
 
 def data_suffix(path: Place) -> str:
@@ -115,7 +115,8 @@ def read_lines(path: Place) -> Iterator[tuple[int, str]]:
                     yield number, _decode(raw, path, number)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise InputError(
-                f"{path} is not a whole gzip file (after line {number}: {error}); fetch or compress it again"
+                f"{path} is not a valid gzip file (after line {number}: {error}); "
+                "download or compress it again"
             ) from error
 
 
@@ -182,7 +183,7 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
         where = f"{display_name(path)}:{number}"
         if line.lstrip().startswith("["):
             raise InputError(
-                f"{where}: a JSON array; one object a line is expected "
+                f"{where}: a JSON array; one object per line is expected "
                 f"(e.g. jq -c '.[]' {display_name(path)})"
             )
         try:
@@ -321,7 +322,7 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
             f"{source}: no such file, and no such Hub data set could be loaded ({first_line(error)}); "
             "check the name, the split after ':', and the connection"
             if not number
-            else f"{source}: the Hub gave no more after row {number} ({first_line(error)}); check the "
+            else f"{source}: the Hub sent no more rows after row {number} ({first_line(error)}); check the "
             "connection, and run the same command again"
         ) from error
 

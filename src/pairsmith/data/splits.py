@@ -121,7 +121,7 @@ def folder_files(path: Place) -> list[Place]:
         except (OSError, ValueError, AttributeError):
             raise InputError(f"{manifest} cannot be read; was it written by pairsmith?") from None
         if not complete:
-            raise InputError(f"{path} is unfinished; run the command that writes it again, it continues")
+            raise InputError(f"{path} is unfinished; rerun the command that writes it, and it will continue")
     found = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
     files = sorted(found, key=lambda file: file.name)
     if not files:

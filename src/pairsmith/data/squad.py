@@ -167,15 +167,15 @@ def standing(text: object, start: object, context: str, where: str) -> Answer:
         raise InputError(f"{where}: an answer is {json.dumps(text, default=str)[:40]}; a text is expected")
     if not isinstance(start, int) or isinstance(start, bool):
         raise InputError(
-            f"{where}: answer_start of {text[:40]!r} is {start!r}; a number of characters is expected"
+            f"{where}: answer_start of {text[:40]!r} is {start!r}; a character position is expected"
         )
     if start >= 0 and context.startswith(text, start):
         return Answer(text, start)
     found = context.find(text)
     if found < 0:
         raise InputError(
-            f"{where}: the answer {text[:40]!r} does not stand in its context, at {start} or elsewhere; "
-            "answers have to be parts of the context, letter for letter"
+            f"{where}: the answer {text[:40]!r} does not occur in its context, at {start} or elsewhere; "
+            "answers have to be copied from the context letter for letter"
         )
     return Answer(text, found)
 
@@ -197,7 +197,7 @@ def _nested(path: Place) -> Source | None:
     if not isinstance(articles, list):
         raise InputError(
             f"{path} is neither a SQuAD file (one object whose data is a list of articles) "
-            "nor one JSON object a line"
+            "nor one JSON object per line"
         )
     name = display_name(path)
     return Source(redacted(str(path)), lambda: _flat(articles, name))
@@ -232,5 +232,5 @@ def _context(paragraph: Columns, where: str) -> Columns:
 def _list(parent: object, key: str, where: str) -> list[Any]:
     found = parent.get(key) if isinstance(parent, dict) else None
     if not isinstance(found, list):
-        raise InputError(f"{where}: a list called {key} is expected, as SQuAD files have it")
+        raise InputError(f"{where}: a list called {key} is expected, as in SQuAD files")
     return found

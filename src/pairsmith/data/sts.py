@@ -75,7 +75,7 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
     found = _find(data) if folder else _single(data)
     if not found:
         raise InputError(
-            f"{data} holds none of {', '.join(STS_SUITES)}; expected are folders such as stsb/ with "
+            f"{data} holds none of {', '.join(STS_SUITES)}; expected folders such as stsb/ with "
             f"{_STSB_TEST}, sick/ with {_SICK_TEST[0]}, sts12-16/2012/ with MSRpar.test.tsv …, "
             "or a file with the columns sentence1, sentence2, score"
         )
@@ -109,7 +109,7 @@ def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
     if _SICK_FILE.fullmatch(file.name):
         return {stem: lambda: {stem: tuple(_sick(file))}}
     if data_suffix(file) not in _GRADED:
-        raise InputError(f"{file} is not a file of graded pairs; expected is one of {', '.join(_GRADED)}")
+        raise InputError(f"{file} is not a file of graded pairs; expected one of {', '.join(_GRADED)}")
     return {stem: lambda: {stem: tuple(read_pairs(file))}}
 
 
@@ -165,8 +165,8 @@ def _semeval(
     if lacking:
         first = lacking[0]
         raise InputError(
-            f"{folder} lacks {', '.join(lacking)} of {name}; without them the figure cannot be compared. "
-            f"Expected is {first}.test.tsv, or STS.input.{first}.txt with STS.gs.{first}.txt"
+            f"{folder} lacks {', '.join(lacking)} of {name}; without them the score cannot be compared. "
+            f"Expected {first}.test.tsv, or STS.input.{first}.txt with STS.gs.{first}.txt"
         )
     return {subset: load() for subset, load in loads.items() if load}
 
@@ -227,7 +227,7 @@ def _sick(file: Place) -> Iterator[GradedPair]:
             header = fields
             lacking = {"sentence_A", "sentence_B", "relatedness_score"} - set(header)
             if lacking:
-                raise InputError(f"{where}: no SICK header, it lacks {', '.join(sorted(lacking))}")
+                raise InputError(f"{where}: not a SICK header, as it lacks {', '.join(sorted(lacking))}")
             continue
         if len(fields) < len(header):
             raise InputError(
@@ -245,5 +245,5 @@ def _pair(score: str, first: str, second: str, where: str) -> Iterator[GradedPai
     number = parse_score(score, where)
     first, second = first.strip(), second.strip()
     if not first or not second:
-        raise InputError(f"{where}: a text is blank; a graded pair has two")
+        raise InputError(f"{where}: a text is blank; a graded pair needs two")
     yield GradedPair(first, second, number)

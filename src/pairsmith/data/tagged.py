@@ -138,10 +138,12 @@ def _with_end(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 
 def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSentence:
     if len(words) != len(tags):
-        raise InputError(f"{where}: {len(words)} words and {len(tags)} tags; each word has one")
+        raise InputError(f"{where}: {len(words)} words and {len(tags)} tags; each word needs one tag")
     for tag in tags:
         if not _TAG.fullmatch(tag):
-            raise InputError(f"{where}: the tag {tag[:30]!r} is not one of BIO: O, B-PERSON, I-PERSON …")
+            raise InputError(
+                f"{where}: the tag {tag[:30]!r} is not a BIO tag such as O, B-PERSON or I-PERSON"
+            )
     return TaggedSentence(tuple(words), tuple(as_bio(tags)))
 
 

@@ -128,6 +128,6 @@ def score_pairs(
     if not np.isfinite(scores).all():
         raise ModelError(
             "the cross-encoder gives scores that are not finite; its weights are damaged, or its number "
-            "format is too short: try float32"
+            "format is too narrow: try float32"
         )
     return scores

@@ -79,7 +79,7 @@ def _vector(fields: list[bytes], where: str) -> NDArray[np.float32]:
     try:
         vector = np.array([float(field) for field in fields], dtype=np.float32)
     except ValueError as error:
-        raise InputError(f"{where}: a value is no number ({first_line(error)})") from None
+        raise InputError(f"{where}: a value is not a number ({first_line(error)})") from None
     if not np.isfinite(vector).all():
         raise InputError(f"{where}: a value is not finite")
     return vector

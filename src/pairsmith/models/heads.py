@@ -232,7 +232,7 @@ def _check_weights(name: str, network: Any, task: Task, missing: list[str], *, f
     if body:
         raise ModelError(
             f"model {name}: its weights lack {body[0]} ({len(body)} missing in all), "
-            "so it is not the model that its config.json says"
+            "so it does not match its config.json"
         )
     if missing and not fresh_head:
         raise ModelError(
@@ -249,8 +249,8 @@ def _make_usable(name: str, network: Any, tokenizer: Any) -> None:
     """
     if not getattr(tokenizer, "is_fast", False):
         raise ModelError(
-            f"model {name}: its tokenizer cannot tell where in a text its tokens stand; give a model with a "
-            "tokenizer.json"
+            f"model {name}: its tokenizer cannot tell the positions of its tokens in a text; give a model "
+            "with a tokenizer.json"
         )
     tokenizer.padding_side = tokenizer.truncation_side = "right"
     if tokenizer.pad_token is None:

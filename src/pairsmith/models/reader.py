@@ -294,7 +294,7 @@ def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScor
     if not torch.isfinite(text.scores[:, text.allowed]).all():
         raise ModelError(
             "the model gives scores that are not finite; its weights are damaged, or its number format is "
-            "too short: try float32"
+            "too narrow: try float32"
         )
     return text
 

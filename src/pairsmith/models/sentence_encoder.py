@@ -45,9 +45,7 @@ def load_sentence_encoder(
         bidirectional: let the tokens of a causal language model attend to later tokens too.
     """
     if model.startswith(GLOVE):
-        raise ModelError(
-            f"model {model}: GloVe vectors can be evaluated, but they are no transformer to load"
-        )
+        raise ModelError(f"model {model}: GloVe vectors can be evaluated, but not loaded as a transformer")
     device = pick_device(device)
     dtype = pick_dtype(dtype, device)
     where = resolve_model(model)
@@ -106,7 +104,7 @@ def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: b
         transformer = saved[0]
         if not isinstance(transformer, Transformer):
             raise ModelError(
-                f"model {where}: pooling {pooling!r} needs a transformer, this has none; use default"
+                f"model {where}: pooling {pooling!r} needs a transformer, but this has none; use default"
             )
     else:
         transformer = Transformer(
@@ -122,7 +120,7 @@ def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: b
     mode = "cls" if pooling == "cls" else "mean"
     if mode == "cls" and transformer.tokenizer.cls_token is None:
         raise ModelError(
-            f"model {where}: its tokenizer has no CLS token, so pooling 'cls' cannot be; use mean"
+            f"model {where}: its tokenizer has no CLS token, so pooling 'cls' is not possible; use mean"
         )
     pooled = Pooling(transformer.get_embedding_dimension(), mode)
     return SentenceTransformer(modules=[transformer, pooled], device=device, model_card_data=card)
@@ -154,8 +152,8 @@ def _see_both_ways(encoder: SentenceTransformer, model: str) -> None:
         first = network.eval()(input_ids=two, attention_mask=torch.ones_like(two)).last_hidden_state[:, 0]
     if torch.equal(first[0], first[1]):
         raise ModelError(
-            f"model {model}: models of the kind {config.model_type} stay causal; "
-            "leave bidirectional attention out"
+            f"model {model}: models of type {config.model_type} cannot attend to later tokens; "
+            "turn bidirectional attention off"
         )
 
 
@@ -227,7 +225,7 @@ def _loading(model: str, *, local: bool) -> Iterator[None]:
     if missing:
         raise ModelError(
             f"model {model}: its weights lack {missing[0]} ({len(missing)} missing in all), "
-            "so it is not the model that its config.json says"
+            "so it does not match its config.json"
         )
 
 

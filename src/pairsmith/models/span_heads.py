@@ -90,8 +90,8 @@ def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
     """
     found = heads_kind(where)
     if found != kind:
-        there = "none are there" if found is None else f"those there read {found}"
-        raise ModelError(f"model {where}: heads that read {kind} are wanted in {FILE}, and {there}")
+        there = "there are none" if found is None else f"the heads there read {found}"
+        raise ModelError(f"model {where}: expected heads that read {kind} in {FILE}, but {there}")
     heads = SpanHeads(width, kind)
     try:
         heads.load_state_dict(load_file(str(file_of(where, FILE))))

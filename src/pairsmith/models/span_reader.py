@@ -178,7 +178,7 @@ def _answers(text: str, read: TextVectors, starts: Tensor, ends: Tensor, max_tok
     if not (torch.isfinite(start).all() and torch.isfinite(end).all()):
         raise ModelError(
             "the encoder gives vectors that are not finite; its weights are damaged, or its number format is "
-            "too short: try float32"
+            "too narrow: try float32"
         )
     spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), max_tokens)
     each = zip(spans.scores.tolist(), spans.starts.tolist(), spans.ends.tolist(), strict=True)

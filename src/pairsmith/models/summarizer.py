@@ -92,8 +92,8 @@ def load_summarizer(
     network.generation_config.pad_token_id = tokenizer.pad_token_id
     if own.decoder_start_token_id is None and own.bos_token_id is None:
         raise ModelError(
-            f"model {model}: does not say which token a summary starts from; give its config.json a "
-            "decoder_start_token_id"
+            f"model {model}: does not say which token a summary starts from; add decoder_start_token_id "
+            "to its config.json"
         )
     return Summarizer(network, tokenizer, min(max_length or context, context), context)
 
@@ -248,6 +248,6 @@ def _check_numbers(_: Tensor, scores: Tensor) -> Tensor:
     if torch.isnan(scores).any():
         raise ModelError(
             "the summariser's scores are not numbers; its weights are damaged, the training diverged (try a "
-            "lower learning rate), or its number format is too short (try float32)"
+            "lower learning rate), or its number format is too narrow (try float32)"
         )
     return scores

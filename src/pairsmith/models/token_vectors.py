@@ -122,8 +122,8 @@ def load_token_encoder(
     network, tokenizer, context = load_with_head(model, "token vectors", device=device, dtype=dtype)
     if bidirectional and (network.config.is_encoder_decoder or type(network.config) not in _masked()):
         raise ModelError(
-            f"model {model}: models of type {network.config.model_type} are no encoders alone, whose first "
-            "token knows of all others; give BERT, RoBERTa or the like"
+            f"model {model}: models of type {network.config.model_type} are not encoder-only models, whose "
+            "first token attends to all others; give BERT, RoBERTa or the like"
         )
     if network.config.is_encoder_decoder:
         network = network.get_encoder()

@@ -110,7 +110,7 @@ def _source(name: str | Place, role: Role) -> Sources:
         here = True  # out of reach for now: its rows were read, but its card is not known
     if not here and (is_hub_id(text) if role == "model" else is_hub_data(text)):
         return _of_hub(text, role)
-    look = "the place where you had it from; the file itself does not say"
+    look = "the place where you got it; the file itself does not say"
     return Sources((Attribution(name=model_display_name(name), role=role, look=look),))
 
 
@@ -143,7 +143,7 @@ def _of_hub(name: str, role: Role) -> Sources:
 
 def _of_card(text: str, name: str, role: Role) -> Attribution:
     values, body = card_facts(text)
-    look = "its card, README.md, which names none" if text else "the place where you had it from; no card"
+    look = "its card, README.md, which names none" if text else "the place where you got it; it has no card"
     licences = _licences(values)
     return Attribution(
         name=name,

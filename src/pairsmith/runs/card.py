@@ -26,7 +26,7 @@ MEANING = {
     "sentence1": "the first text",
     "sentence2": "the second text",
     "text": "the text",
-    "score": "how similar the two texts are claimed to be, from 0 (not) to 1 (same meaning)",
+    "score": "how similar the two texts are claimed to be, from 0 (not at all) to 1 (same meaning)",
     "label": "the label the text or pair was written for",
 }
 
@@ -138,14 +138,14 @@ def licences(text: str, made_with: Sequence[Attribution]) -> str:
     if made_with:
         rows = [(each.name, each.role, _licence(each)) for each in made_with]
         parts.append("It was made with\n\n" + _table(("what", "", "licence"), rows))
-        parts.append("What these licences mean for what was made is for whoever uses it to find out.")
+        parts.append("What these licences mean for the result is for its users to find out.")
     return "## Licence\n\n" + "\n\n".join(parts) if parts else ""
 
 
 def _licence(credit: Attribution) -> str:
     if credit.licences:
         return ", ".join(credit.licences)
-    return f"unknown: look at {credit.look or 'the place where it is from'}"
+    return f"unknown: look at {credit.look or 'the place where it comes from'}"
 
 
 def _task(card: Card) -> str:

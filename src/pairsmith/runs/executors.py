@@ -115,11 +115,11 @@ def run_processes(
                 elif kind == "error":
                     raise value
                 elif kind == "crash":
-                    raise WorkerError(f"a worker failed; this is a fault of pairsmith:\n{value}")
+                    raise WorkerError(f"a worker failed; this is a bug in pairsmith:\n{value}")
                 elif worker.number is None and not worker.ready:
                     pool.remove(worker)
                     if not pool.size:
-                        raise WorkerError(f"workers end before they are ready ({value}); see --workers")
+                        raise WorkerError(f"workers exited before they were ready ({value}); see --workers")
                     say(f"worker {worker.index} ended while loading ({value}); {pool.size} are left")
                 else:
                     advance(-worker.units)  # what it had done of its item is done again

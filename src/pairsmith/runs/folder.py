@@ -146,12 +146,12 @@ def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Mani
             try:
                 data = file.read_bytes()
             except FileNotFoundError:
-                raise FolderError(f"{path} is no dataset folder: it holds no {name}") from None
+                raise FolderError(f"{path} is not a dataset folder: it holds no {name}") from None
         manifest = kind.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
         fault = f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
-        raise DamagedError(f"{file} is not as pairsmith writes it ({fault})") from None
+        raise DamagedError(f"{file} is damaged or was not written by pairsmith ({fault})") from None
     if manifest.format != FORMAT:
         raise FolderError(
             f"{path} is of format {manifest.format}, this pairsmith reads format {FORMAT}; "
@@ -179,7 +179,8 @@ class DatasetFolder:
         manifest = read_manifest(path)
         if not manifest.complete:
             raise FolderError(
-                f"{path} is unfinished; run the command that writes it ({manifest.step}) again, it continues"
+                f"{path} is unfinished; rerun the command that writes it ({manifest.step}), "
+                "and it will continue"
             )
         return cls(path, manifest)
 
@@ -311,7 +312,7 @@ def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) 
     if wrong:
         shown = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
         raise FolderError(
-            f"{name} is not as it was written: {shown}; run the command that writes it ({step}) again"
+            f"{name} has changed since it was written: {shown}; run the command that writes it ({step}) again"
         )
 
 

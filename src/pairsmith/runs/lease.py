@@ -140,7 +140,10 @@ def _outlive(file: UPath, say: Say) -> None:
     about = _about(first)
     if first and not _gone(about):
         name = f"process {about.get('pid', '?')} on {about.get('host', 'another machine')}"
-        say(f"{file.parent} was being written by {name}; watching for {STALE_SECONDS:.0f} s whether it lives")
+        say(
+            f"{file.parent} was being written by {name}; "
+            f"watching for {STALE_SECONDS:.0f} s whether it is still running"
+        )
         end = time.monotonic() + STALE_SECONDS
         while time.monotonic() < end:
             time.sleep(_LOOK_SECONDS)

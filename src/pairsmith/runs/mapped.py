@@ -92,7 +92,7 @@ def start_part(
     try:
         return start(fresh=False)
     except OtherWorkError:
-        run.progress.say(f"{run.out}: of other settings or inputs than now; made anew")
+        run.progress.say(f"{run.out} was made with other settings or inputs; it is made again from the start")
         return start(fresh=True)
 
 
@@ -114,9 +114,9 @@ def commit_each(
         for outcome in execute(load, items, bar.advance, where, lambda text: run.tell("worker", text)):
             if isinstance(outcome, LostItem):
                 raise WorkerError(
-                    f"{title}: part {outcome.item.number} ended its worker three times ({outcome.how}); the "
-                    "others are saved\nrun the same command again, with fewer --workers or smaller batches "
-                    "if memory ran out"
+                    f"{title}: part {outcome.item.number} made its worker exit three times ({outcome.how}); "
+                    "the other parts are saved\nrun the same command again, with fewer --workers or smaller "
+                    "batches if memory ran out"
                 )
             rows, rejects = outcome.result
             writer.commit(outcome.item.number, {"train": rows}, rejects)

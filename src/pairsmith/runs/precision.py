@@ -29,7 +29,11 @@ def settled(settings: S, run: Run | None = None) -> S:
     found = begun or pick_dtype(dtype, here)
     served = str(getattr(settings, "model", "")).startswith(("http://", "https://"))
     if run and here == "cpu" and not served and found != "float32" and not multiplies_fast(found, here):
-        instead = "for new work --dtype auto takes less time" if begun is None else "the work here began so"
+        instead = (
+            "for new work --dtype auto takes less time"
+            if begun is None
+            else "the work in this folder was begun with it"
+        )
         run.progress.say(f"{found} is slow here, as the processor has no instructions for it; {instead}")
     return settings.model_copy(update={"dtype": found})
 

@@ -99,7 +99,7 @@ def run_ray(
                 except RayTaskError as error:
                     if isinstance(error.cause, PairsmithError):
                         raise error.cause from None
-                    raise WorkerError(f"a worker failed; this is a fault of pairsmith:\n{error}") from None
+                    raise WorkerError(f"a worker failed; this is a bug in pairsmith:\n{error}") from None
                 except RayError as error:  # the actor, its node or its result is lost
                     _check_head(head)
                     how = first_line(error)
@@ -109,7 +109,7 @@ def run_ray(
                     promises[actors[index].ready.remote()] = index, None
                     say(f"worker {index} was lost ({how}); another one takes its place")
                     if number is None and deaths[None] >= DEATHS * size:
-                        raise WorkerError(f"workers end before they are ready: {how}") from None
+                        raise WorkerError(f"workers exited before they were ready: {how}") from None
                     if number is not None and deaths[number] < DEATHS:
                         del given[number]
                         waiting.appendleft(number)

@@ -115,7 +115,7 @@ def _lines(path: Place) -> Iterator[str]:
     yield f"{path}: recipe {record.get('recipe')}, {len(done)} of {len(names)} steps finished"
     for name in names:
         found = status_of(path / name)
-        yield from found.lines(name) if found else [f"{name}: not begun"]
+        yield from found.lines(name) if found else [f"{name}: not started"]
 
 
 def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:

@@ -246,8 +246,8 @@ def _explain(path: Place, error: Exception) -> str:
     if isinstance(path, Path):
         why = f"{why or getattr(error, 'strerror', None) or error} ({_free(path)})"
     return (
-        f"cannot write {path}: {why or reason(error)}; what was finished before is kept: "
-        "put that right and run the same command again, it continues there"
+        f"cannot write {path}: {why or reason(error)}; finished work is kept: "
+        "fix this and run the same command again, and it will continue from there"
     )
 
 

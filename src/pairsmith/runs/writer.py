@@ -166,7 +166,8 @@ class FolderWriter:
         else:
             if journal.bad and not there.complete:
                 lines = "a line" if journal.bad == 1 else f"{journal.bad} lines"
-                run.tell("damaged", f"{run.out / JOURNAL}: {lines} cut short; what stood there is made again")
+                text = f"{run.out / JOURNAL}: {lines} cut short; the work recorded there is done again"
+                run.tell("damaged", text)
             entries = _entries(there, journal)
             if not there.complete:
                 try:
@@ -260,7 +261,9 @@ class FolderWriter:
         )
         folder = DatasetFolder(self._out, complete)
         if not folder.splits:
-            raise ValueError("a data set needs a table, if an empty one; commit it before finishing")
+            raise ValueError(
+                "a data set needs at least one table, even an empty one; commit it before finishing"
+            )
         text = render(card, folder, self._schema)
         write_atomic(self._out / "README.md", redacted(text).encode("utf-8"))
         lock.check(self._out)
@@ -333,7 +336,7 @@ class FolderWriter:
                 if path is None:
                     whole[entry.shard] = entry
                 else:
-                    text = f"{path} is not as it was written; shard {entry.shard} is made again"
+                    text = f"{path} has changed since it was written; shard {entry.shard} is made again"
                     self._run.tell("damaged", text)
         return whole
 
@@ -364,7 +367,7 @@ def _read_or_mend(run: Run) -> Manifest:
         kept = read_run(run.out) if missing or isinstance(error, DamagedError) else None
         if kept is None:
             raise
-        run.tell("damaged", f"{first_line(error)}; put right from the journal")
+        run.tell("damaged", f"{first_line(error)}; restored from the journal")
         return kept
 
 

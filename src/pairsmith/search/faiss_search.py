@@ -204,7 +204,7 @@ class _Index:
 
     def _refusal(self, reason: str) -> SettingsError:
         return SettingsError(
-            f"index {self._name!r} cannot be made of vectors of width {self._width} ({reason}); "
+            f"index {self._name!r} cannot be built from vectors of width {self._width} ({reason}); "
             f"try {EXAMPLES}"
         )
 

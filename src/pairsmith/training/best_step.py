@@ -181,7 +181,7 @@ class BestStepCallback(TrainerCallback):
             self._restore(found)
             step = int(path.name.partition("-")[2])
             self._bar.skip(step)
-            self._progress.say(f"going on from {path.name}")
+            self._progress.say(f"resuming from {path.name}")
         if kept and kept.logs and self._settings.tensorboard:
             self._open_logs(kept.logs, step)
         if not start:
@@ -294,6 +294,6 @@ def _checkpoint_errors(checkpoints: Checkpoints | None) -> Iterator[None]:
         if checkpoints is None or not writing:
             raise
         raise StorageError(
-            f"cannot write a checkpoint to {checkpoints.folder}: {first_line(error)}; put that right and "
-            "run the same command again, it goes on from the last one"
+            f"cannot write a checkpoint to {checkpoints.folder}: {first_line(error)}; fix the cause and "
+            "run the same command again; it resumes from the last checkpoint"
         ) from error

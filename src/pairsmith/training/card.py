@@ -146,10 +146,13 @@ def _training(settings: TrainEncoderSettings, training: Mapping[str, Any]) -> st
         f"weight decay {settings.weight_decay:g}, seed {settings.seed}. "
     )
     if not curve:
-        return text + "There were no validation pairs to choose a step by; the weights are those of the last."
+        return (
+            text
+            + "There were no validation pairs to choose a step by; the weights are those of the last step."
+        )
     text += (
         f"The weights are those of step {training['best_step']:,}, chosen by Spearman's correlation (×100) "
-        "on the validation pairs, whose scores come from the training data's maker and not from people:"
+        "on the validation pairs, whose scores were made with the training data, not by people:"
     )
     rows = "\n".join(f"| {point['step']:,} | {_figure(point['spearman'])} |" for point in curve)
     return f"{text}\n\n| step | validation |\n|---|---|\n{rows}"
@@ -182,16 +185,15 @@ def few_shot_card(
     lines = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
     text = (
         f"---\n{metadata}---\n\n# {title}\n\n"
-        f"It started from `{model_display_name(settings.base)}` and was trained by pairsmith on what the "
-        "table below says; seeds are labelled by people."
+        f"It started from `{model_display_name(settings.base)}` and was trained by pairsmith on the data "
+        "in the table below; seeds are labelled by people."
         f"\n\n{use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
         f"{training.steps:,} steps of {settings.batch_size} examples, seed {settings.seed}. "
     )
     if not training.validation:
         return (
-            text
-            + "There were no validation examples to choose a step by; the weights are those of the last.\n\n"
-            + rights
+            text + "There were no validation examples to choose a step by; the weights are those of the last "
+            "step.\n\n" + rights
         )
     rows = "\n".join(f"| {step:,} | {_figure(figure)} |" for step, figure in training.validation.items())
     return (

@@ -142,7 +142,7 @@ def fit_each_rate(
     assert best is not None  # there is at least one rate
     model, rate, training = best
     if len(rates) > 1 and training.best is None:
-        shown.say(f"nothing tells the learning rates apart; {rate:g}, the first, is kept")
+        shown.say(f"no validation figure to choose a learning rate by; the first one, {rate:g}, is kept")
     return model, rate, replace(training, rates=curves)
 
 

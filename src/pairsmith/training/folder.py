@@ -94,7 +94,7 @@ class ModelFolder:
                 folder.checkpoints.remove()  # left if a run was killed at the very end
                 lock.release(run.out)
                 return folder
-            run.progress.say(f"{run.out} is not as it was written; it is trained again")
+            run.progress.say(f"{run.out} has changed since it was written; it is trained again")
         folder = cls(run.out, identity, sources, finished=False)
         same = record is not None and record.fingerprint == identity.fingerprint and not record.complete
         folder._clear(record, keep_checkpoints=same and not run.fresh)

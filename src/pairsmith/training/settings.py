@@ -195,7 +195,7 @@ class FitSettings(Settings):
     @classmethod
     def _above_0(cls, rates: list[float]) -> list[float]:
         if any(not 0 < rate < 1 for rate in rates):
-            raise ValueError("learning rates lie between 0 and 1")
+            raise ValueError("learning rates must lie between 0 and 1")
         if len(set(rates)) < len(rates):
             raise ValueError(f"{', '.join(f'{rate:g}' for rate in rates)}: give each learning rate once")
         return rates
@@ -293,10 +293,10 @@ class TrainBiencoderSettings(FewShotSettings):
         if self.kind != "reading":
             refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
             if not self.outputs:
-                refuse(self, ("negatives",), "without outputs, the corpus that wrong ones are drawn from")
+                refuse(self, ("negatives",), "without outputs, the corpus that negatives are drawn from")
         alone = not self.negatives or (self.kind != "reading" and not self.outputs)
         if self.batch_size == 1 and alone:
-            raise ValueError("batch_size 1 leaves no wrong output to tell a pair from; give 2 or more")
+            raise ValueError("batch_size 1 leaves a pair without negatives; give 2 or more")
         return self
 
 
@@ -350,14 +350,20 @@ class TrainCrossencoderSettings(FewShotSettings):
     @model_validator(mode="after")
     def _together(self) -> Self:
         if (self.mined is None) != (self.encoder is None):
-            raise ValueError("mined and encoder go together: the pairs, and what they were mined with")
+            raise ValueError(
+                "give mined and encoder together: the mined pairs, and the encoder that found them"
+            )
         if self.mined is None and self.kind == "summaries":
-            raise ValueError("mined is missing; of kind summaries wrong outputs are those that search finds")
+            raise ValueError(
+                "mined is missing; with kind summaries, negatives are searched for in its outputs"
+            )
         if self.kind == "scored" and (self.mined or self.loss == "listwise"):
             given = "mined" if self.mined else "loss listwise"
-            raise ValueError(f"{given} is for right and wrong pairs; of kind scored each has its own score")
+            raise ValueError(
+                f"{given} is for positives and negatives; pairs of kind scored have scores instead"
+            )
         if self.kind == "scored":
-            refuse(self, ("negatives",), "of kind scored, which has no wrong pairs")
+            refuse(self, ("negatives",), "of kind scored, which has no negatives")
         if self.kind != "reading":
             refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
         if self.mined is None:
@@ -370,7 +376,7 @@ S = TypeVar("S", bound=Settings)
 
 def _with_added(settings: S, extra: int | None, added: list[str]) -> S:
     if extra and not added:
-        raise ValueError("extra counts rows of added, which is missing; name what to add")
+        raise ValueError("extra limits the rows of added, which is missing; give added")
     return settings
 
 

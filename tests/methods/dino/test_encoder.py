@@ -165,7 +165,7 @@ def test_the_same_training_is_not_done_again(trained, tiny_gpt2, data, capsys):
     before = (trained / "model.safetensors").stat().st_mtime_ns
     train_encoder(settings(tiny_gpt2, data, epochs=6), Run(trained, Progress()))
     assert (trained / "model.safetensors").stat().st_mtime_ns == before
-    assert "trained before with these settings" in capsys.readouterr().err
+    assert "already trained with these settings" in capsys.readouterr().err
 
 
 def test_another_training_in_its_folder_is_refused(trained, tiny_gpt2, data):
@@ -212,7 +212,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
     train_encoder(given, Run(tmp_path / "stopped", Progress()))
     said = capsys.readouterr().err
     begun = {2: None, 8: 4, 11: 8, 17: 16}[step]
-    assert ("going on from checkpoint-" in said) == (begun is not None)
+    assert ("resuming from checkpoint-" in said) == (begun is not None)
     assert f"checkpoint-{begun}" in said or begun is None
     whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
@@ -235,7 +235,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     (weights,) = (tmp_path / "stopped").glob(".pairsmith*/checkpoint-8/model.safetensors")
     weights.unlink() if damage is None else weights.write_bytes(damage)
     train_encoder(given, Run(tmp_path / "stopped", Progress()))
-    assert "going on from checkpoint-4" in capsys.readouterr().err
+    assert "resuming from checkpoint-4" in capsys.readouterr().err
     whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
 
@@ -252,7 +252,7 @@ def test_a_training_in_a_store_goes_on_from_the_checkpoint_there(
             train_encoder(given, Run(out, Silent()))
     assert [path.name for path in (out / ".pairsmith-checkpoints.tmp").iterdir()] == ["checkpoint-8"]
     train_encoder(given, Run(out, Progress()))
-    assert "going on from checkpoint-8" in capsys.readouterr().err
+    assert "resuming from checkpoint-8" in capsys.readouterr().err
     assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
     assert not [
         p for p in out.rglob("*") if p.is_file() and (".pairsmith" in str(p) or p.name == "lease.json")
@@ -356,7 +356,7 @@ def test_validation_pairs_of_one_score_choose_nothing_and_that_is_said(tiny_gpt2
     flat = table.set_column(3, "score", pa.array([0.5] * 10))
     _, training = train_on(tiny_gpt2, validation=flat, progress=Progress())
     assert training.validation == {}
-    assert "all have one score" in capsys.readouterr().err
+    assert "all have the same score" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_bert"])
@@ -446,7 +446,7 @@ def test_rows_without_texts_or_scores_are_refused(tiny_gpt2, column, value, mess
 def test_scores_that_no_cosine_can_reach_are_refused(tiny_gpt2, tmp_path, score):
     table = pairs(4).set_column(3, "score", pa.array([0.1, 0.2, 0.3, score]))
     folder = write_folder(tmp_path / "d", {"train": table})
-    with pytest.raises(InputError, match=r"scores lie in .* scale them to 0 … 1"):
+    with pytest.raises(InputError, match=r"scores range from .* scale them to 0 … 1"):
         train_encoder(settings(tiny_gpt2, folder), Run(tmp_path / "out", Silent()))
 
 

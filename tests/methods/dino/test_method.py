@@ -88,8 +88,8 @@ def test_rows_come_in_the_order_of_inputs_labels_and_tries():
         ('two\nlines"', "line break", "the text holds a line break"),
         ('a\x07bell"', "bad character", "the text holds the character U+0007"),
         ('half a \ufffd"', "bad character", "the text holds the character U+FFFD"),
-        ('x"', "copy", "the text is the first text again"),
-        (' x "', "copy", "the text is the first text again"),
+        ('x"', "copy", "the text repeats the first text"),
+        (' x "', "copy", "the text repeats the first text"),
     ],
 )
 def test_a_text_that_is_none_is_tried_again_and_then_given_up(text, name, reason):
@@ -144,7 +144,7 @@ def test_a_prompt_that_exceeds_the_context_is_rejected_and_the_rest_goes_on():
     written = write(task, model, requests, decoding, 1, 64, done.append)
     assert [row.sentence1 for row in written.rows] == ["short"] * 4
     assert {(r.filter, r.reason) for r in written.rejects} == {
-        ("too long", "a prompt and 20 new tokens exceed the model's 100")
+        ("too long", "a prompt and 20 new tokens exceed the model's 100 tokens")
     }
     assert len(written.rejects) == 2
     assert sorted(w.id for w in done) == sorted(w.id for w in requests)
@@ -245,7 +245,7 @@ def test_a_repeat_takes_no_place():
         (f"{text_id('x')}-1-1", "b"),
     ]
     assert [(r.id, r.filter, r.reason, json.loads(r.row)["sentence2"]) for r in written.rejects] == [
-        (f"{text_id('x')}-1-try-{number}", "repeat", "the text of an earlier try again", "a")
+        (f"{text_id('x')}-1-try-{number}", "repeat", "repeats the text of an earlier try", "a")
         for number in (1, 2)
     ]
     assert len(begun) == 4

@@ -56,8 +56,8 @@ def test_a_threshold_and_a_number_leave_the_largest_margins(encoder):
 
 
 def test_a_text_that_stands_in_the_other_is_no_pair(encoder):
-    assert verbatim("he said it rained", "it rained") == "the output stands word for word in the input"
-    assert verbatim("it rained", "he said it rained") == "the input stands word for word in the output"
+    assert verbatim("he said it rained", "it rained") == "the output occurs word for word in the input"
+    assert verbatim("it rained", "he said it rained") == "the input occurs word for word in the output"
     assert verbatim("it rained", "it rains") == ""
     assert mine_pairs(["it rained"], ["it rained again"], encoder) == []
     (pair,) = mine_pairs(["it rained"], ["it rained again"], encoder, keep_verbatim=True)

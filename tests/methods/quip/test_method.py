@@ -67,7 +67,7 @@ def test_a_student_learns_from_a_teachers_labels(questions, bert):
     [
         ({"questions": 0}, "questions must be at least 1, not 0"),
         ({"max_length": 0}, "max_length must be at least 1, or None, not 0"),
-        ({"top_p": 1.5}, "top_p must lie above 0 and not above 1, not 1.5"),
+        ({"top_p": 1.5}, "top_p must be above 0 and at most 1, not 1.5"),
         ({"decoding": "beam"}, "decoding must be nucleus or beams, not 'beam'"),
         ({"instruction": "Ask!"}, "the instruction has no {passage}"),
     ],
@@ -83,5 +83,5 @@ def test_a_servers_model_is_no_question_generator():
 
 
 def test_an_encoder_alone_is_no_question_generator(bert):
-    with pytest.raises(ModelError, match="an encoder alone writes nothing"):
+    with pytest.raises(ModelError, match="an encoder alone cannot write text"):
         load_question_generator(bert)

@@ -297,12 +297,12 @@ def test_answers_behind_what_is_read_are_left_out_and_counted(quick_bert, data, 
     some = settings(quick_bert, data, **cut).model_copy(update={"data": [data, long, late]})
     run = Run(tmp_path / "out", Progress())
     infuse(some, run)
-    assert "2 of 6 questions are left out: their answers are behind the first 16 tokens" in (
+    assert "2 of 6 questions are left out: their answers are beyond the first 16 tokens" in (
         capsys.readouterr().err
     )
     card = (run.out / "README.md").read_text()
     assert "| passages | 3 |\n| questions | 4 |\n" in card
-    assert "| left out, as the answer is behind what is read | 2 |" in card
+    assert "| left out, as the answer is beyond the tokens that are read | 2 |" in card
     with pytest.raises(InputError, match=r"first 16 tokens .* no answer to any of the 1 questions; .*larger"):
         infuse(settings(quick_bert, late, **cut), Run(tmp_path / "none", Silent()))
 
@@ -326,7 +326,7 @@ def test_without_a_teacher_its_distributions_are_asked_for(quick_bert, tmp_path)
     path = tmp_path / "plain.jsonl"
     row = {"context": CONTEXTS[0], "question": "Who?", "answers": {"text": ["A man"], "answer_start": [0]}}
     path.write_text(json.dumps(row) + "\n")
-    with pytest.raises(InputError, match="let relabel make them"):
+    with pytest.raises(InputError, match="make them with relabel"):
         infuse(settings(quick_bert, str(path)), Run(tmp_path / "out", Silent()))
     path.write_text("")
     with pytest.raises(InputError, match="no questions to learn from"):
@@ -392,7 +392,7 @@ def test_only_an_encoder_alone_can_be_student_or_teacher(step, kind, data, tmp_p
 def test_a_reader_does_not_begin_as_a_teacher(quick_bert, data, tmp_path):
     copy = shutil.copytree(quick_bert, tmp_path / "teacher")
     save_heads(SpanHeads(16, "tokens"), copy)
-    with pytest.raises(ModelError, match="is a teacher or a student already"):
+    with pytest.raises(ModelError, match="is already a teacher or a student"):
         train_reader(TrainReaderSettings(base=str(copy), seeds=data), Run(tmp_path / "out", Silent()))
 
 
@@ -401,7 +401,7 @@ def test_after_a_fault_of_the_data_the_corrected_command_goes_on(quick_bert, tmp
     row = {"context": CONTEXTS[0], "question": "Who?", "answers": {"text": ["A man"], "answer_start": [0]}}
     path.write_text(json.dumps(row) + "\n")
     run = Run(tmp_path / "out", Silent())
-    with pytest.raises(InputError, match="let relabel make them"):
+    with pytest.raises(InputError, match="make them with relabel"):
         infuse(settings(quick_bert, str(path)), run)
     infuse(settings(quick_bert, str(path), labels="answers", epochs=1), run)
     assert (run.out / "heads.safetensors").is_file()

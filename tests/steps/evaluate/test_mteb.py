@@ -78,7 +78,7 @@ def test_results_lie_in_the_folder_and_are_not_computed_again(
     assert status_lines(out) == [f"{out}: evaluate mteb, finished"]
     monkeypatch.setattr(module, "load_encoder", None)
     assert evaluate_mteb(settings(tiny_bert, graded, batch_size=7), Run(out, Progress())) == results
-    assert "evaluated before with these settings" in capfd.readouterr().err
+    assert "already evaluated with these settings" in capfd.readouterr().err
     with pytest.raises(FolderError, match=r"pooling: .*cls.*\n.*--fresh to start over"):
         evaluate_mteb(settings(tiny_bert, graded, pooling="cls"), Run(out, Silent()))
     graded.write_text(PAIRS.replace("3.5", "3.6"))
@@ -152,7 +152,7 @@ def test_data_that_are_not_to_be_had_are_one_line_and_no_model_is_loaded(tiny_be
 
 
 def test_glove_vectors_are_for_evaluate_sts(graded, tmp_path):
-    with pytest.raises(ModelError, match="mteb takes no GloVe vectors; evaluate sts does"):
+    with pytest.raises(ModelError, match="mteb does not take GloVe vectors; evaluate sts does"):
         evaluate_mteb(settings("glove:words.txt", graded), Run(tmp_path / "out", Silent()))
 
 

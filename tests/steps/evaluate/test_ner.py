@@ -175,7 +175,7 @@ def test_types_without_a_question_are_told_and_can_get_one(student, data, tmp_pa
     assert questions_of(settings(student, questions=str(path)), actor)["Person-Actor"] == "Who is an actor ?"
     assert questions_of(settings(student, questions=str(path)), some)["genre"] == "What is a genre ?"
     path.write_text("genre: [1]\n")
-    with pytest.raises(SettingsError, match="as a text"):
+    with pytest.raises(SettingsError, match="as text"):
         questions_of(settings(student, questions=str(path)), some)
     path.write_text("genre: What is a genre ?\ngenre: Which genre ?\n")
     with pytest.raises(SettingsError, match=r"is given twice \(lines 1 and 2\)"):
@@ -227,9 +227,9 @@ def test_of_each_type_as_many_sentences_are_drawn_each_once():
         assert found == drawn(every, 3, seed)
         seen.add(tuple(each.words for each in found))
     assert len(seen) > 1
-    with pytest.raises(InputError, match="--train has 6 sentences with the type ORG .* 7 are wanted"):
+    with pytest.raises(InputError, match="--train has 6 sentences with the type ORG .* 7 are needed"):
         drawn([*every, both], 7, 0)
-    with pytest.raises(InputError, match="no sentence with a name"):
+    with pytest.raises(InputError, match="no sentence with an entity"):
         drawn(nothing, 1, 0)
 
 
@@ -302,7 +302,7 @@ def test_a_file_to_test_on_wants_one_to_learn_from(student, tmp_path):
 
 
 def test_missing_splits_are_named(student, data, tmp_path):
-    with pytest.raises(InputError, match="few_shot_5_7.words is not there"):
+    with pytest.raises(InputError, match="few_shot_5_7.words does not exist"):
         evaluate_ner(settings(student, data, splits=[7]), Run(tmp_path / "out", Silent()))
 
 
@@ -358,7 +358,7 @@ def test_words_and_tags_have_to_be_as_many(data, tmp_path):
     words.write_text("A man\nTwo dogs\n")
     with pytest.raises(InputError, match="test.words:1: 2 words and 5 tags"):
         read_tagged(words)
-    with pytest.raises(InputError, match="not there"):
+    with pytest.raises(InputError, match="does not exist"):
         read_tagged(tmp_path / "none.words")
 
 

@@ -113,13 +113,13 @@ def test_a_few_examples_of_equal_and_of_other_texts_teach_to_tell_them_apart(tmp
     assert found["frozen"]["error"] == 0.0
     assert set(found["tuned"]["splits"]) == {"1", "2"}
     assert found["tuned"]["shots"] == 3
-    with pytest.raises(InputError, match="5 pairs with the label 0, and 6"):
+    with pytest.raises(InputError, match="5 pairs with the label 0, but 6"):
         run(tmp_path, tiny_bert, "more", data=data, train=data, shots=6)
 
 
 def test_too_few_examples_are_told_before_anything_is_scored(tmp_path, tiny_bert, data, monkeypatch):
     monkeypatch.setattr(paraphrase, "load_token_encoder", lambda *_, **__: pytest.fail("loaded"))
-    with pytest.raises(InputError, match="5 pairs with the label 0, and 6"):
+    with pytest.raises(InputError, match="5 pairs with the label 0, but 6"):
         run(tmp_path, tiny_bert, data=data, train=data, shots=6)
 
 
@@ -129,7 +129,7 @@ def test_too_few_examples_are_told_before_anything_is_scored(tmp_path, tiny_bert
         ({"tune": True}, "tune does nothing without train"),
         ({"shots": 4}, "shots does nothing without train"),
         ({"splits": [1]}, "splits does nothing without train"),
-        ({"layer": 2, "judgements": "j.tsv"}, "both say which layer"),
+        ({"layer": 2, "judgements": "j.tsv"}, "both choose the layer"),
     ],
 )
 def test_settings_that_would_do_nothing_are_refused(given, message):

@@ -142,7 +142,7 @@ def test_the_baseline_knows_no_item():
 def test_texts_of_one_label_are_refused(student, tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_text("sentence\tlabel\nA man.\t1\n")
-    with pytest.raises(InputError, match="one label"):
+    with pytest.raises(InputError, match="the same label"):
         evaluate_sentiment(settings(student, str(path)), Run(tmp_path / "out", Silent()))
 
 

@@ -169,7 +169,7 @@ def test_results_that_are_there_are_not_computed_again(
     again = evaluate_sts(settings(tiny_bert, moved, batch_size=7), Run(evaluated, Progress()))
     assert again == json.loads((evaluated / "results.json").read_text())
     said = capsys.readouterr()
-    assert "evaluated before with these settings; --fresh computes again" in said.err
+    assert "already evaluated with these settings; --fresh computes again" in said.err
     assert "graded            4" in said.out
 
 

@@ -204,7 +204,7 @@ def test_results_that_are_there_are_not_computed_again(evaluated, bart, data, mo
     again = evaluate_summaries(settings(bart, data, batch_size=3), Run(evaluated, Progress()))
     assert again == json.loads((evaluated / "results.json").read_text())
     said = capsys.readouterr()
-    assert "evaluated before with these settings; --fresh computes again" in said.err
+    assert "already evaluated with these settings; --fresh computes again" in said.err
     assert "5 documents" in said.out
 
 

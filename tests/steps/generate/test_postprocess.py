@@ -211,7 +211,7 @@ def test_single_texts_are_cleaned_and_split(tmp_path):
     rows = [LabelledText(f"i{n}", f"text {n // 2}", "good") for n in range(40)]
     out = run_on(tmp_path, rows, LABELLED_TEXT, "movie-reviews")
     assert out.split_rows == {"train": 18, "validation": 2}
-    assert out.manifest.counts.rejects_by_reason == {"duplicate: the same row was there before": 20}
+    assert out.manifest.counts.rejects_by_reason == {"duplicate: repeats an earlier row": 20}
 
 
 def test_the_cap_counts_each_first_text_and_label_apart():

@@ -62,7 +62,7 @@ def test_a_server_that_goes_away_costs_nothing(server, settings_for, tmp_path, s
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"preview": 1}, "--preview needs whole distributions"),
+        ({"preview": 1}, "--preview needs full distributions"),
         ({"top_k": 30}, "--top-k between 1 and --top-logprobs 20, not 30"),
         ({"top_k": 0}, "not 0"),
     ],

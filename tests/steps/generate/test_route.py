@@ -172,7 +172,7 @@ def test_an_input_longer_than_the_context_is_a_counted_reject(world):
     (tmp / "in.txt").write_text("short one\n" + "long " * 500 + "\n")
     out = generate(settings(), Run(tmp / "out", Silent()))
     reasons = out.manifest.counts.rejects_by_reason
-    assert reasons["too long: a prompt and 20 new tokens exceed the model's 128"] == 2
+    assert reasons["too long: a prompt and 20 new tokens exceed the model's 128 tokens"] == 2
     assert "long " not in "".join(out.table()["sentence1"].to_pylist())
 
 
@@ -273,7 +273,7 @@ def test_memory_for_not_even_one_group_says_what_to_do(world, monkeypatch):
         )
 
     monkeypatch.setattr(worker, "write", exhausted)
-    with pytest.raises(ModelError, match="even 2 rows at once do not fit the memory"):
+    with pytest.raises(ModelError, match="even 2 rows at once do not fit in memory"):
         generate(settings(), Run(tmp / "out", Silent()))
 
 

@@ -249,7 +249,7 @@ def test_settings_that_would_do_nothing_are_refused(given, message, asker, tiny_
 
 def test_an_encoder_alone_is_no_asker(tiny_bert, texts, tmp_path):
     some = AskSettings(inputs=[texts], model=str(tiny_bert), device="cpu")
-    with pytest.raises(ModelError, match=r"an encoder alone writes nothing; .* train-asker --base"):
+    with pytest.raises(ModelError, match=r"an encoder alone cannot write text; .* train-asker --base"):
         ask(some, Run(tmp_path / "out", Silent()))
 
 
@@ -265,7 +265,7 @@ def test_settings_that_change_nothing_do_not_keep_a_run_from_going_on(asker, tex
 
 
 def test_beams_are_for_models_that_have_them_and_as_many_as_answers(tiny_gpt2, texts, tmp_path):
-    with pytest.raises(ValueError, match="4 beams find no 10 answers"):
+    with pytest.raises(ValueError, match="4 beams cannot find 10 answers"):
         AskSettings(inputs=[texts], model="x", decoding="beams", beams=4)
     some = AskSettings(inputs=[texts], model=str(tiny_gpt2), decoding="beams", device="cpu")
     with pytest.raises(SettingsError, match="--decoding does nothing with a causal language model"):

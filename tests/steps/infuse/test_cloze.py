@@ -86,7 +86,7 @@ def test_questions_without_a_model_have_places_and_do_not_change(tmp_path):
         assert row["written"] not in row["question"]
     assert {"1894", "Anna Berg"} <= {row["written"] for row in rows}
     assert len(list(read_asked(str(folder.path)))) == 4
-    assert "taken out, with noise" in (folder.path / "README.md").read_text()
+    assert "by taking out a name or number" in (folder.path / "README.md").read_text()
     small = settings.model_copy(update={"shard_size": 1, "workers": 2})
     assert ask(small, Run(tmp_path / "small", Silent())).table().to_pylist() == rows
     assert ask(settings, Run(tmp_path / "out", Silent())).manifest == folder.manifest

@@ -230,7 +230,7 @@ def test_a_beginning_of_the_order_holds_the_same_part_of_each_label():
 
 def test_agreement_wants_scores_between_0_and_1(world):
     tmp, settings = world
-    with pytest.raises(InputError, match=r"--by agreement wants the columns .*found id, input"):
+    with pytest.raises(InputError, match=r"--by agreement needs the columns .*found id, input"):
         filter_pairs(settings(by="agreement"), Run(tmp / "out", Silent()))
     folder_of(tmp / "scored", [ScoredPair("r", "a", "b", 3.0)], SCORED_PAIR)
     with pytest.raises(InputError, match="lie between 0 and 1; give --by score"):

@@ -149,7 +149,7 @@ def test_corpora_without_a_common_day_and_a_column_that_is_not_there(world):
     tmp, settings = world
     write(tmp / "other.jsonl", [{"document": document(n), "day": "1999"} for n in range(4)])
     with pytest.raises(
-        InputError, match=r"no group of the inputs \(2020-01-01, .*\) is one of the outputs \(1999"
+        InputError, match=r"no group of the inputs \(2020-01-01, .*\) is also in the outputs \(1999"
     ):
         mine(
             settings("summaries", "documents.jsonl", "other.jsonl", group_column="day"),

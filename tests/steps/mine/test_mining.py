@@ -98,10 +98,10 @@ def test_verbatim_pairs_are_no_pairs():
     def verdict(one, other, answer=None):
         return verbatim({"text": one}, {"text": other, "answer": answer})
 
-    assert "output stands" in verdict("where is Rome, Italy?", "Italy")
-    assert "input stands" in verdict("Italy", "Italy is a country")
+    assert "output occurs" in verdict("where is Rome, Italy?", "Italy")
+    assert "input occurs" in verdict("Italy", "Italy is a country")
     assert verdict("Italy", "Rome") == ""
-    assert "answer stands" in verdict("where is ROME, Italy?", "Rome: Rome is in Italy", "Rome")
+    assert "answer occurs" in verdict("where is ROME, Italy?", "Rome: Rome is in Italy", "Rome")
     assert verdict("where is Rome?", "Italy: where is Rome?", "Italy") == ""
     assert verdict("what is a complexity class?", "P: P is a class", "P") == ""
     assert verdict("the cat sat", "at") == ""

@@ -93,7 +93,7 @@ def test_weights_take_the_first_rows(tmp_path):
     found = made.table().to_pylist()
     assert [row["sentence1"] for row in found if row["source"] == "b.jsonl"] == ["blue 0", "blue 1"]
     assert len(found) == 8
-    assert made.manifest.counts.rejects_by_reason == {"share: more rows than its share takes": 12}
+    assert made.manifest.counts.rejects_by_reason == {"share: the source has more rows than its share": 12}
 
 
 def test_each_source_may_be_picked_from_in_its_own_way(tmp_path):
@@ -104,7 +104,7 @@ def test_each_source_may_be_picked_from_in_its_own_way(tmp_path):
     assert reds == [f"red {i}" for i in range(10)]
     assert len(blues) == 10
     assert blues != [f"blue {i}" for i in range(10)]
-    with pytest.raises(ValidationError, match="3 times pick for 2 sources"):
+    with pytest.raises(ValidationError, match="3 values of pick for 2 sources"):
         mixed(tmp_path, ranked, drawn, pick=["first"] * 3)
 
 
@@ -139,7 +139,7 @@ def test_where_the_sources_lie_decides_nothing(tmp_path, monkeypatch):
 def test_pairs_as_wants_pairs(tmp_path):
     with pytest.raises(SettingsError, match="these are scored pairs"):
         plan_mix(MixSettings(data=[pairs(tmp_path / "b.jsonl", 3, "red")], pairs_as=1.0), {})
-    with pytest.raises(SettingsError, match="for pairs of inputs and outputs, these are scored pairs"):
+    with pytest.raises(SettingsError, match="for pairs of inputs and outputs, but these are scored pairs"):
         mixed(tmp_path, pairs(tmp_path / "a.jsonl", 3, "red"), pairs_as=1.0)
 
 
@@ -178,8 +178,8 @@ def test_rows_that_stand_in_two_sources_are_kept_once(tmp_path):
     assert [row["sentence1"] for row in made.table().to_pylist()] == ["A dog.", "new", "x y"]
     reasons = {row["reason"]: json.loads(row["row"])["source"] for row in made.rejects().to_pylist()}
     assert reasons == {
-        "the same texts stand in a.jsonl": "b.jsonl",
-        "the same texts stand in a.jsonl with another score": "b.jsonl",
+        "the same texts occur in a.jsonl": "b.jsonl",
+        "the same texts occur in a.jsonl with another score": "b.jsonl",
     }
     assert mixed(tmp_path, one, two, duplicates="keep", out="both").rows == 5
 

@@ -251,7 +251,10 @@ def test_training_puts_the_encoders_prompts_before_texts(corpora, tiny_bert):
 def test_without_validation_the_first_rate_is_kept_and_that_is_said(corpora, tiny_bert, capsys):
     given = biencoder(corpora, tiny_bert, learning_rate=[1e-3, 2e-3], validation=None, steps=1)
     train_biencoder(given, Run(corpora / "out", Progress()))
-    assert "nothing tells the learning rates apart; 0.001, the first, is kept" in capsys.readouterr().err
+    assert (
+        "no validation figure to choose a learning rate by; the first one, 0.001, is kept"
+        in capsys.readouterr().err
+    )
 
 
 def test_shortened_vectors_and_what_looks_like_a_special_token(tiny_bert):
@@ -316,11 +319,11 @@ def test_a_cross_encoder_of_summaries_learns_from_a_search(mined, corpora, tiny_
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mined": "m"}, "go together"),
-        ({"encoder": "e"}, "go together"),
+        ({"mined": "m"}, "give mined and encoder together"),
+        ({"encoder": "e"}, "give mined and encoder together"),
         ({"kind": "summaries"}, "mined is missing"),
-        ({"kind": "scored", "loss": "listwise"}, "loss listwise is for right and wrong pairs"),
-        ({"kind": "scored", "mined": "m", "encoder": "e"}, "mined is for right and wrong pairs"),
+        ({"kind": "scored", "loss": "listwise"}, "loss listwise is for positives and negatives"),
+        ({"kind": "scored", "mined": "m", "encoder": "e"}, "mined is for positives and negatives"),
         ({"kind": "scored", "negatives": 5}, "negatives does nothing of kind scored"),
         ({"window": 60}, "window does nothing of kind pairs"),
         ({"retrieved": 5}, "retrieved does nothing without mined"),
@@ -339,9 +342,12 @@ def test_settings_that_do_not_go_together_are_told_before_anything_runs(changes,
         ({"kind": "summaries", "inputs": "i"}, "inputs does nothing of kind summaries"),
         ({"kind": "summaries", "answers": "spacy:m"}, "answers does nothing of kind summaries"),
         ({"negatives": 2}, "negatives does nothing without outputs"),
-        ({"batch_size": 1}, "batch_size 1 leaves no wrong output"),
-        ({"batch_size": 1, "outputs": "o", "negatives": 0}, "batch_size 1 leaves no wrong output"),
-        ({"batch_size": 1, "kind": "reading", "negatives": 0}, "batch_size 1 leaves no wrong output"),
+        ({"batch_size": 1}, "batch_size 1 leaves a pair without negatives"),
+        ({"batch_size": 1, "outputs": "o", "negatives": 0}, "batch_size 1 leaves a pair without negatives"),
+        (
+            {"batch_size": 1, "kind": "reading", "negatives": 0},
+            "batch_size 1 leaves a pair without negatives",
+        ),
     ],
 )
 def test_settings_that_would_do_nothing_are_told(changes, message):
@@ -464,7 +470,7 @@ def test_the_same_training_is_not_done_again_and_another_is_refused(corpora, tin
         ),
         (
             [{"question": "who?", "context": "Ann.", "answers": {"text": ["Bob"], "answer_start": [0]}}],
-            "does not stand",
+            "does not occur",
         ),
     ],
 )
@@ -478,10 +484,10 @@ def test_few_seeds_are_said_and_the_same_seed_counts_once(corpora, tiny_bert, ca
     given = biencoder(corpora, tiny_bert, seeds=MAKERS["reading"](corpora / "few.jsonl", [0, 1, 1, 0]))
     train_biencoder(given, Run(corpora / "out", Progress()))
     said = capsys.readouterr().err
-    assert "2 of 4 seeds were there before; each counts once" in said
+    assert "2 of 4 seeds are duplicates and are left out" in said
     assert "only 2 seeds" in said
     card = (corpora / "out/README.md").read_text()
-    assert "| seeds | 2 |\n| seeds left out, as they were there before | 2 |" in card
+    assert "| seeds | 2 |\n| duplicate seeds left out | 2 |" in card
 
 
 TWICE = {
@@ -501,8 +507,8 @@ def test_a_seed_that_stands_there_twice_counts_once_for_every_training(name, tmp
         given = model(base=str(base), seeds=seeds, steps=2, batch_size=2, device="cpu")
         train(given, Run(tmp_path / file, Progress()))
         said, card = capsys.readouterr().err, (tmp_path / file / "README.md").read_text()
-        assert ("2 of 5 seeds were there before" in said) == (file == "twice")
-        assert ("| seeds left out, as they were there before | 2 |" in card) == (file == "twice")
+        assert ("2 of 5 seeds are duplicates" in said) == (file == "twice")
+        assert ("| duplicate seeds left out | 2 |" in card) == (file == "twice")
         assert "only 3 seeds" in said
         assert "| seeds | 3 |" in card
     assert same_weights(tmp_path / "once", tmp_path / "twice")

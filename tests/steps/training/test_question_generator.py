@@ -120,7 +120,7 @@ def test_a_model_that_cannot_write_is_refused(data, tmp_path):
     (tmp_path / "distilbert" / "model.safetensors").touch()
     CausalWriter(TINY, "cpu", 0.0).tokenizer.save_pretrained(tmp_path / "distilbert")
     some = settings(data).model_copy(update={"base": str(tmp_path / "distilbert")})
-    with pytest.raises(ModelError, match="distilbert cannot be trained to write; give BART"):
+    with pytest.raises(ModelError, match="distilbert cannot be trained to write text; give BART"):
         train_question_generator(some, Run(tmp_path / "out", Silent()))
     assert not (tmp_path / "out").exists()
 
@@ -217,21 +217,21 @@ def test_a_tokenizer_that_does_not_say_where_tokens_stand_is_refused(data, tmp_p
     (folder / "merges.txt").write_text("#version: 0.2\n")
     (folder / "model.safetensors").touch()
     some = settings(data).model_copy(update={"base": str(folder)})
-    with pytest.raises(ModelError, match=r"does not say where tokens stand .* tokenizer\.json"):
+    with pytest.raises(ModelError, match=r"does not give the positions of tokens .* tokenizer\.json"):
         train_question_generator(some, Run(tmp_path / "out", Silent()))
 
 
 def test_without_an_answer_in_a_passage_there_is_nothing_to_learn(tmp_path):
     quoted = write(tmp_path / "quoted.jsonl", [("He said it.", "He", 'Who said "it"?')])
     with pytest.raises(
-        InputError, match=r"no passage of \d+ tokens holds the answer, or what ends an answer stands"
+        InputError, match=r"no passage of \d+ tokens holds the answer, or answer or question contain"
     ):
         train_question_generator(settings(quoted), Run(tmp_path / "out", Silent()))
 
 
 def test_a_plan_without_a_question_to_learn_says_so(tmp_path):
     asked = write(tmp_path / "quoted.jsonl", [("A man plays.", "A man", 'Who "plays"?')])
-    with pytest.raises(InputError, match="none of the questions can be learned"):
+    with pytest.raises(InputError, match="none of the questions can be used for training"):
         train_question_generator.plan(settings(asked), {})
 
 

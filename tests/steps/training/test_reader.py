@@ -399,7 +399,7 @@ def test_few_seeds_are_said_and_the_last_line_says_what_was_written(tiny_bert, s
     given = settings(tiny_bert, seeds, validation=str(seeds), steps=2)
     train_reader(given, Run(tmp_path / "out", Progress()))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "only 8 seeds: some hundred are usual, and what 8 teach is little"
+    assert lines[0] == "only 8 seeds; some hundred are usual, and a model learns little from 8"
     assert re.fullmatch(
         rf"wrote {tmp_path}/out: best step 2 of 2, validation F1 \d+\.\d(; the base was better .*)?",
         lines[-1],
@@ -430,7 +430,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
         with pytest.raises(Stopped):
             train_reader(given, Run(tmp_path / "stopped", Silent()))
     train_reader(given, Run(tmp_path / "stopped", Progress()))
-    assert ("going on from checkpoint-" in (said := capsys.readouterr().err)) == (begun is not None)
+    assert ("resuming from checkpoint-" in (said := capsys.readouterr().err)) == (begun is not None)
     assert begun is None or f"checkpoint-{begun}" in said
     whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
     assert equal(whole, stopped)
@@ -443,7 +443,7 @@ def test_the_same_training_is_not_done_again_and_another_is_refused(trained, tin
     before = (trained / "model.safetensors").stat().st_mtime_ns
     train_reader(given, Run(trained, Progress()))
     assert (trained / "model.safetensors").stat().st_mtime_ns == before
-    assert "trained before with these settings; nothing to do" in capsys.readouterr().err
+    assert "already trained with these settings; nothing to do" in capsys.readouterr().err
     with pytest.raises(FolderError, match="seed: 1 there, 2 here"):
         train_reader(given.model_copy(update={"seed": 2}), Run(trained, Silent()))
 
@@ -480,7 +480,9 @@ def test_added_questions_are_trained_on(tiny_bert, seeds, mined, tmp_path, extra
     train_reader(given, Run(tmp_path / "out", Progress()))
     assert seen == [f"q{number}" for number in [*range(8), *range(10, 10 + count)]]
     assert f"| added questions | {count} |" in (tmp_path / "out" / "README.md").read_text()
-    assert ("--added has 5 questions, not 9; all are taken" in capsys.readouterr().err) == (extra == 9)
+    assert ("--added has 5 questions, fewer than --extra 9; all are used" in capsys.readouterr().err) == (
+        extra == 9
+    )
 
 
 def test_other_added_questions_are_another_training(tiny_bert, seeds, mined, tmp_path):
@@ -506,7 +508,7 @@ def test_a_plan_trains_on_what_an_earlier_step_would_make(tiny_bert):
 
 
 def test_extra_without_added_is_refused(tiny_bert, seeds):
-    with pytest.raises(ValidationError, match="extra counts rows of added, which is missing"):
+    with pytest.raises(ValidationError, match="extra limits the rows of added, which is missing"):
         settings(tiny_bert, seeds, extra=50)
 
 

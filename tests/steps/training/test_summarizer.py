@@ -103,7 +103,7 @@ def test_the_record_and_the_card_say_how_it_went(learned):
     }
     assert "| seeds | 4 |" in body
     assert "| added examples | 1 |" in body
-    assert "| marker before what is read of them | `<mined>` |" in body
+    assert "| marker before their input | `<mined>` |" in body
     assert "chosen by the rougeL (×100)" in body
     assert "AutoModelForSeq2SeqLM" in body
 
@@ -203,7 +203,7 @@ def test_more_asked_for_than_there_are_is_said(bart, files, tmp_path, capsys):
     given = settings(bart, files, added=True, extra=500, steps=1)
     train_summarizer(given, Run(tmp_path / "out", Progress()))
     said = capsys.readouterr().err
-    assert "--added has 4 new documents, not 500; all are taken" in said
+    assert "--added has 4 new documents, fewer than --extra 500; all are used" in said
     assert "only 4 seeds" in said
     assert said.splitlines()[-1] == f"wrote {tmp_path}/out: the last of 1 steps"
 
@@ -247,7 +247,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
             train_summarizer(given, Run(tmp_path / "stopped", Silent()))
     train_summarizer(given, Run(tmp_path / "stopped", Progress()))
     begun = {2: None, 7: 6, 9: 6}[step]
-    assert (f"going on from checkpoint-{begun}" in capsys.readouterr().err) == (begun is not None)
+    assert (f"resuming from checkpoint-{begun}" in capsys.readouterr().err) == (begun is not None)
     assert_same_weights(tmp_path / "whole", tmp_path / "stopped")
     records = [json.loads((tmp_path / name / "training.json").read_text()) for name in ("whole", "stopped")]
     assert records[0]["validation"] == records[1]["validation"]
@@ -277,7 +277,7 @@ def test_of_several_rates_the_best_is_kept_and_a_stop_changes_nothing(
 def test_the_same_training_is_not_done_again_and_another_is_refused(bart, files, tmp_path, capsys):
     train_summarizer(settings(bart, files, steps=1), Run(tmp_path / "out", Silent()))
     train_summarizer(settings(bart, files, steps=1), Run(tmp_path / "out", Progress()))
-    assert "trained before with these settings; nothing to do" in capsys.readouterr().err
+    assert "already trained with these settings; nothing to do" in capsys.readouterr().err
     with pytest.raises(FolderError, match="seed: 1 there, 2 here"):
         train_summarizer(settings(bart, files, steps=1, seed=2), Run(tmp_path / "out", Silent()))
     with pytest.raises(FolderError, match="input added 1: absent there"):
@@ -288,7 +288,7 @@ def test_the_same_training_is_not_done_again_and_another_is_refused(bart, files,
 
 
 def test_rows_of_nothing_cannot_be_counted(bart, files):
-    with pytest.raises(ValidationError, match="extra counts rows of added, which is missing"):
+    with pytest.raises(ValidationError, match="extra limits the rows of added, which is missing"):
         settings(bart, files, extra=5)
 
 
@@ -305,7 +305,7 @@ def test_a_blank_summary_is_named(bart, files, tmp_path, blank):
 @pytest.mark.parametrize("marker", ["lute", "Gus"])
 def test_a_marker_that_stands_in_a_text_is_refused(bart, files, tmp_path, marker):
     given = settings(bart, files, added=True, marker=marker)
-    with pytest.raises(InputError, match=rf"the marker '{marker}' stands in the document that begins"):
+    with pytest.raises(InputError, match=rf"the marker '{marker}' occurs in the document that begins"):
         train_summarizer(given, Run(tmp_path / "out", Silent()))
 
 

@@ -237,7 +237,7 @@ def test_an_official_file_is_exported_too(tmp_path, capsys):
     export(again, Run(tmp_path / "again", Progress()))
     found = rows_of((tmp_path / "again" / "train.jsonl").read_text())
     assert {row["id"] for row in found} == {"q1", "q2", "q3"}
-    assert "without" not in capsys.readouterr().err
+    assert "left out" not in capsys.readouterr().err
 
 
 def test_columns_that_rows_of_a_kind_do_not_all_have_are_named(tmp_path, capsys):

@@ -125,13 +125,13 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
             if value[1:] not in known:
                 unknown.append(
                     ValidationFault(
-                        keys, f"{value} stands under no name; {choices(value[1:], map(str, known))}"
+                        keys, f"{value} is not defined under names; {choices(value[1:], map(str, known))}"
                     )
                 )
                 return value
             if value in within:
                 unknown.append(
-                    ValidationFault(keys, f"{value} stands for itself: {' → '.join((*within, value))}")
+                    ValidationFault(keys, f"{value} refers to itself: {' → '.join((*within, value))}")
                 )
                 return value
             return placed(known[value[1:]], keys, (*within, value)) if keys[0] != "names" else value
@@ -151,16 +151,16 @@ def _faults_between(comparison: Comparison) -> list[ValidationFault]:
     for name in ("seeds", "rows"):
         values = getattr(comparison, name)
         if len(set(values)) != len(values):
-            found.append(ValidationFault((name,), f"one stands there twice: {', '.join(map(str, values))}"))
+            found.append(ValidationFault((name,), f"give each value once, not {', '.join(map(str, values))}"))
     found += [
-        ValidationFault(("ways", name), f"is 1 to 32 letters, digits or underscores, not {shown(name)}")
+        ValidationFault(("ways", name), f"must be 1 to 32 letters, digits or underscores, not {shown(name)}")
         for name in comparison.ways
         if not _NAME.fullmatch(name)
     ]
     for place, mixture in enumerate(comparison.mixtures):
         if len(mixture) < 2 or len(set(mixture)) != len(mixture):
             found.append(
-                ValidationFault(("mixtures", place), "a mixture is of two ways or more, each named once")
+                ValidationFault(("mixtures", place), "a mixture needs two or more ways, each named once")
             )
         found += [
             ValidationFault(
@@ -170,6 +170,6 @@ def _faults_between(comparison: Comparison) -> list[ValidationFault]:
             if name not in comparison.ways
         ]
     if LABELLED in comparison.ways:
-        text = "is what rows of people are called, which stand under labelled; give the way another name"
+        text = "is the name of the human-labelled rows given under labelled; give the way another name"
         found.append(ValidationFault(("ways", LABELLED), text))
     return found

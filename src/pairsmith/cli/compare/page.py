@@ -12,8 +12,8 @@ from pairsmith.tools.report.page import render
 from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Page, Section, Table, shown
 
 _SPREAD = (
-    "Upright lines are 95 % intervals of the mean over {seeds} seeds, by Student's t. Ways whose intervals "
-    "overlap are not told apart."
+    "Vertical lines are 95 % intervals of the mean over {seeds} seeds, by Student's t. Ways whose intervals "
+    "overlap cannot be told apart."
 )
 
 
@@ -25,7 +25,7 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
         [
             ("figure", shown(figure)),
             ("trained", shown(f"{comparison.train.step} {comparison.train.settings.get('base', '')}")),
-            ("people's rows", shown(Path(comparison.labelled).name if comparison.labelled else "none")),
+            ("human-labelled rows", shown(Path(comparison.labelled).name if comparison.labelled else "none")),
             ("seeds", ", ".join(map(str, comparison.seeds))),
         ]
     )
@@ -36,18 +36,18 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
         Table(
             HEAD,
             [tuple(shown(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
-            note="To make: all rows of the ways, once, with what was trained for them; means over seeds. "
-            "Tokens: of all texts that models wrote for it, those that were not kept included.",
+            note="To make: the time for all rows of a way, made once, and the models trained for them; mean "
+            "over seeds. Tokens: those of all texts that models wrote, also of texts that were not kept.",
         ),
     ]
     by_rows, spans = curves(scores)
     blocks.append(Chart(lines(by_rows, "rows", spans), f"{figure} by rows. {spread}"))
-    most = f"of the most rows of each way. {spread}"
+    most = f"with the most rows of each way. {spread}"
     by_time, time_spans = points(scores, partial(time_of, costs=costs))
     blocks.append(
         Chart(
             lines(by_time, "seconds to make the rows and to train", time_spans),
-            f"{figure} by the time that it took, {most}",
+            f"{figure} by the time taken, {most}",
         )
     )
     by_tokens, token_spans = points(scores, partial(tokens_of, costs=costs))
@@ -55,7 +55,7 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
         blocks.append(
             Chart(
                 lines(by_tokens, "tokens that models wrote", token_spans),
-                f"{figure} by the tokens that models wrote for it, {most}",
+                f"{figure} by the tokens that models wrote, {most}",
             )
         )
     return render(Page(shown(comparison.name), [Section("Comparison", blocks, level=2)]))

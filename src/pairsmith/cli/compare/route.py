@@ -48,7 +48,7 @@ def compare(
         only_write: only write the recipes; both results are then empty.
     """
     if not isinstance(out, Path):
-        raise FolderError(f"--out {out}: a comparison is written to a folder of this machine; give its path")
+        raise FolderError(f"--out {out}: a comparison needs a folder on this machine; give a path")
     _refuse_others(out)
     _check(comparison)
     once = out.resolve() / ONCE / "run"
@@ -60,7 +60,7 @@ def compare(
         for path in filter(None, [first, *files.values()]):
             progress.say(f"wrote {path}")
         if first is not None:
-            progress.say(f"first of all: pairsmith run {first} --out {out / ONCE / 'run'}")
+            progress.say(f"to run first: pairsmith run {first} --out {out / ONCE / 'run'}")
         return [], {}
     if first is not None:
         run_recipe(load_recipe(first), once, progress, fresh=fresh)
@@ -126,7 +126,7 @@ def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{folder} cannot be made: {error.strerror}") from None
+        raise StorageError(f"{folder} cannot be created: {error.strerror}") from None
     write_atomic(path, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).encode())
     return path
 
@@ -140,7 +140,7 @@ def _check(comparison: Comparison) -> None:
             load_recipe(_written(whole, Path(folder)))
         except SettingsError as error:
             faults = str(error).replace(f"{folder}/", "")
-            raise SettingsError(f"the comparison as a recipe has faults:\n{faults}") from None
+            raise SettingsError(f"the recipe made from this comparison has faults:\n{faults}") from None
 
 
 def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[FinishedRun]) -> Score:
@@ -149,7 +149,7 @@ def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[Fi
     for found in figures:
         value = found[name]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise SettingsError(f"measure.figure: {name} is {value!r}, not a number; name another figure")
+            raise SettingsError(f"measure.figure: {name} is {value!r}, not a number; choose another figure")
         values.append(float(value))
     rows = [ran.rows(trial.taken) if trial.taken else 0 for ran in runs]
     return Score(trial, rows, values, [ran.spent([trial.trained]) for ran in runs])

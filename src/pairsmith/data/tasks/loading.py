@@ -90,7 +90,7 @@ def _faults_between(file: "YamlFile") -> list[ValidationFault]:
             )
         )
         if "name" in given:
-            text = "unknown key; a label's name is the key that it stands under"
+            text = "unknown key; the key above it is already the label's name"
             found.append(ValidationFault(("labels", _key(key), "name"), text))
     chat = file.data.get("format") == "chat"
     return found + list(faults(kind if isinstance(kind, str) else None, drafts, chat=chat))

@@ -323,7 +323,7 @@ def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> 
         if draft.name is not None:
             name = label_text(draft.name)
             if name in seen:
-                yield ValidationFault(where, f"the label {name} is there twice; remove or rename one of them")
+                yield ValidationFault(where, f"the label {name} is given twice; remove or rename one of them")
             seen.add(name)
         if draft.instruction is not None:
             for text in _instruction_faults(kind, draft.instruction, chat):
@@ -343,13 +343,15 @@ def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> 
 def _instruction_faults(kind: str | None, instruction: str, chat: bool) -> Iterator[str]:
     count = instruction.count(PLACEHOLDER)
     if kind == "pair" and count != 1:
-        yield f"a pair task's instruction holds {PLACEHOLDER} once, for the first text; here: {count} times"
+        yield (
+            f"a pair task's instruction must hold {PLACEHOLDER} once, for the first text; here: {count} times"
+        )
     if kind == "text" and count:
         yield f"a text task has no first text, so its instruction cannot hold {PLACEHOLDER}; remove it"
     if not instruction.endswith(QUOTE):
         yield (
             f"must end with an opening quotation mark ({QUOTE}), not {shown(instruction[-12:])}; "
-            "after a block, |- leaves no line break at the end"
+            "a block begun with |- has no line break at its end"
         )
     elif instruction.count(QUOTE) % 2 == 0:
         yield f"the {QUOTE} at its end closes an earlier one; end with one that opens the model's text"
@@ -357,7 +359,9 @@ def _instruction_faults(kind: str | None, instruction: str, chat: bool) -> Itera
     if chat and not message.strip():
         yield "a chat needs two lines: the user's message, and the beginning of the model's answer"
     elif chat and PLACEHOLDER in answer:
-        yield f"{PLACEHOLDER} stands in the last line, which is the model's; put it into a line before"
+        yield (
+            f"{PLACEHOLDER} is in the last line, which begins the model's answer; put it into an earlier line"
+        )
 
 
 def _counter_faults(draft: Draft, names: Sequence[str], numeric: bool) -> Iterator[str]:

@@ -52,7 +52,7 @@ def entity_finder(name: str) -> Callable[[str], list[Entity]]:
     model = name.removeprefix(SPACY)
     if model == name or not model:
         known = choices(name, [RULE, f"{SPACY}MODEL"])
-        raise SettingsError(f"no finder of answers is called {name!r}; {known}")
+        raise SettingsError(f"no answer finder is called {name!r}; {known}")
     return _spacy_finder(model)
 
 
@@ -89,7 +89,9 @@ def _spacy_finder(model: str) -> Callable[[str], list[Entity]]:
         ) from error
     if not {"ner", "entity_ruler", "span_ruler"} & set(pipeline.pipe_names):
         parts = ", ".join(pipeline.pipe_names) or "none"
-        raise ModelError(f"spaCy model {model} finds no entities, it lacks the part ner; its parts: {parts}")
+        raise ModelError(
+            f"spaCy model {model} finds no entities, as it has no component ner; its components: {parts}"
+        )
 
     def find(text: str) -> list[Entity]:
         return _distinct(text, ((entity.start_char, entity.end_char) for entity in pipeline(text).ents))

@@ -32,7 +32,7 @@ def accepted_text(task: TaskSpec, request: TextRequest, number: int, written: Co
         reason = f"the text holds the character U+{ord(unreadable):04X}"
         return rejected(task, request, number, "bad character", reason, text)
     if request.input is not None and text in (request.input.strip(), quotable(request.input)):
-        return rejected(task, request, number, "copy", "the text is the first text again", text)
+        return rejected(task, request, number, "copy", "the text repeats the first text", text)
     return text
 
 

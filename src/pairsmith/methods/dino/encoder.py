@@ -197,7 +197,7 @@ def check_pairs(pairs: pa.Table, where: str) -> None:
     low, high = scores.min(), scores.max()
     if low < -1 or high > 1:
         raise InputError(
-            f"{where}: scores lie in {low:g} … {high:g}; a cosine is regressed on them, "
+            f"{where}: scores range from {low:g} to {high:g}; cosines are fitted to them, "
             "so scale them to 0 … 1"
         )
 
@@ -205,15 +205,13 @@ def check_pairs(pairs: pa.Table, where: str) -> None:
 def _check_selectable(validation: pa.Table | None, progress: Progress) -> bool:
     """Whether the best step can be chosen by the validation pairs; if not, say why."""
     if validation is None:
-        progress.say(
-            "the data have no validation split, so no step can be chosen by it; the last one is kept"
-        )
+        progress.say("the data have no validation split to choose the best step by; the last step is kept")
         return False
     check_pairs(validation, "the validation pairs")
     scores = validation.column("score").to_numpy()
     if np.ptp(scores) > 0:
         return True
     progress.say(
-        "the validation pairs all have one score, so no step can be chosen by them; the last one is kept"
+        "the validation pairs all have the same score, so they cannot choose a step; the last one is kept"
     )
     return False

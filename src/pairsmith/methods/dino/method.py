@@ -135,7 +135,7 @@ def write(
     ]
     prompts = {prompt for each in waiting for prompt in (each.prompt, *each.counter_prompts)}
     decoder = make_decoder(model, decoding, seed, prompts, rows, rule=rule)
-    too_long = f"a prompt and {decoding.max_tokens} new tokens exceed the model's {model.context}"
+    too_long = f"a prompt and {decoding.max_tokens} new tokens exceed the model's {model.context} tokens"
     tries = Tries(task, decoder, decoding.tries, too_long, on_done, earlier or {})
     return _written(task, tries.run(waiting, enough))
 

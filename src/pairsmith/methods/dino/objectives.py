@@ -70,9 +70,9 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
                 columns[name].append(text)
     if not columns["anchor"]:
         raise InputError(
-            f"contrastive training needs first texts with a text of the score {there[0]:g} and one of each "
-            f"score up to {hard_negatives:g}; none of {len(found):,} first texts has them (scores: "
-            f"{', '.join(f'{score:g}' for score in there)}); raise --hard-negatives if they lie higher"
+            f"contrastive training needs first texts with a second text of score {there[0]:g} and one of "
+            f"each score up to {hard_negatives:g}; none of {len(found):,} first texts has these (scores: "
+            f"{', '.join(f'{score:g}' for score in there)}); raise --hard-negatives if the scores are higher"
         )
     return pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
 

@@ -132,6 +132,6 @@ class Tries:
         for number, text in sorted(texts.items()):
             if first.setdefault(text, number) != number:
                 # Not which one: when there are three, that would hang on which of them ended first.
-                reason = "the text of an earlier try again"
+                reason = "repeats the text of an earlier try"
                 rejects[number] = rejected(self._task, each.request, number, "repeat", reason, text)
                 del texts[number]

@@ -73,7 +73,7 @@ def train_biencoder_on(
         the model, its learning rate, and how its training went.
     """
     if len(seeds) < 2:
-        raise InputError(f"{len(seeds)} seed; a pair is told from others, so there must be two or more")
+        raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
     seeds = [in_window(example, settings.window) for example in seeds]
     unseen = [in_window(example, settings.window) for example in validation]
     styled = settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0

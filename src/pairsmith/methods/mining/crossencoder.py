@@ -57,7 +57,7 @@ def train_crossencoder_on(
         checkpoints: where checkpoints are kept.
     """
     if len(seeds) < 2:
-        raise InputError(f"{len(seeds)} seed; a pair is told from others, so there must be two or more")
+        raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
     scored = settings.kind == "scored"
     wrong = negatives_for(seeds, near[: len(seeds)] if near else None, settings)
     unseen = negatives_for(validation, near[len(seeds) :] if near else None, settings)

@@ -85,13 +85,13 @@ def mine_pairs(
 def verbatim(input_: str, output: str) -> str:
     """Why one text that stands in the other, word for word, makes no pair (M5); empty where none does."""
     if stands_in(output, input_):
-        return "the output stands word for word in the input"
-    return "the input stands word for word in the output" if stands_in(input_, output) else ""
+        return "the output occurs word for word in the input"
+    return "the input occurs word for word in the output" if stands_in(input_, output) else ""
 
 
 def answer_in_question(question: str, answer: str) -> str:
     """Why a question that holds its answer, in whatever case, makes no pair (M5); empty where it does not."""
-    return "the answer stands in the question" if stands_in(answer.casefold(), question.casefold()) else ""
+    return "the answer occurs in the question" if stands_in(answer.casefold(), question.casefold()) else ""
 
 
 def mined_pairs(pairs: Pairs, inputs: Sequence[str], outputs: Sequence[str]) -> list[MinedPair]:
@@ -128,9 +128,9 @@ def directions(
     lengths = np.linalg.norm(vectors, axis=1)
     if not np.isfinite(lengths).all():
         text = distinct[int(np.flatnonzero(~np.isfinite(lengths))[0])]
-        raise ModelError(f"the encoder gives a vector with numbers that are not finite for {text!r}")
+        raise ModelError(f"the encoder gives a vector that is not finite for {text!r}")
     kept = lengths > 0
     if not kept.any():
-        raise ValueError(f"{name}: there are no texts, or none whose vector has a direction")
+        raise ValueError(f"{name}: there are no texts, or none with a nonzero vector")
     texts_kept = [text for text, keep in zip(distinct, kept.tolist(), strict=True) if keep]
     return texts_kept, torch.from_numpy(vectors[kept] / lengths[kept, None])

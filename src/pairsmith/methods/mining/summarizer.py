@@ -136,8 +136,8 @@ def _refuse_marked(examples: Sequence[Example], marker: str) -> None:
     for example in examples:
         if marker in example.input or marker in example.output:
             raise InputError(
-                f"the marker {marker!r} stands in the document that begins {example.input[:60]!r} or in its "
-                "summary; choose another --marker, which stands in none"
+                f"the marker {marker!r} occurs in the document that begins {example.input[:60]!r} or in its "
+                "summary; choose a --marker that occurs in none"
             )
 
 

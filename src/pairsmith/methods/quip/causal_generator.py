@@ -40,7 +40,7 @@ class CausalGenerator:
         if room < 1:
             raise ModelError(
                 f"model {model.name}: reads {model.context} tokens, of which the instruction takes "
-                f"{around} and what is written {written}; shorten --instruction"
+                f"{around} and the output {written}; shorten --instruction"
             )
         self.limit = min(options.max_length or room, room)
         self._special = len(model.encode(""))

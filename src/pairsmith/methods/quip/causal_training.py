@@ -37,12 +37,12 @@ def causal_limit(base: str, tokenizer: Any) -> int:
     config = load_config(base)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(
-            f"model {base}: models of type {config.model_type} cannot be trained to write; give BART, T5, "
-            "BERT or a causal language model as --base"
+            f"model {base}: models of type {config.model_type} cannot be trained to write text; give BART, "
+            "T5, BERT or a causal language model as --base"
         )
     if not getattr(tokenizer, "is_fast", False):
         raise ModelError(
-            f"model {base}: its tokenizer does not say where tokens stand in a text; give one with a "
+            f"model {base}: its tokenizer does not give the positions of tokens in a text; give one with a "
             "tokenizer.json"
         )
     context = context_of(config)
@@ -50,8 +50,8 @@ def causal_limit(base: str, tokenizer: Any) -> int:
     room = room_for_passage(context, around, ANSWER_TOKENS + QUESTION_TOKENS)
     if room < 1:
         raise ModelError(
-            f"model {base}: reads {context} tokens, of which the instruction takes {around} and what is "
-            f"written {ANSWER_TOKENS + QUESTION_TOKENS}; give one that reads more as --base"
+            f"model {base}: reads {context} tokens, of which the instruction takes {around} and the "
+            f"output {ANSWER_TOKENS + QUESTION_TOKENS}; give one that reads more as --base"
         )
     return room
 

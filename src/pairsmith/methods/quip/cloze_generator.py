@@ -51,7 +51,7 @@ class ClozeGenerator:
     def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
         """Add questions to each passage; returns rejected ones, and passages without names and numbers."""
         answers = {passage.id: self._find(passage.text) for passage in passages}
-        detail = "no name or number stands in it"
+        detail = "it holds no name or number"
         rejects = [
             Reject.of(passage.id, "no answer", detail, {"context": passage.text})
             for passage in passages

@@ -115,9 +115,9 @@ def check_examples(
     if not examples or (settings.validation and not unseen):
         limit, _ = _form(settings, load_tokenizer(settings.base))
         raise InputError(
-            f"none of the {'validation ' if examples else ''}questions can be learned: no passage of {limit} "
-            "tokens holds the answer, or what ends an answer stands in it or in the question; give others, "
-            "or a larger --max-length if the base has room for it"
+            f"none of the {'validation ' if examples else ''}questions can be used for training: no passage "
+            f"of {limit} tokens holds the answer, or answer or question contain the mark that ends an "
+            "answer; give others, or a larger --max-length if the base has room for it"
         )
 
 

@@ -29,8 +29,8 @@ def generator_kind(model: str) -> Kind:
     writes = writes_as(model)
     if writes == "nothing":
         raise ModelError(
-            f"model {model}: an encoder alone writes nothing; make a question generator of it with pairsmith "
-            f"train-asker --base {model}"
+            f"model {model}: an encoder alone cannot write text; train a question generator from it with "
+            f"pairsmith train-asker --base {model}"
         )
     return "encoder-decoder" if writes == "encoder-decoder" else "causal"
 

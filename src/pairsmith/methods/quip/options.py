@@ -52,7 +52,7 @@ class GenerationOptions:
         if self.max_length is not None and self.max_length < 1:
             raise SettingsError(f"max_length must be at least 1, or None, not {self.max_length}")
         if not 0 < self.top_p <= 1:
-            raise SettingsError(f"top_p must lie above 0 and not above 1, not {self.top_p}")
+            raise SettingsError(f"top_p must be above 0 and at most 1, not {self.top_p}")
         if self.decoding not in ("nucleus", "beams"):
             raise SettingsError(f"decoding must be nucleus or beams, not {self.decoding!r}")
         if "{passage}" not in self.instruction:

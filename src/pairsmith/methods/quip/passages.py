@@ -103,8 +103,8 @@ def keep(passage: Passage, written: WrittenQuestion) -> Reject | None:
         },
     }
     if written.fault:
-        return Reject.of(name, written.fault, "not an answer with its question", row)
+        return Reject.of(name, written.fault, "not an answer followed by its question", row)
     if written.question.casefold() in passage.found:
-        return Reject.of(name, "duplicate", "asked before of this passage", row)
+        return Reject.of(name, "duplicate", "the passage already has this question", row)
     passage.found[written.question.casefold()] = row
     return None

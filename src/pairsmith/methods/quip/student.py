@@ -54,8 +54,8 @@ def _labelled(asked: AskedQuestion, settings: InfuseSettings) -> Asked:
         return Asked(asked.question, start, end)
     if asked.starts is None or asked.ends is None:
         raise InputError(
-            f"question {asked.id}: has no distributions of a teacher; let relabel make them, or set --labels "
-            "answers"
+            f"question {asked.id}: has no distributions of a teacher; make them with relabel, or set "
+            "--labels answers"
         )
     if settings.labels == "hard":
         return Asked(asked.question, _likeliest(asked.starts), _likeliest(asked.ends))
@@ -156,8 +156,8 @@ def read_by(tokens: TokenEncoder, lessons: PassageStore, progress: Progress) -> 
         )
     if left_out:
         progress.say(
-            f"{left_out:,} of {lessons.questions:,} questions are left out: their answers are behind the "
-            f"first {tokens.max_length} tokens of the passage, which are read"
+            f"{left_out:,} of {lessons.questions:,} questions are left out: their answers are beyond the "
+            f"first {tokens.max_length} tokens of the passage, which is all that is read"
         )
     return lessons.only(kept)
 

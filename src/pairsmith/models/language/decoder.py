@@ -162,7 +162,7 @@ class MultiPromptDecoder:
                 f"do not fit the model's {self._model.context}"
             )
         if not self._planned.issuperset(group.prompts):
-            raise ValueError("a group has a prompt that the decoder was not told of")
+            raise ValueError("a group has a prompt that was not announced to the decoder")
         if soon and all(prompt in self._used for prompt in group.prompts):
             self._used.update(group.prompts)
             self._ready.appendleft(group)

@@ -37,7 +37,7 @@ def load_causal(name: str, *, device: str = "auto", dtype: DtypeName = "float32"
     tokenizer, model, missing = _load(name, where, getattr(torch, pick_dtype(dtype, chosen)), local=local)
     if missing:
         raise ModelError(
-            f"model {name}: its weights lack {missing[0]} ({len(missing)} in all), so it is no causal "
+            f"model {name}: its weights lack {missing[0]} ({len(missing)} in all), so it is not a causal "
             "language model; give one that was trained to continue text"
         )
     return tokenizer, model.to(chosen)

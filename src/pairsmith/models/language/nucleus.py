@@ -174,7 +174,7 @@ def refuse_nan(scores: Tensor) -> None:
     if torch.isnan(scores).any():
         raise ModelError(
             "the model's scores are not numbers; its weights are damaged, or its number format is too "
-            "short: try float32"
+            "narrow: try float32"
         )
 
 

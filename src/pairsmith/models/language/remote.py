@@ -78,7 +78,7 @@ class RemoteModel:
         self._base, _, self._served = name.partition("#")
         if not self._served or not urlsplit(self._base).hostname:
             raise ModelError(
-                f"model {redacted(name)}: give what the server calls it, http://HOST:PORT/v1#NAME"
+                f"model {redacted(name)}: add the server's name for the model, as in http://HOST:PORT/v1#NAME"
             )
         self._base = self._base.rstrip("/")
         self._errors = requests.RequestException
@@ -215,8 +215,8 @@ class RemoteModel:
                 _LOG.warning("%s: %s; trying again in %.0f s", redacted(url), redacted(text[:100]), pause)
             self._stopped.wait(pause)
         raise RemoteError(
-            f"{redacted(url)}: no proper answer after {number + 1} tries ({redacted(text[:200])}); what "
-            "is done is saved, and the same command continues"
+            f"{redacted(url)}: no usable answer after {number + 1} tries ({redacted(text[:200])}); "
+            "finished work is saved: run the same command again to continue"
         )
 
     def _answer(self, url: str, path: str, body: dict[str, Any]) -> tuple[str, float | None]:

@@ -88,8 +88,8 @@ def drawn(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase
         some = [pairs[place] for place in order if pairs[place].label is label][:shots]
         if len(some) < shots:
             raise InputError(
-                f"--train has {len(some)} pairs with the label {int(label)}, and {shots} are drawn; "
-                "give more, or fewer --shots"
+                f"--train has {len(some)} pairs with the label {int(label)}, but {shots} are needed; "
+                "give more pairs, or fewer --shots"
             )
         found += some
     return found

@@ -133,7 +133,7 @@ def labels_table(results: Mapping[str, Any]) -> str:
     for label, figures in results["labels"].items():
         lines.append(f"{label:<12}{figures['count']:>7}  {_shown(figures['mean'], figures['ci'])}")
     if "gap" in results:
-        lines.append(f"highest less lowest  {_shown(results['gap'], results['gap_ci'])}")
+        lines.append(f"highest minus lowest  {_shown(results['gap'], results['gap_ci'])}")
     return "\n".join(lines)
 
 

@@ -40,7 +40,7 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
     """
     settings = settled(settings, run)
     if settings.model.startswith(GLOVE):
-        raise ModelError(f"model {settings.model}: mteb takes no GloVe vectors; evaluate sts does")
+        raise ModelError(f"model {settings.model}: mteb does not take GloVe vectors; evaluate sts does")
     with_mteb()
     from pairsmith.steps.evaluate import mteb_tasks
 
@@ -55,7 +55,7 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
         there = claim(run, identity, RESULTS, read_about)
         results: dict[str, Any]
         if there is not None and not run.fresh and _is_whole(run.out, there):
-            run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
+            run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
             results = json.loads((run.out / RESULTS).read_bytes())
         else:
             rest = settings.not_deciding()
@@ -91,7 +91,9 @@ def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["Task"], dict[str, st
     inputs = {f"task {task.metadata.name}": revisions(task) for task in tasks}
     for suite in suites:
         if f"task {suite.name}" in inputs:
-            raise SettingsError(f"--data holds {suite.name!r}, and a task of mteb is called so; rename it")
+            raise SettingsError(
+                f"--data holds {suite.name!r}, which is also the name of an mteb task; rename it"
+            )
         tasks.append(local_task(suite))
     if suites:
         inputs["data"] = hash_pairs(suites)

@@ -67,9 +67,7 @@ def local_task(suite: StsSuite) -> Task:
     pairs = suite.pairs
     scores = [pair.score for pair in pairs]
     if len(set(scores)) < 2:
-        raise InputError(
-            f"{suite.name}: needs at least two pairs with different scores, so that there is an order"
-        )
+        raise InputError(f"{suite.name}: needs at least two pairs with different scores to rank")
 
     class LocalPairs(AbsTaskSTS):
         """The user's own graded pairs."""
@@ -119,8 +117,8 @@ def load_data(task: Task) -> None:
             task.load_data()
     except Exception as error:  # network, Hub and data set errors have no common base class
         raise InputError(
-            f"task {task.metadata.name}: its data ({task.metadata.dataset['path']}) cannot be had from the "
-            f"Hugging Face Hub ({first_line(error)}); graded pairs of your own go in by --data"
+            f"task {task.metadata.name}: its data ({task.metadata.dataset['path']}) cannot be loaded from "
+            f"the Hugging Face Hub ({first_line(error)}); to use graded pairs of your own, give --data"
         ) from error
 
 
@@ -148,7 +146,9 @@ def run_task(task: Task, encoder: "Encoder", batch_size: int) -> TaskResult:
         each.unload_data()
     result = found.task_results[0]
     if not math.isfinite(result.get_score()):
-        raise ModelError(f"task {name}: the score is undefined; the model gives every text the same vector?")
+        raise ModelError(
+            f"task {name}: the score is undefined; does the model give every text the same vector?"
+        )
     return result
 
 

@@ -84,7 +84,7 @@ def sources_of(settings: EvaluateNerSettings) -> dict[str, str | Place]:
         lacking = [file for file in files if not is_folder(folder) or size_of(file) is None]
     if lacking:
         raise InputError(
-            f"{lacking[0]} is not there; give tagged sentences to learn from as --train, or a folder with "
+            f"{lacking[0]} does not exist; give tagged sentences to learn from as --train, or a folder with "
             f"few_shot_{settings.shots}_N.words and .ner for each of --splits, and test.words and .ner"
         )
     names = [*(f"split {number}" for number in settings.splits), "test"]
@@ -111,12 +111,12 @@ def drawn(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[Ta
         some = [place for place in order if name in types[place] and place not in taken][:shots]
         if len(some) < shots:
             raise InputError(
-                f"--train has {len(some)} sentences with the type {name} that are drawn for no other, and "
-                f"{shots} are wanted; give more, or fewer --shots"
+                f"--train has {len(some)} sentences with the type {name} that no other type has taken, but "
+                f"{shots} are needed; give more, or fewer --shots"
             )
         taken += some
     if not taken:
-        raise InputError("--train has no sentence with a name; give others")
+        raise InputError("--train has no sentence with an entity; give other sentences")
     return [sentences[place] for place in taken]
 
 
@@ -163,7 +163,7 @@ def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSenten
         if given.duplicates:
             raise SettingsError(given.report([]))
         if not all(isinstance(each, str) for each in given.data.values()):
-            raise SettingsError(f"{settings.questions}: a question for each type is expected, as a text")
+            raise SettingsError(f"{settings.questions}: expected a question for each type, as text")
         known |= {_type(str(name)): question for name, question in given.data.items()}
     types = sorted({tag[2:] for each in sentences for tag in each.tags if tag != "O"})
     found = {"O": known["o"]}

@@ -95,8 +95,8 @@ def labelled_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
     labels = {pair.label for pair in pairs}
     if len(labels) < 2:
         raise InputError(
-            f"{source}: all {len(pairs):,} pairs have the label {int(bool(pairs[0].label))}; both are needed "
-            "to tell them apart"
+            f"{source}: all {len(pairs):,} pairs have the label {int(bool(pairs[0].label))}; both labels "
+            "are needed"
         )
     return pairs, "people"
 
@@ -112,7 +112,7 @@ def chosen_layer(
     judged = list(read_pairs(settings.judgements))
     gold = np.array([pair.score for pair in judged])
     if np.ptp(gold) == 0:
-        raise InputError(f"{settings.judgements}: all scores are equal, so no layer agrees more than another")
+        raise InputError(f"{settings.judgements}: all scores are equal, so they cannot choose a layer")
     scores = scored(encoder, judged, range(1, encoder.layers + 1), settings, progress)
     found = {layer: pearson(scores[:, layer - 1], gold) for layer in range(1, encoder.layers + 1)}
     best = max(found, key=lambda layer: (np.nan_to_num(found[layer], nan=-1.0), layer))
@@ -130,11 +130,11 @@ def usual_layer(layers: int) -> int:
 
 def paraphrase_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a plain table."""
-    head = f"{'pairs':>9}  {'of them 1':>9}  {'layer':>5}  AUROC ×100 (95 %)"
+    head = f"{'pairs':>9}  {'label 1':>9}  {'layer':>5}  AUROC ×100 (95 %)"
     line = f"{results['count']:>9,}  {results['positives']:>9,}  {results['layer']:>5}  "
     lines = [head, line + with_interval(results, "auroc")]
     if results["negatives"] == "sampled":
-        lines.append("the pairs with label 0 were put together by this program")
+        lines.append("the pairs with label 0 were sampled by pairsmith")
     for name, found in results.get("few_shot", {}).items():
         lines.append(f"F1 ×100 of {found['shots']} a class, {name}: {found['f1']:.2f} ± {found['error']:.2f}")
     return "\n".join(lines)

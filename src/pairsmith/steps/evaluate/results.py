@@ -76,11 +76,11 @@ def evaluate_once(
     there = claim(run, identity, RESULTS, read_about)
     results: dict[str, Any]
     if there is not None and not run.fresh and is_whole(run.out, there):
-        run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
+        run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
         results = json.loads((run.out / RESULTS).read_bytes())
     else:
         if there is not None and there.complete and not run.fresh:
-            run.progress.say(f"{run.out} is not as it was written; it is evaluated again")
+            run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
         figures, predictions = compute()
         results = write_results(
             run, figures, predictions, identity.as_record() | redacted_values(settings.not_deciding())

@@ -39,7 +39,7 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
             others = [seconds[each] for each in order if seconds[each] not in same[first]][:NEAR]
             if not others:
                 raise InputError(
-                    f"there are too few texts to find one beside {first[:60]!r} that is no paraphrase of it; "
+                    f"there are too few texts to find one that is not a paraphrase of {first[:60]!r}; "
                     "give more pairs, or labels"
                 )
             found.append(Paraphrase(first, others[int(rng.integers(len(others)))], label=False))

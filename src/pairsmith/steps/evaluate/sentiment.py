@@ -114,7 +114,7 @@ def labelled_opinions(source: str) -> list[Opinion]:
     """Read the labelled texts of ``source``."""
     opinions = list(read_opinions(source))
     if len({each.positive for each in opinions}) < 2:
-        raise InputError(f"{source}: all {len(opinions):,} texts have one label; both are needed")
+        raise InputError(f"{source}: all {len(opinions):,} texts have the same label; both are needed")
     return opinions
 
 

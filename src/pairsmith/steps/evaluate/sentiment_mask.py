@@ -61,7 +61,7 @@ def _token(model: str, tokenizer: Any, word: str) -> int:
     """The token id of a word in the middle of a sentence."""
     ids: list[int] = tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
-        raise ModelError(f"model {model}: {word!r} is not one of its tokens, so it cannot stand for the mask")
+        raise ModelError(f"model {model}: {word!r} is not one of its tokens, so it cannot fill the mask")
     return ids[0]
 
 

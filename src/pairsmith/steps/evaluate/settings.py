@@ -270,7 +270,7 @@ class EvaluateParaphraseSettings(Settings):
         if self.train is None:
             refuse(self, ("tune", "shots", "splits"), "without train, the pairs to learn from")
         if self.layer is not None and self.judgements is not None:
-            raise ValueError("layer and judgements both say which layer; give one of them")
+            raise ValueError("layer and judgements both choose the layer; give only one of them")
         return self
 
 

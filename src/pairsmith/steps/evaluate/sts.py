@@ -84,7 +84,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     there = claim(run, identity, RESULTS, _about)
     results: dict[str, Any]
     if there is not None and not run.fresh:
-        run.progress.say(f"{run.out}: evaluated before with these settings; --fresh computes again")
+        run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
         results = json.loads((run.out / RESULTS).read_bytes())
     else:
         encode = encoder_of(settings, run.progress)
@@ -151,9 +151,7 @@ def _cosines(pairs: Sequence[GradedPair], vectors: NDArray[np.floating], rows: M
 def _correlation(cosines: Floats, gold: Floats, where: str) -> float:
     """Spearman's correlation ×100; if undefined, an error on the data or on the model."""
     if len(gold) < 2 or np.ptp(gold) == 0:
-        raise InputError(
-            f"{where}: needs at least two pairs with different scores, so that there is an order"
-        )
+        raise InputError(f"{where}: needs at least two pairs with different scores to rank")
     found = spearman(cosines, gold)
     if np.isnan(found):
         raise ModelError(f"{where}: the model gives every pair the same similarity, so it orders nothing")

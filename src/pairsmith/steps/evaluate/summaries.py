@@ -66,8 +66,7 @@ def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
     for each in documents:
         if not each.summary:
             raise InputError(
-                f"{each.where}: the summary is blank or missing, and there is nothing to compare with; give "
-                "one or drop the row"
+                f"{each.where}: the summary is blank or missing; give one to compare with, or drop the row"
             )
     return documents
 
@@ -149,7 +148,7 @@ def summary_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a plain table, a line for each kind of ROUGE."""
     written, gold = (results["abstractiveness"][name] for name in ("written", "gold"))
     lines = [f"{results['count']:,} documents"]
-    lines += [f"{'':<12}{'F ×100 (95 %)':<26}{'share in the document':<26}of people's summaries"]
+    lines += [f"{'':<12}{'F ×100 (95 %)':<26}{'share in the document':<26}of human summaries"]
     for name, label in _LABELS.items():
         shares = [with_interval(part, name) if name in part else "" for part in (written, gold)]
         lines.append(f"{label:<12}{with_interval(results, name):<26}{shares[0]:<26}{shares[1]}".rstrip())

@@ -24,7 +24,9 @@ def check(task: TaskSpec, settings: GenerateSettings) -> None:
             f"give --tries {decoding.per_input + 3} or more"
         )
     if task.kind == "pair" and not settings.inputs:
-        raise SettingsError(f"the task {task.name} writes second texts for given ones; give --inputs FILE")
+        raise SettingsError(
+            f"the task {task.name} writes second texts for given first texts; give --inputs FILE"
+        )
     if task.kind == "text":
         for name in ("inputs", "column", "limit"):
             if getattr(settings, name):
@@ -37,7 +39,9 @@ def check(task: TaskSpec, settings: GenerateSettings) -> None:
 def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
     """Refuse settings that a model behind a server does not support."""
     if settings.preview:
-        raise SettingsError("--preview needs whole distributions, which a server does not give; leave it out")
+        raise SettingsError(
+            "--preview needs full distributions, which a server does not provide; leave it out"
+        )
     decoding = settings.decoding(task.decoding)
     if decoding.rule != "self-debiasing":
         raise SettingsError(
@@ -45,7 +49,7 @@ def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
         )
     if task.format == "chat" and steering_of(task, settings) != "certified":
         raise SettingsError(
-            f"the task {task.name} is a chat, which a server's model writes with --steering certified only"
+            f"the task {task.name} is a chat, which a server's model supports only with --steering certified"
         )
     if steering_of(task, settings) == "certified" and not 0 < decoding.top_k <= settings.top_logprobs:
         raise SettingsError(

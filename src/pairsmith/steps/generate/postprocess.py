@@ -143,7 +143,7 @@ def clean(
         cell = (columns.get("sentence1"), columns.get("score", columns.get("label")))
         name, reason = next(((name, why) for name, test in filters.items() if (why := test(row))), ("", ""))
         if not reason and content in seen:
-            name, reason = "duplicate", "the same row was there before"
+            name, reason = "duplicate", "repeats an earlier row"
         if not reason and "sentence1" in columns and held[cell] >= per_input:
             name, reason = "cap", f"more than {per_input} second texts for a first text and label"
         if reason:
@@ -311,7 +311,7 @@ def _card(settings: PostprocessSettings, source: DatasetFolder, counts: Mapping[
             f"Scores are smoothed with epsilon {settings.smoothing:g}; each first text was also paired with "
             f"up to {settings.augment} second texts of other entries, with score 0."
         )
-    done.append(f"{100 * settings.validation:g} % of each label's rows are set apart for validation.")
+    done.append(f"{100 * settings.validation:g} % of each label's rows are set aside for validation.")
     described = source.manifest.settings.get("task")
     name = described["name"] if isinstance(described, dict) else source.path.name
     return Card(

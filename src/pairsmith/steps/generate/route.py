@@ -138,7 +138,7 @@ def _lost(lost: list[LostItem[ShardTask]], run: Run) -> str:
     names = ", ".join(str(each.item.shard.number) for each in lost)
     which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
     return (
-        f"{which} given up: each ended its worker three times ({lost[0].how}); the others are saved in "
+        f"{which} given up: each made its worker exit three times ({lost[0].how}); the others are saved in "
         f"{run.out}\nrun the same command again to try once more, with fewer --workers or --rows if memory "
         "ran out"
     )

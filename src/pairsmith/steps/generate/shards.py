@@ -69,7 +69,7 @@ def shards_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
         names.append(name)
         if name in seen:
             row = {"sentence1": record.text, "where": record.where}
-            duplicates.append(Reject.of(name, "duplicate input", "the input was there before", row))
+            duplicates.append(Reject.of(name, "duplicate input", "repeats an earlier input", row))
         else:
             seen.add(name)
             texts.append(record.text)

@@ -75,13 +75,13 @@ class ShardLoader:
         model = model_of(self.task, settings.model_copy(update={"device": device}), self.cache)
         if model.revision != self.revision:
             raise ModelError(
-                f"model {settings.model}: worker {worker} finds other weights under this name than the "
+                f"model {settings.model}: worker {worker} finds different weights under this name than the "
                 "process that started it"
             )
         if decoding.max_tokens >= model.context:
             limit = decoding.max_tokens
             raise SettingsError(
-                f"--max-tokens {limit} leaves no room for a prompt in the model's {model.context}"
+                f"--max-tokens {limit} leaves no room for a prompt in the model's {model.context} tokens"
             )
         budget = settings.rows
 
@@ -133,7 +133,7 @@ def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
         torch.cuda.empty_cache()
     if budget == fewest:
         raise ModelError(
-            f"even {budget} rows at once do not fit the memory; give a smaller model or --dtype bfloat16"
+            f"even {budget} rows at once do not fit in memory; give a smaller model or --dtype bfloat16"
         ) from error
     return max(budget // 2, fewest)
 

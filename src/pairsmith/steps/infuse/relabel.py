@@ -159,9 +159,9 @@ def _card(settings: RelabelSettings) -> Card:
         columns={
             "written": "the answer as it was written with the question",
             "answers": "the teacher's best answer",
-            "written_answers": "where the answer that was written stands, if it does",
-            "starts": "characters at which an answer begins, and the teacher's probability of each",
-            "ends": "characters behind an answer, and the teacher's probability of each",
+            "written_answers": "where the written answer occurs in the passage, if it does",
+            "starts": "character positions at which an answer begins, and the teacher's probability of each",
+            "ends": "character positions just after an answer, and the teacher's probability of each",
         },
         made="The answers were found by a program; no person has checked them.",
         citations=(QUIP,),

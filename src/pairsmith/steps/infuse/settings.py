@@ -109,7 +109,7 @@ class AskSettings(Settings):
     @model_validator(mode="after")
     def _beams_for_all(self) -> Self:
         if self.decoding == "beams" and self.beams < self.questions:
-            raise ValueError(f"{self.beams} beams find no {self.questions} answers; give more beams")
+            raise ValueError(f"{self.beams} beams cannot find {self.questions} answers; give more beams")
         return self
 
 

@@ -187,19 +187,18 @@ def encoded(
     if not np.isfinite(lengths).all():
         where = units[int(np.flatnonzero(~np.isfinite(lengths))[0])].where
         raise ModelError(
-            f"model {settings.encoder}: gives a vector with numbers that are not finite for {where}; "
-            "use --dtype float32"
+            f"model {settings.encoder}: gives a vector that is not finite for {where}; use --dtype float32"
         )
     stays = lengths > 0
     lost = list(rejects)
     for place, unit in enumerate(units):
         row = {"text": unit.text, "where": unit.where}
         if not stays[place]:
-            reason = "the encoder's vector has no direction"
+            reason = "the encoder's vector is zero"
             lost.append(Reject.of(text_id(unit.text), "zero vector", reason, row))
         elif likely is not None and likely[place] < settings.style:
             stays[place] = False
-            reason = f"in the style of the seeds with a probability below {settings.style}"
+            reason = f"probability below {settings.style} of being in the style of the seeds"
             likelihood = {"likelihood": float(likely[place])}
             lost.append(Reject.of(text_id(unit.text), "style", reason, row | likelihood))
     kept = [unit for unit, stay in zip(units, stays, strict=True) if stay]

@@ -132,7 +132,7 @@ class Encoded:
     def copies(self, corpus: str) -> pa.Table:
         """The texts that repeat an earlier one, as rejects."""
         again = np.setdiff1d(np.arange(sum(self.folder.shard_rows())), self.rows, assume_unique=True)
-        reason = f"the text was among the {corpus} before"
+        reason = f"repeats an earlier text of the {corpus}"
         found = [to_table([], REJECT)]
         for _, table in self._of(again):
             rows = [Reject.of(row["id"], "duplicate", reason, row) for row in table.to_pylist()]

@@ -106,7 +106,7 @@ def _text_columns(pairs: pa.Table, source: DatasetFolder) -> tuple[str, str]:
         if set(columns) <= set(pairs.column_names):
             return columns
     raise InputError(
-        f"{source.path}: pairs have the columns input and output, or sentence1 and sentence2; "
+        f"{source.path}: needs pairs with the columns input and output, or sentence1 and sentence2; "
         f"found {', '.join(pairs.column_names)}"
     )
 
@@ -118,13 +118,13 @@ def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) ->
         return None
     if not claimed:
         raise InputError(
-            f"{source.path}: --by agreement wants the columns sentence1, sentence2 and score; found "
+            f"{source.path}: --by agreement needs the columns sentence1, sentence2 and score; found "
             f"{', '.join(pairs.column_names)}"
         )
     claims: NDArray[np.float64] = pairs["score"].to_numpy().astype(np.float64)
     if not (np.isfinite(claims) & (claims >= 0) & (claims <= 1)).all():
         raise InputError(
-            f"{source.path}: scores of pairs lie between 0 and 1; give --by score to ignore them"
+            f"{source.path}: scores of pairs must lie between 0 and 1; give --by score to ignore them"
         )
     return claims
 
@@ -233,10 +233,10 @@ def _scores_card(settings: FilterSettings) -> Card:
     return Card(
         title=f"Scores of pairs by {model_display_name(settings.model)}",
         description="Pairs by their ids, and a cross-encoder's unnormalised scores.",
-        columns={"score": "the higher, the better; in no bounds"},
+        columns={"score": "higher is better; unbounded"},
         made="The scores were computed from the pairs' texts.",
         tags=(),
-        licence="No texts are in it.",
+        licence="It contains no texts.",
         sources=sources_of(models=[settings.model]),
     )
 

@@ -63,7 +63,7 @@ def cells(x: Encoded, y: Encoded) -> list[SearchGroup]:
     if not both:
         one, other = (sorted(groups)[:3] for groups in (groups_x, groups_y))
         raise InputError(
-            f"no group of the inputs ({', '.join(one)}, …) is one of the outputs ({', '.join(other)}, …); "
+            f"no group of the inputs ({', '.join(one)}, …) is also in the outputs ({', '.join(other)}, …); "
             "texts are only paired within a group"
         )
     return [SearchGroup(groups_x[name], groups_y[name]) for name in both]
@@ -201,13 +201,13 @@ def find_neighbours(
     if settings.index:
         recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
         run.progress.say(
-            f"index {settings.index}: finds {min(recall):.1%} of the {settings.k} nearest, or more, by an "
-            "exact search for a sample"
+            f"index {settings.index}: finds at least {min(recall):.1%} of the {settings.k} nearest texts, "
+            "as checked by an exact search for a sample"
         )
         if few:
             run.progress.say(
                 f"index {settings.index}: is trained on {needed:,} vectors; {few} of {len(todo)} parts have "
-                "fewer and were searched without"
+                "fewer and were searched without an index"
             )
     return folder, every
 
@@ -391,6 +391,6 @@ def _card(settings: MineSettings) -> Card:
         description="For each text the numbers of its nearest texts in the other corpus, and their cosines.",
         made="The neighbours were computed from the texts' vectors.",
         tags=("embeddings",),
-        licence="No texts are in it.",
+        licence="It contains no texts.",
         sources=sources_of(models=[settings.encoder]),
     )

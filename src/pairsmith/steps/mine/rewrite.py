@@ -153,7 +153,7 @@ def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> Made:
     rows, rejects = [], []
     for row, text in zip(pairs.to_pylist(), texts, strict=True):
         if text is None:
-            rejects.append(Reject.of(row["id"], "duplicate", "another pair has the same to be read", row))
+            rejects.append(Reject.of(row["id"], "duplicate", "an earlier pair has the same model input", row))
             continue
         new = {**row, side: text}
         new["id"] = f"{text_id(new['input'])}-{text_id(new['output'])}"
@@ -167,10 +167,10 @@ def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> Made:
 def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:
     written = "questions" if settings.kind == "reading" else "summaries"
     return Card(
-        title=f"Pairs whose {written} a model wrote",
+        title=f"Pairs with {written} written by a model",
         description=(
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`); the {written} were "
-            f"written anew by {model_display_name(settings.model)}."
+            f"rewritten by {model_display_name(settings.model)}."
         ),
         columns={"input": "a question or a document", "output": "an answer in a passage, or a summary"},
         made=f"The {written} were written by a program; no person has checked them.",

@@ -175,7 +175,7 @@ def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
     return Card(
         title="Mined pairs",
         description=(
-            "Pairs of texts that were found in two corpora and put together by a program, by the margin "
+            "Pairs of texts that were found in two corpora and paired by a program, by the margin "
             f"score of their vectors under {model_display_name(settings.encoder)}. Nobody has checked the "
             "pairs."
         ),

@@ -65,7 +65,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     folder = writer.finish(_card(kind, made.taken, settings.data))
     if settings.rows and len(made.rows) < settings.rows:
         run.progress.say(
-            f"{len(made.rows):,} rows, not {settings.rows:,}: one of the sources has no more for its share"
+            f"{len(made.rows):,} rows, not {settings.rows:,}: one of the sources has too few for its share"
         )
     for source, count in made.taken.items():
         run.progress.say(f"{count:,} rows of {source}")
@@ -83,7 +83,9 @@ def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
     found = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
     if settings.pairs_as is not None and found == kinds:
         there = next(iter(kinds.values())).name
-        raise SettingsError(f"--pairs-as is for pairs of inputs and outputs, these are {there}; leave it out")
+        raise SettingsError(
+            f"--pairs-as is for pairs of inputs and outputs, but these are {there}; leave it out"
+        )
     return found
 
 
@@ -93,7 +95,7 @@ def common_kind(kinds: Mapping[str, Kind]) -> Kind:
     for source, other in kinds.items():
         if other.name != kind.name:
             raise InputError(
-                f"{source} has {other.name}, {first} has {kind.name}; rows of one kind can be mixed"
+                f"{source} has {other.name}, {first} has {kind.name}; only rows of one kind can be mixed"
             )
     return kind
 
@@ -169,7 +171,9 @@ def mixed(
                 row["id"] = f"{number + 1}-{row['id']}" if len(left) > 1 else row["id"]
                 placed.append(((at + 0.5) / counts[number], number, row))
             else:
-                rejects.append(Reject.of(str(row["id"]), "share", "more rows than its share takes", row))
+                rejects.append(
+                    Reject.of(str(row["id"]), "share", "the source has more rows than its share", row)
+                )
     mixture = [row for _, _, row in sorted(placed, key=lambda each: each[:2])]
     _tell_apart(mixture)
     return Mixed(mixture, dict(zip(left, counts, strict=True)), rejects)
@@ -222,8 +226,8 @@ def _repeats(row: Row, source: str, kind: Kind, seen: dict[tuple[str, ...], tupl
         return ""
     where, other = seen[key]
     if kind.claim and claim != other:
-        return f"the same texts stand in {where} with another {kind.claim}"
-    return f"the same texts stand in {where}"
+        return f"the same texts occur in {where} with another {kind.claim}"
+    return f"the same texts occur in {where}"
 
 
 def _card(kind: Kind, taken: Mapping[str, int], sources: Sequence[str]) -> Card:
@@ -231,7 +235,9 @@ def _card(kind: Kind, taken: Mapping[str, int], sources: Sequence[str]) -> Card:
         "Rows of several data sets",
         f"A mixture of {kind.name}. The column `source` says where each row is from.",
         counts={f"rows of {source}": count for source, count in taken.items()},
-        columns={"source": "the data set that the row is from, and the one that it was from there"},
+        columns={
+            "source": "the data set that the row is from; if that is a mixture, followed by the source there"
+        },
         made="The rows are those of the data sets named here.",
         tags=(),
         licence="The rights in the rows of each data set apply to them.",

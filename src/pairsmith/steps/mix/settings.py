@@ -48,7 +48,9 @@ class MixSettings(Settings):
         if self.weight and len(self.weight) != len(self.data):
             raise ValueError(f"{len(self.weight)} weights for {len(self.data)} sources; give one for each")
         if len(self.pick) not in (1, len(self.data)):
-            raise ValueError(f"{len(self.pick)} times pick for {len(self.data)} sources; give one for each")
+            raise ValueError(
+                f"{len(self.pick)} values of pick for {len(self.data)} sources; give one for each"
+            )
         if len(set(self.data)) != len(self.data):
             raise ValueError("a source is named twice; name each once and give it a weight")
         return self

@@ -100,7 +100,7 @@ def _check_encoder(encoder: str, found: DatasetFolder) -> None:
     if found.manifest.models.get("encoder") != model_revision(encoder):
         raise ModelError(
             f"model {encoder}: {found.path} was encoded by another model, or by other weights of this "
-            "one; give --encoder what was given to mine"
+            "one; give the same --encoder as to mine"
         )
 
 
@@ -122,5 +122,5 @@ def hard_negatives_of(
     encoder = load_sentence_encoder(
         settings.encoder, device=device, max_length=read if isinstance(read, int) else None
     )
-    with progress.task("find wrong outputs", len(examples), "inputs") as bar:
+    with progress.task("find negatives", len(examples), "inputs") as bar:
         return retrieved(examples, found, encoder, settings.retrieved, bar.advance)

@@ -43,7 +43,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         sources=sources_of(models=[settings.base], data=[data.path]),
     )
     if folder.finished:
-        run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+        run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
         return run.out
     encoder = base_encoder(settings)
     training = train_encoder_on(

@@ -104,7 +104,9 @@ def samples_of(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Ite
             if sample is None:
                 if not settings.__class__.model_fields[name].is_required():
                     return None
-                raise SettingsError(f"{name} {source}: nothing can be planned with what this step makes")
+                raise SettingsError(
+                    f"{name} {source}: plan cannot estimate a step that reads this step's output"
+                )
             file = Path(folder) / f"{source.removeprefix('@')}.parquet"
             pq.write_table(sample, file)
             return str(file)

@@ -55,11 +55,12 @@ def _train(
     )
     facts = {
         "questions": data.examples,
-        "left out, as no passage holds the answer or they hold what ends one": data.rows - data.examples,
+        "left out, as no passage holds the answer or they contain the mark that ends one": data.rows
+        - data.examples,
         "learning rate": rate,
     }
     save = partial(save_transformer, model, tokenizer)
-    return Trained("A model that asks questions of passages", _USE, (model,), save, facts, history)
+    return Trained("A model that generates questions about passages", _USE, (model,), save, facts, history)
 
 
 train_question_generator = TrainingStep(

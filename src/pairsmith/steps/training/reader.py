@@ -50,7 +50,8 @@ class _Data:
 def _read(settings: TrainReaderSettings) -> _Data:
     if heads_kind(resolve_model(settings.base)):
         raise ModelError(
-            f"model {settings.base}: is a teacher or a student already; give its own base as --base"
+            f"model {settings.base}: is already a teacher or a student; give the model "
+            "that it was trained from as --base"
         )
     return _Data(
         read_asked_seeds(settings.seeds),
@@ -68,7 +69,9 @@ def _train(
 ) -> Trained:
     data.seeds.tell(progress)
     if settings.extra and len(data.added) < settings.extra:
-        progress.say(f"--added has {len(data.added):,} questions, not {settings.extra:,}; all are taken")
+        progress.say(
+            f"--added has {len(data.added):,} questions, fewer than --extra {settings.extra:,}; all are used"
+        )
     questions = [*data.seeds.each, *data.added]
     trained = train_reader_on(
         questions, data.validation, settings, device, progress=progress, checkpoints=checkpoints
@@ -76,7 +79,7 @@ def _train(
     facts = {
         **data.seeds.facts(),
         "added questions": len(data.added),
-        "of these left out, as no window holds the answer": len(questions) - trained.questions,
+        "questions left out, as no window holds the answer": len(questions) - trained.questions,
         "validation": len(data.validation),
         "learning rate": trained.learning_rate,
     }

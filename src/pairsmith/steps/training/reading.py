@@ -52,13 +52,15 @@ class Seeds(Generic[E]):
         count = len(self.each)
         if self.repeated:
             whole = count + self.repeated
-            progress.say(f"{self.repeated:,} of {whole:,} seeds were there before; each counts once")
+            progress.say(f"{self.repeated:,} of {whole:,} seeds are duplicates and are left out")
         if count < FEW:
-            progress.say(f"only {count} seeds: some hundred are usual, and what {count} teach is little")
+            progress.say(
+                f"only {count} seeds; some hundred are usual, and a model learns little from {count}"
+            )
 
     def facts(self) -> dict[str, object]:
         """Facts about the seeds for the model card."""
-        repeated = {"seeds left out, as they were there before": self.repeated} if self.repeated else {}
+        repeated = {"duplicate seeds left out": self.repeated} if self.repeated else {}
         return {"seeds": len(self.each), **repeated}
 
 

@@ -115,7 +115,7 @@ class TrainingStep(Generic[S, D]):
         data = self.read(settings)
         folder = self._claim(settings, sources, run)
         if folder.finished:
-            run.progress.say(f"{run.out}: trained before with these settings; nothing to do")
+            run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
             return run.out
         trained = self.train(data, settings, device, run.progress, folder.checkpoints)
         card = few_shot_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)

@@ -55,7 +55,8 @@ def _train(
     facts = {
         "passages": trained.passages,
         "questions": trained.questions,
-        "left out, as the answer is behind what is read": data.lessons.questions - trained.questions,
+        "left out, as the answer is beyond the tokens that are read": data.lessons.questions
+        - trained.questions,
         "labels": settings.labels,
         "validation": len(data.validation),
         "learning rate": trained.learning_rate,

@@ -28,7 +28,7 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 inputs = tokenizer("{text}", truncation=True, max_length=512, return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
 ```"""
-_READ = {"summaries": "A long document …", "reading": "the answer: The passage that the answer stands in."}
+_READ = {"summaries": "A long document …", "reading": "the answer: The passage that contains the answer."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,10 @@ def _train(
 ) -> Trained:
     data.seeds.tell(progress)
     if settings.extra and len(data.added) < settings.extra:
-        progress.say(f"--added has {len(data.added):,} new documents, not {settings.extra:,}; all are taken")
+        progress.say(
+            f"--added has {len(data.added):,} new documents, fewer than --extra {settings.extra:,}; "
+            "all are used"
+        )
     summarizer, rate, history = train_summarizer_on(
         data.seeds.each,
         data.added,
@@ -76,7 +79,7 @@ def _train(
     facts = {
         **data.seeds.facts(),
         "added examples": len(data.added),
-        "marker before what is read of them": f"`{settings.marker}`" if marked else "none",
+        "marker before their input": f"`{settings.marker}`" if marked else "none",
         "validation": len(data.validation),
         "learning rate": rate,
     }

@@ -120,5 +120,5 @@ class Answers:
                 yield Answer(str(found["annotator"]), str(found["row"]), label)
             except (ValueError, LookupError, TypeError) as error:
                 raise FolderError(
-                    f"{self._path}:{number}: is no answer; mend the line or remove it"
+                    f"{self._path}:{number}: not a valid answer; fix the line or remove it"
                 ) from error

@@ -92,7 +92,7 @@ def make_app(session: Session) -> FastAPI:
         if secrets.compare_digest(token.encode(), session.token.encode()):
             response = await call(request)
         else:
-            text = "The address lacks its token: open the one that the program has printed.\n"
+            text = "The address lacks its token: open the one that the program printed.\n"
             response = Response(text, 403, media_type="text/plain")
         response.headers.update(_HEADERS)
         return response

@@ -71,7 +71,7 @@ def write_labelled(
         elif given:
             counts = ", ".join(f"{label} by {given.count(label)}" for label in dict.fromkeys(given))
             rejects.append(
-                Reject.of(row.id, "agreement", "no label has most votes", {**row.texts, "given": counts})
+                Reject.of(row.id, "agreement", "no label has the most votes", {**row.texts, "given": counts})
             )
     writer = FolderWriter.start(
         Run(out, Silent(), fresh=True),
@@ -84,13 +84,13 @@ def write_labelled(
     writer.commit_all({"train": pa.Table.from_pylist(rows, schema)}, to_table(rejects, REJECT))
     writer.finish(
         Card(
-            "Rows that people have labelled",
-            "Each row has the label that most of those gave it who saw it without any.",
+            "Rows labelled by people",
+            "Each row has the label that most people gave it; none of them saw its label in the data.",
             columns={
                 "annotators": "how many people labelled the row",
-                "share": "share of them that gave it this label",
+                "share": "share of these people who gave it this label",
             },
-            made="The labels were given by people who did not see those of the data.",
+            made="The labels were given by people who did not see the labels in the data.",
             tags=("human-labelled",),
             sources=sources,
         )

@@ -92,7 +92,7 @@ def _check(there: Audit, answers: Answers) -> None:
         for row, label in answers.of(name).items():
             if row not in rows or label not in labels:
                 raise FolderError(
-                    f"{FILE}: {name} gave the row {row} the label {label!r}, which this audit does not have; "
+                    f"{FILE}: {name} gave row {row} the label {label!r}; this audit lacks that row or label; "
                     "give another folder as --out, or --fresh to start over"
                 )
 

@@ -60,7 +60,7 @@ class Audit:
 def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     """Draw the rows that all annotators label."""
     if not folder.rows:
-        raise InputError(f"{folder.path}: has no rows to look at")
+        raise InputError(f"{folder.path}: has no rows to label")
     found: list[dict[str, Any]] = []
     claimed: set[str] = set()
     column = ""
@@ -71,10 +71,10 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
         found += drawn
     columns = next((names for names in _TEXTS if set(names) <= found[0].keys()), None)
     if columns is None:
-        raise InputError(f"{folder.path}: has the columns {', '.join(found[0])}, no texts to label")
+        raise InputError(f"{folder.path}: has no texts to label, only the columns {', '.join(found[0])}")
     if not column and not settings.labels:
         raise InputError(
-            f"{folder.path}: its rows have no column label or score; name what people may say of them, "
+            f"{folder.path}: its rows have no column label or score; give the labels to choose from, "
             "e.g. --labels right --labels wrong"
         )
     # People cannot give a search's score of a pair.
@@ -86,14 +86,14 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     twice = next((name for name, count in Counter(row.id for row in rows).items() if count > 1), None)
     if twice is not None:
         raise InputError(
-            f"{folder.path}: two rows have the id {twice!r}, by which answers are kept; give each its own, "
-            "as pairsmith mix does"
+            f"{folder.path}: two rows have the id {twice!r}, but answers are stored by id; give each row "
+            "its own, as pairsmith mix does"
         )
     labels = settings.labels or in_order(claimed)
     if len(labels) > MOST_LABELS:
         raise SettingsError(
-            f"{folder.path}: has more than {MOST_LABELS} labels, and there are no more keys; name those that "
-            "may be given as --labels"
+            f"{folder.path}: has more than {MOST_LABELS} labels, and each needs a key; name those to "
+            "choose from as --labels"
         )
     graded = column == "score" and all(map(is_number, labels))
     return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings_of(folder))

@@ -45,12 +45,12 @@ class AuditSettings(Settings):
     @classmethod
     def _has_a_name(cls, name: str) -> str:
         if not name.strip() or not name.isprintable():
-            raise ValueError("an annotator has a name of letters that can be seen")
+            raise ValueError("give the annotator a name of printable characters")
         return name.strip()
 
     @field_validator("labels")
     @classmethod
     def _differ(cls, labels: list[str]) -> list[str]:
         if len(set(labels)) != len(labels) or len(labels) > 9 or not all(label.strip() for label in labels):
-            raise ValueError("up to nine labels, each once and none of them blank")
+            raise ValueError("give up to nine labels, each once and none of them blank")
         return labels

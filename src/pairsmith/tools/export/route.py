@@ -77,7 +77,7 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
     if settings.form == "jsonl" and not official(place(settings.data)):
         first = next((row for _, row in one_a_row(open_source(settings.data).rows())), {})
         if others := [name for name in first if name not in kind.schema.names]:
-            run.progress.say(f"written with the columns of {kind.name}; without {', '.join(others)}")
+            run.progress.say(f"written with the columns of {kind.name}; left out: {', '.join(others)}")
     return {
         name: partial(str.encode, "".join(f"{line}\n" for line in lines))
         for name, lines in FORMS[settings.form](rows, kind)

@@ -39,13 +39,13 @@ def send(parts: Parts, settings: PushSettings) -> str:
 
     token = get_token()
     if not token:
-        raise SettingsError(f"there is no token for the Hub here; {_TOKEN}")
+        raise SettingsError(f"no token for the Hub was found; {_TOKEN}")
     api, repo, kind = HfApi(endpoint=endpoint(), token=token), settings.repo, parts.kind
     with _spoken(settings, token):
         api.create_repo(repo, repo_type=kind, private=settings.private or None, exist_ok=True)
         if settings.private and not api.repo_info(repo, repo_type=kind).private:
             raise SettingsError(
-                f"--repo {repo} is there and public; make it private on the Hub first, or give another name"
+                f"--repo {repo} exists and is public; make it private on the Hub first, or give another name"
             )
         branch = settings.revision
         if branch and branch != "main" and not branch.startswith("refs/"):
@@ -80,7 +80,7 @@ def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
     except PairsmithError:
         raise
     except OfflineModeIsEnabled:
-        raise SettingsError("HF_HUB_OFFLINE is set, so that nothing can be sent; unset it") from None
+        raise SettingsError("HF_HUB_OFFLINE is set, so nothing can be sent; unset it") from None
     except HfHubHTTPError as error:
         code, repo = error.response.status_code, settings.repo
         said = told(first_line(Exception(error.server_message or error)))
@@ -88,12 +88,12 @@ def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
             raise SettingsError(f"the Hub does not accept the token; {_TOKEN}") from None
         if code == 403:
             raise SettingsError(
-                f"the Hub does not let you write to {repo} ({said}); give a name of yours as --repo, "
-                "or a token that may write"
+                f"the Hub does not let you write to {repo} ({said}); name a repository of your "
+                "own as --repo, or use a token with write access"
             ) from None
         if code < 500:
-            raise SettingsError(f"the Hub refuses what was sent to {repo} (answer {code}: {said})") from None
-        raise RemoteError(f"the Hub failed (answer {code}: {said}); try again later") from None
+            raise SettingsError(f"the Hub rejected the upload to {repo} (status {code}: {said})") from None
+        raise RemoteError(f"the Hub failed (status {code}: {said}); try again later") from None
     except ValueError as error:  # names and cards that the Hub does not allow
         raise SettingsError(told(first_line(error))) from None
     except Exception as error:  # each transport raises its own types for a failed connection

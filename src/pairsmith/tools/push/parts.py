@@ -70,9 +70,11 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
         if (folder / "run.json").is_file():
             steps = [step.name for step in sorted(folder.iterdir()) if (step / MANIFEST).is_file()]
             raise FolderError(
-                f"--data {data}: this is a recipe's run; give a step's folder in it: {', '.join(steps)}"
+                f"--data {data}: this is a recipe's run; give the folder of a step in it: {', '.join(steps)}"
             )
-    raise FolderError(f"--data {data}: holds neither {MANIFEST} of a data set nor config.json of a model")
+    raise FolderError(
+        f"--data {data}: has neither the {MANIFEST} of a data set nor the config.json of a model"
+    )
 
 
 def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Content]:
@@ -102,7 +104,7 @@ def _model(folder: Path, name: str) -> dict[str, Content]:
         training = read_manifest(folder, RECORD, Record)
         if not training.complete:
             raise FolderError(
-                f"{name} is unfinished; run the command that trains it ({training.step}) again, it continues"
+                f"{name} is unfinished; run the command that trains it ({training.step}) again to finish"
             )
         # The card may be edited by hand; the other files are the model.
         hashes = {path: digest for path, digest in training.files.items() if path != CARD}
@@ -146,7 +148,7 @@ def _card(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise FolderError(f"{file} is no text in UTF-8; save it as such") from None
+        raise FolderError(f"{file} is not UTF-8 text; save it as UTF-8") from None
 
 
 def _check_sources(folder: DatasetFolder, name: str) -> None:
@@ -157,6 +159,6 @@ def _check_sources(folder: DatasetFolder, name: str) -> None:
         for source in pc.unique(folder.table(split, ["source"])["source"]).to_pylist():
             if isinstance(source, str) and Path(source).is_absolute():
                 raise FolderError(
-                    f"{name}: rows say that they are from {source}, a path of this machine; make it again "
-                    f"with --fresh ({folder.manifest.step}), rows say the name alone then"
+                    f"{name}: rows give {source} as their source, a path on this machine; make it again with "
+                    f"--fresh ({folder.manifest.step}), so that they give only its name"
                 )

@@ -33,7 +33,7 @@ def push(settings: PushSettings, run: Run) -> str | None:
     what = f"{len(parts.files)} files of a {parts.kind}, {size / 1e6:,.1f} MB"
     if settings.dry_run:
         _write(parts.files, run)
-        run.progress.say(f"nothing was sent; {run.out} holds what would be: {what}")
+        run.progress.say(f"nothing was sent; {run.out} holds what would be sent: {what}")
         return None
     run.progress.say(f"sending {what} to {settings.repo}")
     address = _recorded(settings, run, parts) if run.kept else send(parts, settings)
@@ -50,13 +50,14 @@ def _write(files: Mapping[str, Content], run: Run) -> None:
     others = [name for name in files_below(run.out) if name not in files]
     if others:
         raise FolderError(
-            f"--out {run.out} holds what would not be sent ({others[0]}); give a new or empty folder as --out"
+            f"--out {run.out} holds files that would not be sent ({others[0]}); give a new or empty folder "
+            "as --out"
         )
     for name, content in files.items():
         if (run.out / name).is_file() and not run.fresh and not _is(content, run.out / name):
             raise FolderError(
-                f"--out {run.out} holds another {name}; give a new or empty folder, or --fresh to write "
-                "over it"
+                f"--out {run.out} holds a different {name}; give a new or empty folder, or --fresh to "
+                "overwrite it"
             )
     for name, content in files.items():
         with storage_errors(run.out / name):

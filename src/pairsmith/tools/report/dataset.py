@@ -62,7 +62,7 @@ def dataset_sections(
         yield Section("Examples", list(examples(found, settings)))
     yield Section("What it is", [made(folder), *sources(found)])
     if not folder.rows:
-        warn.append("it has no rows")
+        warn.append("the data set has no rows")
     else:
         yield Section("Labels", list(labels(found, warn)))
         yield Section("Lengths", list(lengths(found)))
@@ -156,11 +156,15 @@ def lengths(found: Tally) -> Iterator[Block]:
         for name, each in found.lengths.items()
     ]
     yield Table(
-        ["words in", "shortest", "5 %", "median", "95 %", "longest"], rows, note="Words stand between blanks."
+        ["words in", "shortest", "5 %", "median", "95 %", "longest"],
+        rows,
+        note="Words are separated by whitespace.",
     )
     for name, each in found.lengths.items():
         most = max(float(np.percentile(each, 99)), 1.0)
-        yield histogram_of(np.minimum(each, most), f"words in {name}", "The longest hundredth counts as one.")
+        yield histogram_of(
+            np.minimum(each, most), f"words in {name}", "The longest 1 % are shown at the right end."
+        )
 
 
 def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
@@ -201,19 +205,19 @@ def variety(found: Tally, warn: list[str]) -> Iterator[Block]:
     yield Table(
         ["", "different texts", "different words", "different pairs of words"],
         rows,
-        note="Different texts are counted in all rows; words and pairs of neighbours in the sample, in its "
-        f"first {_WORDS:,} words if it has more.",
+        note="Different texts are counted in all rows; words and pairs of adjacent words in the sample, at "
+        f"most in its first {_WORDS:,} words.",
     )
     for name in found.columns:
         texts_seen = Counter(str(row.get(name) or "") for row in found.rows)
         often = [(shown(text, 120), number(count)) for text, count in texts_seen.most_common(5) if count > 1]
         if often:
-            yield Table([f"{name} that come most often", f"in {len(found.rows):,} rows"], often)
+            yield Table([f"most frequent {name}", f"in {len(found.rows):,} rows"], often)
         openings = Counter(
             " ".join(str(row.get(name) or "").split()[:3]).casefold() for row in found.rows
         ).most_common(5)
         yield Table(
-            [f"{name} begin with", ""],
+            [f"most frequent beginnings of {name}", ""],
             [(shown(text, 120), percent(count, len(found.rows))) for text, count in openings if count > 1],
         )
         if openings and openings[0][1] > 0.2 * len(found.rows) and len(found.rows) >= 50:
@@ -237,12 +241,12 @@ def likeness(
     )
     each = Counter(names)
     yield Table(
-        [found.label or "", "rows looked at", "near-copies"],
+        [found.label or "", "rows examined", "near-copies"],
         [
             (shown(name, 60), number(each[name]), f"{near[name]:,} ({percent(near[name], each[name])})")
             for name in sorted(each)
         ],
-        note="Near-copies differ in case, spaces and punctuation alone.",
+        note="Near-copies differ only in case, spaces and punctuation.",
     )
     if sum(near.values()) > _MANY * len(names):
         warn.append(f"{percent(sum(near.values()), len(names))} of the pairs are near-copies")
@@ -253,7 +257,7 @@ def likeness(
             for low, high, area in confused(measure.values, names):
                 warn.append(
                     f"the labels {low} and {high} look alike by {measure.measure}: of two pairs, one of "
-                    f"each, that of {high} is the more alike one in {100 * area:.0f} %"
+                    f"each label, the one labelled {high} is more similar in {100 * area:.0f} % of cases"
                 )
     if graded:
         yield from doubtful(found, sides, measures[-1], settings)
@@ -319,12 +323,12 @@ def single_texts(
         else None
     )
     if told is None:
-        yield Note("There are no two labels with rows enough to compare their texts.")
+        yield Note("No two labels have enough rows to compare their texts.")
         return
     right, commonest = told
     yield Note(
-        f"A linear classifier on words finds the label of {100 * right:.1f} % of texts that it has not seen; "
-        f"always saying the commonest would be right for {100 * commonest:.1f} %."
+        f"A linear classifier on words predicts the label of {100 * right:.1f} % of unseen texts correctly; "
+        f"always predicting the most common label would be right for {100 * commonest:.1f} %."
     )
     if right < commonest + (1 - commonest) / 10:
         warn.append("the texts of different labels look alike: a classifier on words cannot tell them apart")
@@ -336,14 +340,18 @@ def overlap(found: Tally, warn: list[str]) -> Iterator[Block]:
     names = _short_names(found.shared)
     for evaluation, shared in found.shared.items():
         said = (
-            f"{shared.rows:,} of {total:,} rows hold a text of {names[evaluation]}, or {GRAM} words running "
-            "of one"
+            f"{shared.rows:,} of {total:,} rows contain a text of {names[evaluation]}, or {GRAM} consecutive "
+            "words of one"
         )
         yield Note(f"{said}.")
         if shared.rows:
             warn.append(f"{said}; figures measured on it may be too good")
     yield Table(
-        ["evaluation data", "rows that hold one of its texts", f"rows that hold {GRAM} words running of one"],
+        [
+            "evaluation data",
+            "rows that contain one of its texts",
+            f"rows that contain {GRAM} consecutive words of one",
+        ],
         [
             (
                 names[evaluation],
@@ -352,9 +360,9 @@ def overlap(found: Tally, warn: list[str]) -> Iterator[Block]:
             )
             for evaluation, shared in found.shared.items()
         ],
-        note="All rows are looked at, and a row counts once in a column. It holds a text if one of its own "
-        "texts is the same. Case and punctuation are left aside, and so are texts of the evaluation data "
-        f"of fewer than {FEWEST} words.",
+        note="All rows are examined, and a row counts once in a column. It contains a text if one of its own "
+        "texts is the same. Case and punctuation are ignored, and so are texts of the evaluation data "
+        f"with fewer than {FEWEST} words.",
     )
     for evaluation, shared in found.shared.items():
         if shared.first:

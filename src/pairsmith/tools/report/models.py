@@ -16,7 +16,7 @@ def model_section(record: Mapping[str, Any]) -> Section:
     if isinstance(record.get("seconds"), int | float):
         rows.append(("time taken", clock(record["seconds"])))
     if record.get("steps"):
-        rows.append(("steps", f"{record['steps']:,}, of which {record.get('best_step', 0):,} was kept"))
+        rows.append(("steps", f"{record['steps']:,}; step {record.get('best_step', 0):,} was kept"))
     blocks: list[Block] = [Facts(rows), *curves(record)]
     return Section("Training", blocks)
 

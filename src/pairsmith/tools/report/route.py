@@ -84,7 +84,7 @@ def _encoder(settings: ReportSettings) -> "SentenceTransformer":
 
 def _check_traces(source: Place, kind: str, settings: ReportSettings) -> None:
     if kind != MANIFEST:
-        raise SettingsError(f"--traces is for a folder that generate wrote; {source} is none of rows")
+        raise SettingsError(f"--traces is for a folder that generate wrote; {source} is not one")
     check_traces(DatasetFolder.open(source), settings)
 
 
@@ -95,8 +95,8 @@ def kind_of(folder: Place) -> str:
     if found is None:
         if size_of(folder / COMPARISON) is not None:
             raise FolderError(
-                f"--data {folder}: a comparison, whose page is {COMPARISON} in it; of the rows, give "
-                "a seed's folder run"
+                f"--data {folder}: is a comparison, whose page is its {COMPARISON}; for a report on rows, "
+                "give the folder run of a seed"
             )
         what = "there is no such folder" if not is_folder(folder) else f"it has none of {', '.join(_KINDS)}"
         raise FolderError(f"--data {folder}: {what}; give a folder that a step or a recipe wrote")
@@ -173,5 +173,5 @@ def _json(path: Place) -> Any:
         except (OSError, ValueError) as error:
             raise FolderError(f"{path} cannot be read: {error}") from None
     if not isinstance(value, dict):
-        raise FolderError(f"{path} holds no record of pairsmith")
+        raise FolderError(f"{path} is not a record written by pairsmith")
     return value

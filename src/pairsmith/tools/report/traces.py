@@ -15,7 +15,7 @@ from pairsmith.tools.report.settings import ReportSettings
 def check_traces(folder: DatasetFolder, settings: ReportSettings) -> None:
     """Check that the rows of a folder can be traced with the model of ``settings``."""
     if settings.model is None:
-        raise SettingsError("--traces wants --model: the language model that wrote the rows")
+        raise SettingsError("--traces needs --model: the language model that wrote the rows")
     if folder.manifest.step != "generate":
         raise SettingsError(
             f"--traces is for what generate wrote; {folder.path} was written by {folder.manifest.step}"
