@@ -19,7 +19,8 @@ from tests.tiny_bart import bart_tokenizer, make_bart
 from tests.training.few import PLAYS, passage, reading, write
 
 from pairsmith.core.bundled import TINY, model_path
-from pairsmith.runs.executors import Advance, Done, Load, R, W, run_here
+from pairsmith.runs.executors import run_here
+from pairsmith.runs.work import Advance, Done, Load, R, W
 from pairsmith.tools.audit.answers import Answer, Answers
 from pairsmith.tools.audit.rows import Audit
 

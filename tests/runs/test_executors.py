@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pairsmith.core.errors import InputError, MissingExtra, SettingsError, WorkerError
-from pairsmith.runs.executors import Done, ExecutorChoice, LostItem, execute
+from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.ray_executor import Actor
+from pairsmith.runs.work import Done, LostItem
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,8 @@ from pairsmith.core.progress import Silent
 from pairsmith.models.cross_encoder import load_cross_encoder
 from pairsmith.models.reader import load_reader
 from pairsmith.runs import Run
-from pairsmith.runs.executors import Done, ExecutorChoice, execute
+from pairsmith.runs.executors import ExecutorChoice, execute
+from pairsmith.runs.work import Done
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.infuse.ask import ask

@@ -11,44 +11,17 @@ import signal
 import threading
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
+from pairsmith.runs.work import DEATHS, Advance, Done, Load, LostItem, R, Say, W
 
-W = TypeVar("W")
-R = TypeVar("R")
-
-Advance = Callable[[int], None]
-"""Called with the number of units of work that were finished."""
-Work = Callable[[W, Advance], R]
-Load = Callable[[int], Work[W, R]]
-"""Returns a worker's work, with its models loaded, given the worker's number from 0. It must be picklable."""
-Say = Callable[[str], None]
-
-DEATHS = 3
-"""An item that ended this many workers is set aside."""
 _JOIN_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Done(Generic[W, R]):
-    """An item and its result."""
-
-    item: W
-    result: R
-
-
-@dataclass(frozen=True, slots=True)
-class LostItem(Generic[W]):
-    """An item that ended ``DEATHS`` workers, and how the last of them ended."""
-
-    item: W
-    how: str
 
 
 @dataclass(frozen=True, slots=True)

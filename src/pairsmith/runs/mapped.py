@@ -10,9 +10,10 @@ import pyarrow as pa
 from pairsmith.core.errors import OtherWorkError, WorkerError
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run
-from pairsmith.runs.executors import ExecutorChoice, Load, LostItem, execute
+from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.folder import DatasetFolder, summary
 from pairsmith.runs.storage import JSON
+from pairsmith.runs.work import Load, LostItem
 from pairsmith.runs.writer import FolderWriter
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pairsmith.core.errors import MissingExtra, PairsmithError, SettingsError, WorkerError, first_line
-from pairsmith.runs.executors import DEATHS, Advance, Done, Load, LostItem, R, Say, W, Work
+from pairsmith.runs.work import DEATHS, Advance, Done, Load, LostItem, R, Say, W, Work
 
 _WAIT_SECONDS = 5.0
 _HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")

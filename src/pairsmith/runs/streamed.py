@@ -6,8 +6,9 @@ from itertools import islice
 from typing import Generic, TypeVar, overload
 
 from pairsmith.runs.claim import Run
-from pairsmith.runs.executors import Advance, ExecutorChoice, Load
+from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, commit_each, items_done, undone
+from pairsmith.runs.work import Advance, Load
 from pairsmith.runs.writer import FolderWriter
 
 T = TypeVar("T")

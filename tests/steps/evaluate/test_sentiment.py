@@ -16,8 +16,8 @@ from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.span_reader import TextVectors
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.plan import plan_evaluate_sentiment
-from pairsmith.steps.evaluate.sentiment import NEUTRAL, PROMPTS, Judged, accuracies, evaluate_sentiment, judge
-from pairsmith.steps.evaluate.sentiment_questions import scores_of
+from pairsmith.steps.evaluate.sentiment import NEUTRAL, PROMPTS, accuracies, evaluate_sentiment, judge
+from pairsmith.steps.evaluate.sentiment_questions import Judged, scores_of
 from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
 
 pytestmark = pytest.mark.slow

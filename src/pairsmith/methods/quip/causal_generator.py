@@ -20,8 +20,8 @@ from pairsmith.models.question_generator import (
     ValidationFault,
     WrittenQuestion,
 )
-from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
+from pairsmith.runs.work import Advance
 
 
 class CausalGenerator:

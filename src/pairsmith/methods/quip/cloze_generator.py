@@ -17,8 +17,8 @@ from pairsmith.data.text.passages import PASSAGE_TOKENS
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all, unheard
 from pairsmith.models.question_generator import QUESTION_TOKENS, ValidationFault, WrittenQuestion
-from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import generator
+from pairsmith.runs.work import Advance
 
 QUESTION_WORDS = ("Who", "What", "When", "Where", "Which", "How")
 

@@ -10,7 +10,7 @@ from pairsmith.data.schemas import Reject
 from pairsmith.data.text.spans import find_answer
 from pairsmith.data.text.windows import windows
 from pairsmith.models.question_generator import WrittenQuestion
-from pairsmith.runs.executors import Advance
+from pairsmith.runs.work import Advance
 
 
 @dataclass(slots=True)

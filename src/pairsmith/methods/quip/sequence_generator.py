@@ -29,8 +29,8 @@ from pairsmith.models.question_generator import (
     separator_of,
 )
 from pairsmith.models.summarizer import Summarizer, document_features, encode_documents
-from pairsmith.runs.executors import Advance
 from pairsmith.runs.seeds import stream_key
+from pairsmith.runs.work import Advance
 
 QUESTION_BEAMS = 5
 """Beams in the search for the question of an answer; the paper does not give their number."""

@@ -1,7 +1,6 @@
 """Zero-shot sentiment: does a text answer why something is good, or why it is bad (Q11)?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.sentiment import Opinion, read_opinions
 from pairsmith.runs import Run, hash_source, settled
 from pairsmith.steps.evaluate.results import Figures, Predictions, at_splits, evaluate_once
+from pairsmith.steps.evaluate.sentiment_mask import judge_by_mask
+from pairsmith.steps.evaluate.sentiment_questions import Judged, judge_by_questions
 from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
 
 STEP = "evaluate sentiment"
@@ -29,33 +30,6 @@ PROMPTS = (
 
 NEUTRAL = ("the", "be", "to", "of", "and", "a", "in", "that", "have", "I")
 """Neutral texts, from which the bias of each question is estimated."""
-
-RATIONALE_TOKENS = 5
-"""Longest rationale in tokens."""
-
-Scores = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A model's scores of n texts with each of p prompts.
-
-    Attributes:
-        scores: ``(p, n, 2)``: S(x, y), for negative and positive.
-        neutral: ``(p, 2)``: C_y, the mean score of neutral texts.
-        rationales: for each text, the span that best answers the first prompt's question for the class that
-            this prompt, calibrated, predicts; empty if there is none.
-    """
-
-    scores: Scores
-    neutral: Scores
-    rationales: Sequence[str]
-
-    def positive(self, *, calibrated: bool) -> NDArray[np.bool_]:
-        """Whether each text is predicted positive with each prompt, ``(p, n)``."""
-        scores = self.scores - (self.neutral[:, None, :] if calibrated else 0.0)
-        found: NDArray[np.bool_] = scores[:, :, 1] > scores[:, :, 0]
-        return found
 
 
 def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[str, Any]:
@@ -121,12 +95,8 @@ def labelled_opinions(source: str) -> list[Opinion]:
 def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: Progress) -> Judged:
     """S(x, y) of every text with every prompt, and the mean scores of neutral texts (Q11)."""
     if settings.method == "mask":
-        from pairsmith.steps.evaluate.sentiment_mask import judge_by_mask
-
         judged = judge_by_mask(settings, texts, NEUTRAL, progress)
     else:
-        from pairsmith.steps.evaluate.sentiment_questions import judge_by_questions
-
         pairs = [[question.format(item=settings.item) for question in pair] for pair in PROMPTS]
         judged = judge_by_questions(settings, texts, pairs, NEUTRAL, progress)
     if not np.isfinite(judged.scores).all():

@@ -12,7 +12,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.models.encode import batches_by_length, one_thread_each, tokens_at_once
 from pairsmith.models.heads import load_with_head
-from pairsmith.steps.evaluate.sentiment import Judged, Scores
+from pairsmith.steps.evaluate.sentiment_questions import Judged, Scores
 from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
 
 WORDS = ("terrible", "great")

@@ -1,19 +1,47 @@
 """Sentiment scores S(x, y) by a bi-encoder: the best start and end of an answer in the text (Q11)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pairsmith.core.progress import Progress
 from pairsmith.models.span_encoder import load_span_encoder, span_logits
 from pairsmith.models.span_reader import TextVectors, question_vectors, text_vectors
 from pairsmith.models.spans import best_span
-from pairsmith.steps.evaluate.sentiment import RATIONALE_TOKENS, Judged, Scores
 from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
 
 _AT_ONCE = 256
 """Number of texts whose vectors are held in memory at once."""
+
+RATIONALE_TOKENS = 5
+"""Longest rationale in tokens."""
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A model's scores of n texts with each of p prompts.
+
+    Attributes:
+        scores: ``(p, n, 2)``: S(x, y), for negative and positive.
+        neutral: ``(p, 2)``: C_y, the mean score of neutral texts.
+        rationales: for each text, the span that best answers the first prompt's question for the class that
+            this prompt, calibrated, predicts; empty if there is none.
+    """
+
+    scores: Scores
+    neutral: Scores
+    rationales: Sequence[str]
+
+    def positive(self, *, calibrated: bool) -> NDArray[np.bool_]:
+        """Whether each text is predicted positive with each prompt, ``(p, n)``."""
+        scores = self.scores - (self.neutral[:, None, :] if calibrated else 0.0)
+        found: NDArray[np.bool_] = scores[:, :, 1] > scores[:, :, 0]
+        return found
 
 
 def judge_by_questions(

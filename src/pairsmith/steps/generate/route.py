@@ -28,7 +28,8 @@ from pairsmith.runs import (
     sources_of,
     summary,
 )
-from pairsmith.runs.executors import ExecutorChoice, LostItem, execute
+from pairsmith.runs.executors import ExecutorChoice, execute
+from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check, steering_of
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings

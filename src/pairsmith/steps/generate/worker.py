@@ -24,7 +24,7 @@ from pairsmith.methods.dino.tries import TryResults
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import RemoteModel, is_remote
 from pairsmith.models.language.transformers_backend import MOST_ROWS, TransformersModel
-from pairsmith.runs.executors import Advance, Work
+from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.generate.checks import steering_of
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard

@@ -30,9 +30,10 @@ from pairsmith.runs import (
     settled,
     sources_of,
 )
-from pairsmith.runs.executors import Advance, ExecutorChoice, Work
+from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, completed
 from pairsmith.runs.streamed import RecordShard, commit_records
+from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.infuse.settings import RelabelSettings
 
 """Settings that affect where and how fast the step runs, not its result."""

@@ -22,9 +22,10 @@ from pairsmith.data.text import finder_revision
 from pairsmith.methods.mining.style import load_style
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, Run, hash_source, model_display_name, sources_of
-from pairsmith.runs.executors import Advance, ExecutorChoice, Work
+from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, start_part
 from pairsmith.runs.streamed import ProgressScaler, RecordShard, commit_records
+from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.encoded import ENCODED
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.mine.units import Unit, cutter

@@ -29,9 +29,10 @@ from pairsmith.runs import (
     sources_of,
     summary,
 )
-from pairsmith.runs.executors import Advance, ExecutorChoice, Work
+from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
 from pairsmith.runs.training_rows import open_training_rows
+from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import FilterSettings
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])

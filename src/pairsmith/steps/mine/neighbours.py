@@ -20,8 +20,8 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of
-from pairsmith.runs.executors import Advance, Work
 from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import two_way_search
 from pairsmith.search.margin import MarginName, Pairs, candidates, joined

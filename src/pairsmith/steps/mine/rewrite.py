@@ -28,9 +28,10 @@ from pairsmith.runs import (
     settled,
     sources_of,
 )
-from pairsmith.runs.executors import Advance, ExecutorChoice, Work
+from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, completed, shard_count
 from pairsmith.runs.training_rows import open_training_rows
+from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import RewriteSettings
 
 _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
