@@ -47,9 +47,22 @@ def test_centring_subtracts_the_mean_vector_of_the_distinct_texts_and_is_saved(t
 
 def test_centring_takes_texts_from_the_whole_alphabet(tiny_gpt2):
     encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
-    few = encode_texts(encoder, ["a", "c", "e"])
-    centre_vectors(encoder, ["f", "e", "d", "c", "b", "a"], most=3)
-    assert encode_texts(encoder, ["a", "c", "e"]).mean(axis=0) == pytest.approx(0 * few[0], abs=1e-5)
+    centre_vectors(encoder, ["f", "e", "d", "c", "b", "a"], most=4)
+    mean = encode_texts(encoder, ["a", "c", "d", "f"]).mean(axis=0)
+    assert mean == pytest.approx(np.zeros_like(mean), abs=1e-5)
+
+
+def test_centred_vectors_of_length_1_keep_it():
+    encoder = load_sentence_encoder(MINILM, device="cpu")
+    centre_vectors(encoder, TEXTS)
+    assert np.linalg.norm(encode_texts(encoder, TEXTS), axis=1) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_truncated_vectors_are_not_centred(tiny_gpt2):
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    encoder.truncate_dim = 16
+    with pytest.raises(ModelError, match="only the first 16 numbers of its vectors, which cannot be centred"):
+        centre_vectors(encoder, TEXTS)
 
 
 def test_cls_pools_the_first_token(tiny_bert):

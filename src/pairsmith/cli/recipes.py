@@ -98,7 +98,7 @@ def load_recipe(
     reader = _Reader(file, steps, _parsed(overrides))
     reader.read(seed)
     if reader.faults or reader.unplaced or file.duplicates:
-        placed = file.report(reader.faults, reader.model_display_name)
+        placed = file.report(reader.faults, reader.place_name)
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
     results = file.data.get("results") or {}
     assert isinstance(results, dict)  # checked by RecipeFile
@@ -203,7 +203,7 @@ class _Reader:
                 self.faults.append(ValidationFault((*inside, *fault.where), fault.text))
         return values
 
-    def model_display_name(self, keys: Keys) -> str:
+    def place_name(self, keys: Keys) -> str:
         """``keys`` for a message, with a step's name: ``pairs.top_k``, or ``step 2`` if it has none."""
         entries = self.file.data.get("steps")
         if len(keys) < 2 or keys[0] != "steps" or not isinstance(entries, list):

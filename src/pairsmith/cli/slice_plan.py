@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -38,11 +38,16 @@ def plan_by_slice(
     """
     if base is not None and getattr(settings, step.reads) in before:
         settings = settings.model_copy(update={step.reads: base})
-    rows, count = _rows(getattr(settings, step.sliced), before)
+    source = getattr(settings, step.sliced)
+    rows, count = _rows(source, before)
+    if not rows:
+        return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={})
+    name = f"{PurePath(source.removeprefix('@')).stem}.jsonl"  # an error names the file
     with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
 
-        def tried(some: int) -> _Trial:
-            file, out = Path(folder) / f"{some}.jsonl", Path(folder) / f"out-{some}"
+        def tried(some: int, trial: str) -> _Trial:
+            file, out = Path(folder) / trial / name, Path(folder) / trial / "out"
+            file.parent.mkdir()
             lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows[:some])
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             begun = time.monotonic()
@@ -51,10 +56,14 @@ def plan_by_slice(
                 some, time.monotonic() - begun, sum(f.stat().st_size for f in files_below(out).values())
             )
 
-        few, many = tried(min(_FEW, len(rows))), tried(len(rows))
+        # The first trial also loads libraries and the model's files.
+        few_rows = min(_FEW, len(rows))
+        first, few, many = tried(few_rows, "first"), tried(few_rows, "few"), tried(len(rows), "many")
     more = max(1, many.rows - few.rows)
     return Estimate(
-        seconds=many.seconds + (count - many.rows) * max(0.0, many.seconds - few.seconds) / more,
+        seconds=max(0.0, first.seconds - few.seconds)
+        + many.seconds
+        + (count - many.rows) * max(0.0, many.seconds - few.seconds) / more,
         memory=peak_memory(),
         disk=many.bytes + (count - many.rows) * max(0, many.bytes - few.bytes) // more,
         rows={},

@@ -299,7 +299,7 @@ STEPS: Steps = {
         ExportSettings,
         "pairsmith.tools.export.route:export",
         "Export rows in the format of another tool.",
-        sliced="data",
+        plan="pairsmith.tools.export.plan:plan_export",
     ),
     "push": Step(
         PushSettings,

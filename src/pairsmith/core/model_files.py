@@ -1,7 +1,7 @@
 """A model's files and device: its weights, what its folder must contain, and where it runs.
 
 All loaders use this module, so that the same fault has the same message. Torch and transformers are
-imported inside functions, as settings import this module through ``modelnames``.
+imported inside functions, as settings import this module through ``model_names``.
 """
 
 import hashlib

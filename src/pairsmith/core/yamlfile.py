@@ -37,15 +37,13 @@ class YamlFile:
             line, node = found
         return line
 
-    def report(
-        self, faults: Iterable[ValidationFault], model_display_name: Callable[[Keys], str] = dotted
-    ) -> str:
+    def report(self, faults: Iterable[ValidationFault], place_name: Callable[[Keys], str] = dotted) -> str:
         """``faults`` and the duplicate keys as text, one ``file:line: key: what`` a line, in file order.
 
-        ``model_display_name`` gives the name of a place for the message.
+        ``place_name`` gives the name of a place for the message.
         """
         lines = [
-            (self.line(fault.where), model_display_name(fault.where), fault.text)
+            (self.line(fault.where), place_name(fault.where), fault.text)
             for fault in (*self.duplicates, *faults)
         ]
         return "\n".join(

@@ -16,7 +16,7 @@ QUESTION_TOKENS = 50
 ANSWER_TOKENS = 30
 """Longest answer in tokens."""
 
-ValidationFault = Literal[
+GenerationFault = Literal[
     "unfinished", "no separator", "no answer", "no question", "long answer", "long question",
     "several lines", "unreadable", "not chosen",
 ]  # fmt: skip
@@ -34,7 +34,7 @@ class WrittenQuestion:
 
     answer: str
     question: str
-    fault: ValidationFault | None
+    fault: GenerationFault | None
     start: int | None = None
 
 
@@ -79,7 +79,7 @@ def parse(
 
 def _fault(
     answer: str, question: str, parts: Sequence[Sequence[int]], *, whole: bool
-) -> ValidationFault | None:
+) -> GenerationFault | None:
     if len(parts) != 2:
         return "no separator"
     if not whole:

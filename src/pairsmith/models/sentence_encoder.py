@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
 from sentence_transformers.base.modules import Transformer
-from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
 
 from pairsmith.core.errors import ModelError, first_line
 from pairsmith.core.model_files import check_model_folder, pick_device, pick_dtype, quiet_loading
@@ -76,8 +77,13 @@ def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int
         most: as many of the texts are used, evenly spaced in alphabetical order.
     """
     distinct = sorted(set(texts))
-    sample = distinct[:: max(1, len(distinct) // most)][:most]
-    mean = torch.from_numpy(encode_texts(encoder, sample).mean(axis=0))
+    chosen = np.linspace(0, len(distinct) - 1, min(most, len(distinct))).round().astype(int)
+    if encoder.truncate_dim is not None:
+        raise ModelError(
+            f"this base gives only the first {encoder.truncate_dim} numbers of its vectors, which cannot be "
+            "centred; leave centre out, or remove truncate_dim from its config_sentence_transformers.json"
+        )
+    mean = torch.from_numpy(encode_texts(encoder, [distinct[each] for each in chosen]).mean(axis=0))
     width = len(mean)
     layer = Dense(
         width,
@@ -86,7 +92,10 @@ def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int
         init_weight=torch.eye(width),
         init_bias=-mean,
     )
+    normalized = any(isinstance(module, Normalize) for module in encoder)
     encoder.append(layer.to(encoder.device, next(encoder.parameters()).dtype))
+    if normalized:  # vectors of such a base have length 1, and keep it
+        encoder.append(Normalize())
 
 
 def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: bool) -> SentenceTransformer:

@@ -18,7 +18,8 @@ from pairsmith.methods.dino import encoder as module
 from pairsmith.methods.dino.encoder import total_steps, train_encoder_on, validation_spearman
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.steps.training.encoder import train_encoder
+from pairsmith.steps.training.encoder import identifying, train_encoder
+from pairsmith.steps.training.plan_encoder import plan_train_encoder
 from pairsmith.training.best_step import BestStepCallback, TrainingHistory
 from pairsmith.training.settings import TrainEncoderSettings
 
@@ -315,6 +316,21 @@ def test_a_centred_encoder_learns_its_layer_too_and_goes_on_to_the_same_weights(
         assert whole
         assert equal(whole, stopped)
     assert not torch.equal(whole["linear.weight"], torch.eye(len(whole["linear.bias"])))
+
+
+def test_a_plan_centres_once(tiny_gpt2, data, monkeypatch):
+    monkeypatch.setattr("pairsmith.steps.training.plan_encoder.CALIBRATION_STEPS", 1)
+    monkeypatch.setattr("pairsmith.steps.training.plan_encoder._LENGTHS", 2)
+    without, centred = (
+        plan_train_encoder(settings(tiny_gpt2, data, centre=centre), {}).disk for centre in (False, True)
+    )
+    width = load_sentence_encoder(str(tiny_gpt2), device="cpu").get_embedding_dimension()
+    assert centred - without == 4 * width * (width + 1)
+
+
+def test_a_training_without_centring_is_identified_as_before_there_was_any(tiny_gpt2, data):
+    assert "centre" not in identifying(settings(tiny_gpt2, data))
+    assert identifying(settings(tiny_gpt2, data, centre=True))["centre"] is True
 
 
 def test_looking_at_the_validation_pairs_does_not_change_the_training(tiny_gpt2, monkeypatch):

@@ -25,7 +25,9 @@ from pairsmith.models.reader import Reader, answer, encode_questions, load_reade
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.training.reader import added_questions, train_reader
+from pairsmith.steps.training.teacher import train_teacher
 from pairsmith.training.best_step import BestStepCallback
+from pairsmith.training.question_settings import TrainTeacherSettings
 from pairsmith.training.settings import TrainReaderSettings
 
 pytestmark = pytest.mark.slow
@@ -491,6 +493,23 @@ def test_other_added_questions_are_another_training(tiny_bert, seeds, mined, tmp
     write(mined[0], [question("Who?", "Two dogs run.", "Two dogs")], "input")
     with pytest.raises(FolderError, match="input added 1"):
         train_reader(given, Run(tmp_path / "out", Silent()))
+
+
+def test_a_plan_counts_what_is_learned_and_not_what_is_measured_on(tiny_bert, monkeypatch):
+    counted, real = [], TrainTeacherSettings.steps_of
+
+    def steps_of(self, examples):
+        counted.append(examples)
+        return real(self, examples)
+
+    monkeypatch.setattr(TrainTeacherSettings, "steps_of", steps_of)
+    many = Estimate(1.0, 1, 1, {"train": 100_000}, sample=to_question_table(QUESTIONS))
+    few = Estimate(1.0, 1, 1, {"train": 50}, sample=to_question_table(QUESTIONS))
+    given = TrainTeacherSettings(
+        base=str(tiny_bert), data=["@few", "@few"], validation="@many", max_length=32, device="cpu"
+    )
+    train_teacher.plan(given, {"@few": few, "@many": many})
+    assert max(counted) == 100
 
 
 def test_a_plan_trains_on_what_an_earlier_step_would_make(tiny_bert):

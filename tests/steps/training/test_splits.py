@@ -64,7 +64,7 @@ def test_what_is_learned_from_is_train(step, tmp_path, tiny_bert, capsys):
     settings = step.settings(base=str(tiny_bert), validation=source, device="cpu", **given)
     read = []
 
-    def refuse(settings):
+    def refuse(settings, most):
         read.append(settings)
         raise InputError("read enough")
 

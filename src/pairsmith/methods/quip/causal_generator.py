@@ -17,7 +17,7 @@ from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import (
     ANSWER_TOKENS,
     QUESTION_TOKENS,
-    ValidationFault,
+    GenerationFault,
     WrittenQuestion,
 )
 from pairsmith.runs.seeds import stream_key
@@ -118,7 +118,7 @@ def _written(answer: Continuation, question: Continuation | None) -> WrittenQues
     return WrittenQuestion(answer.text.strip(), question.text.strip(), fault)
 
 
-def _fault(drawn: Continuation, nothing: ValidationFault, long: ValidationFault) -> ValidationFault | None:
+def _fault(drawn: Continuation, nothing: GenerationFault, long: GenerationFault) -> GenerationFault | None:
     text = drawn.text.strip()
     if drawn.ending != "stop":
         return long if drawn.ending == "length" else "unfinished"

@@ -38,9 +38,10 @@ class _Data:
         return len(self.seeds.each)
 
     rows = examples
+    unread = 0
 
 
-def _read(settings: TrainBiencoderSettings) -> _Data:
+def _read(settings: TrainBiencoderSettings, _: int | None) -> _Data:
     return _Data(
         read_seeds(settings.seeds, settings.kind),
         read_examples(settings.validation, settings.kind) if settings.validation else [],

@@ -40,9 +40,10 @@ class _Data:
         return len(self.seeds.each)
 
     rows = examples
+    unread = 0
 
 
-def _read(settings: TrainCrossencoderSettings) -> _Data:
+def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
     seeds = read_seeds(settings.seeds, settings.kind)
     cut = [in_window(each, settings.window) for each in seeds.each]
     validation = read_examples(settings.validation, settings.kind) if settings.validation else []

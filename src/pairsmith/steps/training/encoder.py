@@ -1,5 +1,7 @@
 """The step ``train-encoder``: a sentence encoder trained on a dataset folder of scored pairs (D10)."""
 
+from typing import Any
+
 import pyarrow as pa
 
 from pairsmith.core.errors import InputError
@@ -37,7 +39,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     folder = ModelFolder.start(
         run,
         step=STEP,
-        settings=settings.deciding(),
+        settings=identifying(settings),
         inputs={"data": hash_source(data.path)},
         models={"base": model_revision(settings.base)},
         sources=sources_of(models=[settings.base], data=[data.path]),
@@ -53,6 +55,14 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out
+
+
+def identifying(settings: TrainEncoderSettings) -> dict[str, Any]:
+    """The settings that identify a training; those from before there was ``centre`` can go on."""
+    found = settings.deciding()
+    if not settings.centre:
+        del found["centre"]
+    return found
 
 
 def scored_pairs(data: DatasetFolder, split: str) -> pa.Table:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pairsmith.steps.training.step import TrainingStep
 
 CALIBRATION_STEPS = 4
+SOME = 2_000
+"""Most rows of each source of questions that a plan reads in full; the others are counted."""
+
 _WAKING = 2
 PATIENCE = 10.0
 """Seconds; of a step that takes longer only a part is timed, and extrapolated."""
@@ -48,11 +51,13 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     device = pick_device(settings.device)
     begun = time.monotonic()
     with samples_of(step, settings, before) as there:
-        data = step.read(there)
+        data = step.read(there, SOME)
     reading = time.monotonic() - begun
-    sources = chain.from_iterable(_listed(getattr(settings, name)) for name in step.sources)
-    later = before.keys() & set(sources)
-    unread = sum(sum(before[source].rows.values()) - _rows_of_sample(before[source]) for source in later)
+    learned = chain.from_iterable(
+        _listed(getattr(settings, name, None)) for name in ("seeds", "added", "data")
+    )
+    later = [before[source] for source in learned if source in before]
+    unread = data.unread + sum(sum(each.rows.values()) - _rows_of_sample(each) for each in later)
     examples = data.examples + round(unread * data.examples / max(1, data.rows))
     whole, rates = settings.steps_of(examples), len(settings.learning_rate)
     unseen = len(data.validation)
@@ -102,7 +107,7 @@ def samples_of(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Ite
                 return source
             sample = before[source].sample
             if sample is None:
-                if not settings.__class__.model_fields[name].is_required():
+                if name == "added":  # the seeds cost as much
                     return None
                 raise SettingsError(
                     f"{name} {source}: plan cannot estimate a step that reads this step's output"

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pairsmith.methods.dino.encoder import base_encoder, total_steps, train_encoder_on, validation_spearman
+from pairsmith.models.sentence_encoder import centre_vectors
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.training.encoder import scored_pairs
@@ -28,6 +29,9 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
     encoder = base_encoder(settings)
     loading = time.monotonic() - started
     pairs, rows = _pairs(settings, before)
+    if settings.centre:  # once, not in each of the trials
+        centre_vectors(encoder, pairs["sentence1"].to_pylist() + pairs["sentence2"].to_pylist())
+        settings = settings.model_copy(update={"centre": False})
     steps = total_steps(rows["train"], settings)
 
     def timed(count: int, some: pa.Table = pairs) -> float:

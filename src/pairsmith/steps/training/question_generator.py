@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
@@ -13,6 +12,7 @@ from pairsmith.methods.quip.generator_training import (
     generator_examples,
     train_question_generator_on,
 )
+from pairsmith.steps.training.reading import first_of
 from pairsmith.steps.training.step import Trained, TrainingStep
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import save_transformer
@@ -27,6 +27,7 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 class _Data:
     each: Sequence[Example]
     rows: int
+    unread: int
     validation: Sequence[Example]
 
     @property
@@ -34,13 +35,13 @@ class _Data:
         return len(self.each)
 
 
-def _read(settings: TrainQuestionGeneratorSettings) -> _Data:
-    questions = list(chain.from_iterable(map(read_questions, settings.data)))
+def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> _Data:
+    questions, unread = first_of(settings.data, read_questions, most)
     examples = list(generator_examples(questions, settings))
     unseen = read_questions(settings.validation) if settings.validation else ()
     validation = list(generator_examples(unseen, settings))
     check_examples(examples, validation, settings)
-    return _Data(examples, len(questions), validation)
+    return _Data(examples, len(questions), unread, validation)
 
 
 def _train(

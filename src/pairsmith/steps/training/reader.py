@@ -45,9 +45,10 @@ class _Data:
         return len(self.seeds.each) + len(self.added)
 
     rows = examples
+    unread = 0
 
 
-def _read(settings: TrainReaderSettings) -> _Data:
+def _read(settings: TrainReaderSettings, _: int | None) -> _Data:
     if heads_kind(resolve_model(settings.base)):
         raise ModelError(
             f"model {settings.base}: is already a teacher or a student; give the model "

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Hashable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, TypeVar
 
 from pairsmith.core.errors import InputError
@@ -81,3 +82,16 @@ def _once(found: Iterable[E], key: Callable[[E], Hashable], source: str) -> Seed
     if not every:
         raise InputError(f"{source} holds no examples")
     return Seeds(list(distinct.values()), len(every) - len(distinct))
+
+
+def first_of(
+    sources: Iterable[str], read: Callable[[str], Iterable[E]], most: int | None
+) -> tuple[list[E], int]:
+    """The items of all sources, of each no more than ``most``, and the number of those left out."""
+    found: list[E] = []
+    left = 0
+    for source in sources:
+        every = iter(read(source))
+        found += islice(every, most)
+        left += sum(1 for _ in every)
+    return found, left

@@ -39,6 +39,10 @@ class Data(Protocol):
         """Number of rows that these examples were made from."""
 
     @property
+    def unread(self) -> int:
+        """Number of rows that were counted but not read, as ``read`` was limited."""
+
+    @property
     def validation(self) -> Sequence[Any]:
         """Validation examples; may be empty."""
 
@@ -91,15 +95,16 @@ class TrainingStep(Generic[S, D]):
         name: of the step.
         settings: the model of its settings.
         sources: settings that name data to read.
-        read: reads all data that the settings name.
+        read: reads the data that the settings name: ``read(settings, most)``; of sources of questions, which
+            may be large, only ``most`` rows each, if that is given.
         train: trains on what was read: ``train(data, settings, device, progress, checkpoints)``.
-        identity: what else decides the weights; its models are looked up before the data are read.
+        identity: what else decides the weights.
     """
 
     name: str
     settings: type[S]
     sources: tuple[str, ...]
-    read: Callable[[S], D]
+    read: Callable[[S, int | None], D]
     train: Callable[[D, S, str, Progress, Checkpoints | None], Trained]
     identity: Callable[[S], Identity] = lambda _: Identity()
 
@@ -112,7 +117,7 @@ class TrainingStep(Generic[S, D]):
             check_tensorboard()
         for name, source in {**sources, "base": settings.base}.items():
             refuse_source(run, **{name.partition(" ")[0]: source})
-        data = self.read(settings)
+        data = self.read(settings, None)
         folder = self._claim(settings, sources, run)
         if folder.finished:
             run.progress.say(f"{run.out}: already trained with these settings; nothing to do")

@@ -13,6 +13,7 @@ from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import passages, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import save_heads
+from pairsmith.steps.training.reading import first_of
 from pairsmith.steps.training.step import Trained, TrainingStep
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import save_transformer
@@ -30,6 +31,7 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 @dataclass(frozen=True, slots=True)
 class _Data:
     lessons: PassageStore
+    unread: int
     validation: Sequence[Question]
 
     @property
@@ -41,9 +43,13 @@ class _Data:
         return self.lessons.questions
 
 
-def _read(settings: InfuseSettings) -> _Data:
-    lessons = passages(chain.from_iterable(map(read_asked, settings.data)), settings)
-    return _Data(lessons, list(read_questions(settings.validation)) if settings.validation else [])
+def _read(settings: InfuseSettings, most: int | None) -> _Data:
+    if most is None:  # streamed, as there may be more than fit into memory
+        lessons, unread = passages(chain.from_iterable(map(read_asked, settings.data)), settings), 0
+    else:
+        some, unread = first_of(settings.data, read_asked, most)
+        lessons = passages(some, settings)
+    return _Data(lessons, unread, list(read_questions(settings.validation)) if settings.validation else [])
 
 
 def _train(

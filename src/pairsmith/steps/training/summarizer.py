@@ -42,9 +42,10 @@ class _Data:
         return len(self.seeds.each) + len(self.added)
 
     rows = examples
+    unread = 0
 
 
-def _read(settings: TrainSummarizerSettings) -> _Data:
+def _read(settings: TrainSummarizerSettings, _: int | None) -> _Data:
     if settings.validation:
         check_rouge()
     found = read_seeds(settings.seeds, settings.kind)

@@ -6,7 +6,6 @@ questions with answers -> windows that contain an answer -> two perceptrons clas
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from pairsmith.core.progress import Progress
@@ -14,6 +13,7 @@ from pairsmith.data.squad import Question, read_questions
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.reader import PerceptronReader, Reader
 from pairsmith.models.span_heads import save_heads
+from pairsmith.steps.training.reading import first_of
 from pairsmith.steps.training.step import Trained, TrainingStep
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import save_transformer
@@ -28,6 +28,7 @@ pairsmith evaluate qa --model path/to/this/folder --data questions.json --out re
 @dataclass(frozen=True, slots=True)
 class _Data:
     questions: Sequence[Question]
+    unread: int
     validation: Sequence[Question]
 
     @property
@@ -37,9 +38,9 @@ class _Data:
     rows = examples
 
 
-def _read(settings: TrainTeacherSettings) -> _Data:
-    questions = list(chain.from_iterable(map(read_questions, settings.data)))
-    return _Data(questions, list(read_questions(settings.validation)) if settings.validation else [])
+def _read(settings: TrainTeacherSettings, most: int | None) -> _Data:
+    questions, unread = first_of(settings.data, read_questions, most)
+    return _Data(questions, unread, list(read_questions(settings.validation)) if settings.validation else [])
 
 
 def _train(

@@ -1,0 +1,69 @@
+"""A plan that runs the step on two slices of its rows."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pairsmith.cli import slice_plan
+from pairsmith.cli.slice_plan import plan_by_slice
+from pairsmith.cli.steps import Step
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.settings import Settings
+from pairsmith.runs.estimate import Estimate
+
+
+class CountSettings(Settings):
+    data: str
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(slice_plan.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def step(clock):
+    """A step that loads for 5 s once, then takes 1 s and 0.01 s a row, and writes 10 bytes a row."""
+    seen = []
+
+    def work(settings, run):
+        count = len(Path(settings.data).read_text().splitlines())
+        clock[0] += (0.0 if seen else 5.0) + 1.0 + 0.01 * count
+        seen.append(count)
+        run.out.mkdir(parents=True)
+        (run.out / "result").write_bytes(b"0123456789" * count)
+
+    return Step(CountSettings, work, "Count.", sliced="data")
+
+
+def test_seconds_and_bytes_grow_with_the_rows_and_libraries_are_loaded_once(step, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(1_000)))
+    planned = plan_by_slice(step, CountSettings(data=str(file)), {})
+    assert planned.seconds == pytest.approx(5.0 + 1.0 + 0.01 * 1_000)
+    assert planned.disk == 10_000
+
+
+def test_rows_of_an_earlier_step_are_its_sample_times_their_number(step):
+    earlier = Estimate(1.0, 1, 1, {"train": 500}, sample=pa.table({"text": ["a"] * 100}))
+    planned = plan_by_slice(step, CountSettings(data="@rows"), {"@rows": earlier})
+    assert planned.seconds == pytest.approx(5.0 + 1.0 + 0.01 * 500)
+    none = Estimate(1.0, 1, 1, {"train": 0}, sample=pa.table({"text": pa.array([], pa.string())}))
+    assert plan_by_slice(step, CountSettings(data="@rows"), {"@rows": none}).disk == 0
+    without = Estimate(1.0, 1, 1, {"train": 500})
+    with pytest.raises(SettingsError, match="@rows: "):
+        plan_by_slice(step, CountSettings(data="@rows"), {"@rows": without})
+
+
+def test_a_fault_in_a_row_is_told_with_the_name_of_the_users_file(tmp_path):
+    def work(settings, run):
+        raise InputError(f"{settings.data}:1: no score")
+
+    file = tmp_path / "mine.jsonl"
+    file.write_text('{"text": "a"}\n')
+    with pytest.raises(InputError, match=r"mine\.jsonl:1: no score"):
+        plan_by_slice(Step(CountSettings, work, "Fail.", sliced="data"), CountSettings(data=str(file)), {})
