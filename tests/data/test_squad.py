@@ -215,7 +215,7 @@ class TestRows:
                 {"answers": {"text": ["Alps"], "answer_start": ["24"]}},
                 "q.jsonl:2: answer_start of 'Alps' is '24'; a character position is expected",
             ),
-            ({"answers": [{"text": "Alps"}]}, "q.jsonl:2: answer_start of 'Alps' is None; a number"),
+            ({"answers": [{"text": "Alps"}]}, "q.jsonl:2: answer_start of 'Alps' is None; a character"),
             (
                 {"answers": {"text": ["Alps"], "answer_start": []}},
                 "q.jsonl:2: answers has to be two lists of one",

@@ -217,7 +217,7 @@ def test_recipes_alone_can_be_had(file, tmp_path, capsys):
         ({"measure": {"step": "evaluate-sts", "figure": "all"}}, r"data"),
         (
             {"labelled": "./none.jsonl"},
-            r"recipe has faults:\nrecipe.yaml:\d+: labelled.data: there is no .*none.jsonl",
+            r"has faults:\nrecipe.yaml:\d+: labelled.data: there is no .*none.jsonl",
         ),
         ({"ways": {"labelled": {"steps": [{"name": "a", "step": "mix"}]}}, "mixtures": []}, r"ways.labelled"),
     ],

@@ -241,7 +241,7 @@ def test_rows_of_different_kinds_are_refused(tmp_path):
     one = pairs(tmp_path / "a.jsonl", 2, "red")
     two = lines(tmp_path / "b.jsonl", [{"text": "a", "label": "x"}])
     with pytest.raises(
-        InputError, match=r"b.jsonl has labelled texts, .*a.jsonl has scored pairs; rows of one"
+        InputError, match=r"b.jsonl has labelled texts, .*a.jsonl has scored pairs; only rows of one"
     ):
         mixed(tmp_path, one, two)
     with pytest.raises(InputError, match=r"c.jsonl has the columns a; expected one of these sets"):

@@ -175,7 +175,7 @@ def test_a_line_that_a_kill_has_cut_is_dropped(tmp_path):
 
 def test_a_file_that_is_none_of_ours_is_refused(tmp_path):
     (tmp_path / "answers.jsonl").write_text("what?\n")
-    with pytest.raises(FolderError, match=r"answers.jsonl:1: is no answer"):
+    with pytest.raises(FolderError, match=r"answers.jsonl:1: not a valid answer"):
         Answers(tmp_path)
 
 

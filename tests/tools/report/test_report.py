@@ -280,7 +280,7 @@ def test_faults_are_named(tmp_path):
 def test_a_comparison_has_a_page_of_its_own(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "comparison.html").write_text("<p>")
-    with pytest.raises(FolderError, match=r"a comparison, whose page is comparison.html in it"):
+    with pytest.raises(FolderError, match=r"a comparison, whose page is its comparison.html"):
         page_of(tmp_path / "in", tmp_path / "out")
 
 
