@@ -19,7 +19,7 @@ from pairsmith.models.encode import encode_texts
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.evaluate.sts import SuiteScores, sts_scores
 from pairsmith.training.best_step import TrainingHistory
-from pairsmith.training.settings import TrainEncoderSettings
+from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 _OF_ENCODER = {"base", "data", "device", "layers", "attention", "pooling", "max_length"}
 

@@ -15,8 +15,9 @@ from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.training.encoder import train_encoder
 from pairsmith.steps.training.reader import train_reader
 from pairsmith.training.best_step import BestStepCallback
+from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.logs import steps_between
-from pairsmith.training.settings import TrainEncoderSettings, TrainReaderSettings
+from pairsmith.training.settings import TrainReaderSettings
 
 pytestmark = pytest.mark.slow
 

@@ -32,6 +32,7 @@ from pairsmith.tools.audit.settings import AuditSettings
 from pairsmith.tools.export.settings import ExportSettings
 from pairsmith.tools.push.settings import PushSettings
 from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.question_settings import (
     InfuseSettings,
     TrainQuestionGeneratorSettings,
@@ -40,7 +41,6 @@ from pairsmith.training.question_settings import (
 from pairsmith.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
-    TrainEncoderSettings,
     TrainReaderSettings,
     TrainSummarizerSettings,
 )

@@ -16,8 +16,9 @@ from pairsmith.runs.attribution import card_of
 from pairsmith.runs.card import cite, licences
 from pairsmith.runs.provenance import hub_licence, joint_languages
 from pairsmith.training.best_step import TrainingHistory
+from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.folder import ModelFolder
-from pairsmith.training.settings import FitSettings, TrainEncoderSettings
+from pairsmith.training.settings import FitSettings
 
 _USE = """```python
 from sentence_transformers import SentenceTransformer

@@ -21,7 +21,7 @@ from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.steps.training.encoder import identifying, train_encoder
 from pairsmith.steps.training.plan_encoder import plan_train_encoder
 from pairsmith.training.best_step import BestStepCallback, TrainingHistory
-from pairsmith.training.settings import TrainEncoderSettings
+from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.methods.dino.encoder import base_encoder, train_encoder_on, validation_spearman
 from pairsmith.methods.dino.objectives import contrastive_rows, encode_by_length, loss_of, training_rows
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.training.settings import TrainEncoderSettings
+from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 pytestmark = pytest.mark.slow
 

@@ -26,9 +26,9 @@ from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_enco
 from pairsmith.training.best_step import BestStepCallback, Measure, TrainingHistory, best_step_kept
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.dropout import set_attention_dropout
+from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.logs import steps_between
 from pairsmith.training.processor import quick_training
-from pairsmith.training.settings import TrainEncoderSettings
 
 
 def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:

@@ -117,7 +117,7 @@ def hard_negatives_of(
     device: str,
     progress: Progress,
 ) -> list[list[str]]:
-    """The hard negatives of each example: wrong outputs that the bi-encoder finds near its input."""
+    """The hard negatives of each example: outputs near its input, by the bi-encoder, that are not its own."""
     assert settings.encoder is not None  # it is given whenever ``mined`` is
     read = found.manifest.settings["max_length"]  # as for the outputs; the encoder may allow more
     encoder = load_sentence_encoder(

@@ -11,9 +11,9 @@ from pairsmith.core.paths import Place
 from pairsmith.methods.dino.encoder import base_encoder, check_pairs, save_encoder, train_encoder_on
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled, sources_of
 from pairsmith.training.card import encoder_card
+from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
-from pairsmith.training.settings import TrainEncoderSettings
 
 STEP = "train-encoder"
 _COLUMNS = ("sentence1", "sentence2", "score")

@@ -11,7 +11,7 @@ from pairsmith.models.sentence_encoder import centre_vectors
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.training.encoder import scored_pairs
-from pairsmith.training.settings import TrainEncoderSettings
+from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 CALIBRATION_STEPS = 12
 _BESIDE_WEIGHTS = 300_000

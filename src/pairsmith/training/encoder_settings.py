@@ -1,0 +1,127 @@
+"""Settings for training a sentence encoder on scored pairs."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from pairsmith.core.fields import TrainingDtype
+from pairsmith.core.model_names import PoolingName
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Settings
+from pairsmith.training.settings import TrainingDevice
+
+
+class TrainEncoderSettings(Settings):
+    """A sentence encoder, trained on pairs with similarity scores (D10)."""
+
+    base: str = Field(
+        description="Model to start from: a folder or Hub id of a sentence-transformers model, or of any "
+        "transformers encoder or causal language model; a GGUF file; embedded:smollm2-135m-instruct; "
+        "embedded:all-minilm-l6-v2; or pairsmith:tiny."
+    )
+    data: str = Field(
+        description="Dataset folder of scored pairs, as postprocess writes it.", json_schema_extra=BY_CONTENT
+    )
+    objective: Literal["cosine", "cosent", "angle", "contrastive", "simcse"] = Field(
+        default="cosine",
+        description="What is learned. cosine: each pair's cosine is fitted to its score, as in the paper. "
+        "cosent, angle: pairs are ranked by score. contrastive: texts of the highest score are told apart "
+        "from hard negatives and from the texts of other rows. simcse: each text is told apart from other "
+        "texts, with dropout alone and without scores.",
+    )
+    scale: float = Field(
+        default=20.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Factor that multiplies the cosines, in all objectives except cosine.",
+    )
+    hard_negatives: float = Field(
+        default=0.2,
+        allow_inf_nan=False,
+        description="With --objective contrastive: the highest score of a text that counts as a hard "
+        "negative. Texts between this and the highest score are not used.",
+    )
+    layers: int | None = Field(
+        default=None,
+        ge=1,
+        description="Keep only the base's first N layers. The middle layers of a language model represent a "
+        "text best, and an encoder with a third of the layers takes a third of the time.",
+    )
+    attention: Literal["base", "bidirectional"] = Field(
+        default="base",
+        description="base: as in the base model. bidirectional: the tokens of a causal language model also "
+        "attend to the tokens after them.",
+    )
+    centre: bool = Field(
+        default=False,
+        description="Subtract the mean vector of the training texts, in a layer that is trained and saved "
+        "with the encoder. For language models as bases: their vectors all point in nearly the same "
+        "direction, so that cosines are near 1, and --objective cosine would make them worse.",
+    )
+    attention_dropout: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of the attention weights that is dropped in training. Unset: the base's own. "
+        "simcse relies on dropout, so set it if the base has none.",
+    )
+    batch_size: int = Field(default=32, ge=1, description="Number of pairs per training step.")
+    learning_rate: float = Field(
+        default=2e-5,
+        gt=0,
+        allow_inf_nan=False,
+        description="Highest learning rate, reached after the warm-up.",
+    )
+    epochs: float = Field(
+        default=1.0, gt=0, allow_inf_nan=False, description="Number of passes over the training pairs."
+    )
+    max_steps: int | None = Field(
+        default=None, ge=1, description="Stop after this many steps, if that is sooner."
+    )
+    warmup: float = Field(
+        default=0.1, ge=0, lt=1, description="Share of the steps during which the learning rate rises from 0."
+    )
+    weight_decay: float = Field(
+        default=0.01,
+        ge=0,
+        allow_inf_nan=False,
+        description="Weight decay; biases and layer norms are left out.",
+    )
+    eval_steps: int = Field(
+        default=100,
+        ge=1,
+        description="Steps between two evaluations on the validation pairs; the best step is kept.",
+    )
+    checkpoint_steps: int = Field(
+        default=200,
+        ge=1,
+        description="Steps between two checkpoints, from which a stopped training continues.",
+        json_schema_extra=NO_EFFECT,
+    )
+    tensorboard: bool = Field(
+        default=False,
+        description="Write TensorBoard logs to logs/ in the output folder; needs the extra tensorboard.",
+        json_schema_extra=NO_EFFECT,
+    )
+    eval_batch_size: int = Field(
+        default=64,
+        ge=1,
+        description="Number of sentences encoded at once in evaluations.",
+        json_schema_extra=NO_EFFECT,
+    )
+    pooling: PoolingName = Field(
+        default="default",
+        description="How token vectors become a sentence vector. default: as the base was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
+    )
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest sentence in tokens; the rest is cut off. Unset: the base's own limit.",
+    )
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of pairs and of dropout.")
+    device: TrainingDevice = Field(
+        default="auto",
+        description="auto, cpu, cuda, mps. Training uses one device; CUDA_VISIBLE_DEVICES selects the GPU.",
+        json_schema_extra=NO_EFFECT,
+    )
+    dtype: TrainingDtype = "auto"
