@@ -40,6 +40,12 @@ def write(path: Path, results: dict[str, Any]) -> None:
     path.write_text(json.dumps({"machine": machine(), **results}, indent=1) + "\n", encoding="utf-8")
 
 
+def begun_with(pairs: Path) -> int | None:
+    """The shard size of a folder that was begun earlier; another would be refused."""
+    manifest = pairs / "manifest.json"
+    return json.loads(manifest.read_text())["settings"]["shard_size"] if manifest.is_file() else None
+
+
 def stsb_both_columns(data: Path, count: int) -> list[str]:
     """``count`` distinct sentences of both columns of STSb's training part, in a fixed random order."""
     with (data / "stsb" / "sts-train.csv").open(encoding="utf-8") as lines:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from common import stsb_both_columns, write
+from common import begun_with, stsb_both_columns, write
 from pairsmith.core.progress import Progress
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
@@ -78,10 +78,16 @@ def written(args: argparse.Namespace, inputs: list[str], seed: int, decay: float
     """The pairs of this seed and decay, written now where they do not lie there."""
     source = args.work / "inputs.txt"
     source.write_text("\n".join(inputs) + "\n", encoding="utf-8")
+    pairs = args.work / f"pairs-{seed}-{decay:g}"
     settings = GenerateSettings(
-        model=args.model, inputs=[str(source)], seed=seed, dtype=args.dtype, decay=decay, shard_size=50
+        model=args.model,
+        inputs=[str(source)],
+        seed=seed,
+        dtype=args.dtype,
+        decay=decay,
+        shard_size=begun_with(pairs) or 50,
     )
-    folder = generate(settings, Run(args.work / f"pairs-{seed}-{decay:g}", Progress(every=60)))
+    folder = generate(settings, Run(pairs, Progress(every=60)))
     assert folder is not None
     return folder
 
