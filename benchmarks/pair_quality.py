@@ -6,6 +6,7 @@
 ``embedded``); self-debiasing off (decay 0), as in the paper (100), stronger (200); three seeds. Copies of the
 first text, repeats and other rejects are counted by label. Intervals are percentile bootstraps over input
 sentences. Pairs that lie in DIR are not written again, so ``sts_x2.py`` can train on the same ones.
+``--task`` takes other instructions for the same labels, such as those in ``benchmarks/tasks``.
 """
 
 import argparse
@@ -34,6 +35,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="folder for the pairs")
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--task", default="sts", help="a task with the labels 1, 0.5 and 0")
+    parser.add_argument("--decays", type=float, nargs="+", default=list(DECAYS))
     parser.add_argument("--model", default="embedded:smollm2-135m-instruct")
     parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"])
     parser.add_argument("--inputs", type=int, default=300)
@@ -47,7 +50,7 @@ def main() -> None:
     for seed in args.seeds:
         cosines: dict[float, dict[float, dict[str, list[float]]]] = {}
         found: dict[str, Any] = {}
-        for decay in DECAYS:
+        for decay in args.decays:
             folder = written(args, inputs, seed, decay)
             pairs = folder.table().to_pylist()
             first = encode_texts(encoder, [pair["sentence1"] for pair in pairs])
@@ -63,14 +66,15 @@ def main() -> None:
             }
         gaps = {
             decay: mean_draws(cosines[decay][1.0], inputs) - mean_draws(cosines[decay][0.0], inputs)
-            for decay in DECAYS
+            for decay in args.decays
         }
-        for decay in DECAYS:
+        for decay in args.decays:
             found[f"decay {decay:g}"]["gap"] = interval(gaps[decay])
-        found["gap at 100 minus gap at 0"] = interval(gaps[100.0] - gaps[0.0])
+        if {100.0, 0.0} <= set(args.decays):
+            found["gap at 100 minus gap at 0"] = interval(gaps[100.0] - gaps[0.0])
         results[f"seed {seed}"] = found
         print(seed, found, flush=True)
-        about = {"model": args.model, "dtype": args.dtype, "inputs": len(inputs)}
+        about = {"model": args.model, "task": args.task, "dtype": args.dtype, "inputs": len(inputs)}
         write(args.json, {**about, "seeds": results})
 
 
@@ -81,6 +85,7 @@ def written(args: argparse.Namespace, inputs: list[str], seed: int, decay: float
     pairs = args.work / f"pairs-{seed}-{decay:g}"
     settings = GenerateSettings(
         model=args.model,
+        task=args.task,
         inputs=[str(source)],
         seed=seed,
         dtype=args.dtype,
