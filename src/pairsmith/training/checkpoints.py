@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +31,22 @@ _RECORD = "pairsmith.json"
 _BEST = "best.safetensors"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
-    """What a training had found by the time of a checkpoint.
+    """What a training has found so far; a checkpoint keeps it.
 
     Attributes:
         curve: validation figure at each step.
         best_step: step with the best figure.
         best: that figure; None before there is one.
         best_weights: the weights at that step.
-        seconds: time the training had taken.
+        seconds: time the training has taken.
     """
 
-    curve: Mapping[int, float | None]
-    best_step: int
-    best: float | None
-    best_weights: Mapping[str, torch.Tensor]
+    curve: dict[int, float | None] = field(default_factory=dict)
+    best_step: int = 0
+    best: float | None = None
+    best_weights: dict[str, torch.Tensor] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -84,7 +84,7 @@ class Checkpoints:
         with storage_errors(checkpoint):
             checkpoint.mkdir(parents=True, exist_ok=True)
             if found.best_weights:
-                (checkpoint / _BEST).write_bytes(save(dict(found.best_weights)))
+                (checkpoint / _BEST).write_bytes(save(found.best_weights))
             files: dict[str, JSON] = {}
             for name, file in files_below(checkpoint).items():
                 _sync(checkpoint / name)

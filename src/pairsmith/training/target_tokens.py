@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Writer(nn.Module):
     """A text generator in training; called with a batch of pairs, it returns the loss on the target tokens.
 
-    A batch is what ``Chunked.as_inputs`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
+    A batch is what ``chunked`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
     """
 
     def __init__(self, model: Any, label_smoothing: float) -> None:
@@ -43,15 +43,11 @@ class Writer(nn.Module):
 
 
 def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Negative log likelihood of each text: the sum over its tokens, each given those before it.
+    """Negative log likelihood of each text, ``(n,)`` float32: the sum over its tokens, given those before.
 
-    Args:
-        logits: ``(n, tokens, vocabulary)``, of any floating type.
-        labels: ``(n, tokens)`` int64, -100 for padding, which does not count.
-        label_smoothing: share of each token's probability that is spread over the vocabulary, in [0, 1).
-
-    Returns:
-        ``(n,)`` float32.
+    Logits are ``(n, tokens, vocabulary)``, of any floating type, labels ``(n, tokens)`` int64, -100 for
+    padding. ``label_smoothing``, in [0, 1), is the share of a token's probability that is spread over the
+    vocabulary.
     """
     losses = nn.functional.cross_entropy(
         logits.float().flatten(0, 1),

@@ -418,7 +418,7 @@ def test_bfloat16_sums_keep_float32_weights(tiny_gpt2):
 
 def test_a_training_that_diverges_is_an_error(tiny_gpt2, monkeypatch):
     monkeypatch.setattr(
-        BestStepCallback, "look", lambda self, step: self._model[0].model.wte.weight.data.fill_(math.nan)
+        BestStepCallback, "look", lambda self, step: self.model[0].model.wte.weight.data.fill_(math.nan)
     )
     with pytest.raises(ModelError, match=r"the training diverged.*lower learning rate"):
         train_on(tiny_gpt2, max_steps=1)

@@ -22,18 +22,23 @@ _UNREADABLE = frozenset([*map(chr, range(32)), *map(chr, range(127, 160)), "\uff
 def accepted_text(task: TaskSpec, request: TextRequest, number: int, written: Continuation) -> str | Reject:
     """The text of try ``number``, or why it is rejected: a text that cleaning would remove takes no place."""
     text = written.text.strip()
-    if written.ending in _ENDINGS:
-        return rejected(task, request, number, *_ENDINGS[written.ending], text)
+    fault = _fault(request, written.ending, text)
+    return rejected(task, request, number, *fault, text) if fault else text
+
+
+def _fault(request: TextRequest, ending: str, text: str) -> tuple[str, str] | None:
+    """The filter that rejects a text, and the reason; None if it is accepted."""
+    if ending in _ENDINGS:
+        return _ENDINGS[ending]
     if not text:
-        return rejected(task, request, number, "empty", "nothing before the quotation mark", text)
+        return "empty", "nothing before the quotation mark"
     if text.splitlines() != [text]:
-        return rejected(task, request, number, "line break", "the text holds a line break", text)
+        return "line break", "the text holds a line break"
     if unreadable := next((c for c in text if c in _UNREADABLE), None):
-        reason = f"the text holds the character U+{ord(unreadable):04X}"
-        return rejected(task, request, number, "bad character", reason, text)
+        return "bad character", f"the text holds the character U+{ord(unreadable):04X}"
     if request.input is not None and text in (request.input.strip(), quotable(request.input)):
-        return rejected(task, request, number, "copy", "the text repeats the first text", text)
-    return text
+        return "copy", "the text repeats the first text"
+    return None
 
 
 def make_row(task: TaskSpec, request: TextRequest, number: int, text: str) -> Row:

@@ -9,15 +9,11 @@ from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
 
 @dataclass(frozen=True, slots=True)
 class TextRequest:
-    """Texts to be written for one label and, in a pair task, one input.
+    """``count`` texts to be written for one label and, in a pair task, one input.
 
-    Attributes:
-        id: from the input's content and the label; names the rows and their random numbers.
-        input: the first text as it was given; None in a text task.
-        label: the label as text.
-        count: how many texts.
-        prompt: the label's instruction, with the input filled in.
-        counter_prompts: likewise for its counter-labels (D2).
+    The ``id``, made of the input's content and the label, names the rows and their random numbers. ``input``
+    is the first text as it was given, None in a text task. The prompts are the label's instruction with the
+    input filled in, and those of its counter-labels (D2).
     """
 
     id: str
@@ -62,8 +58,8 @@ def _wordings(task: TaskSpec, label: str, number: int) -> Iterator[str]:
 def quotable(text: str) -> str:
     """``text`` so that it can stand between quotation marks in a prompt, on one line.
 
-    A straight double quotation mark would end the first text for the model, a line break or tab
-    would break the layout of the instruction. The prompt gets ``'`` and single spaces in their
-    place; the row keeps the text as it was given.
+    A straight double quotation mark would end the first text for the model, a line break or tab would break
+    the layout of the instruction. The prompt gets ``'`` and single spaces instead; the row keeps the given
+    text.
     """
     return " ".join(text.replace('"', "'").split())

@@ -20,11 +20,8 @@ NOTABLE = 0.05
 class TokenTrace:
     """A token that was drawn, with probabilities of D3, before top-k and top-p.
 
-    Attributes:
-        token: as text.
-        plain: its probability under the label's own prompt.
-        steered: after self-debiasing.
-        lowered: the token that self-debiasing lowered most, and from where to where.
+    ``plain`` is its probability under the label's own prompt, ``steered`` that after self-debiasing.
+    ``lowered`` is the token that self-debiasing lowered most, and from where to where.
     """
 
     token: str
@@ -40,15 +37,10 @@ class TokenTrace:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The first try at a text.
+    """The first try at a text for an input, which is None in a text task, and a label.
 
-    Attributes:
-        input: the first text; None in a text task.
-        label: what it was written for.
-        counters: the counter-labels.
-        text: what was written.
-        rejected: why it was not kept; empty where it was.
-        tokens: what was drawn; none where the prompt is too long.
+    ``rejected`` says why the text was not kept, if it was not. No ``tokens`` were drawn where the prompt is
+    too long.
     """
 
     input: str | None

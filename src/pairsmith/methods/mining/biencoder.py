@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,19 +19,19 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.contrast import BiEncoder
-from pairsmith.methods.mining.examples import in_window
 from pairsmith.methods.mining.sampled_negatives import (
     Negatives,
     answer_negatives,
+    in_window,
     positive_outputs,
     random_negatives,
 )
-from pairsmith.models.encode import encode_texts
+from pairsmith.models.encode import Side, encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.fit import TrainingTask, fit_each_rate
+from pairsmith.training.fit import Draw, TrainingTask, fit_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
 
 
@@ -58,52 +58,33 @@ def train_biencoder_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[BiEncoder, float, TrainingHistory]:
-    """Train a bi-encoder at each learning rate, and keep the best.
+    """Train a bi-encoder at each learning rate; returns the best, its rate, and how its training went.
 
-    Args:
-        seeds: at least 2.
-        validation: examples by which the best step and rate are chosen; may be empty.
-        around: texts sampled from the corpora.
-        settings: ``seeds``, ``validation``, ``inputs`` and ``outputs`` are not read here.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where progress is shown.
-        checkpoints: where checkpoints are kept.
-
-    Returns:
-        the model, its learning rate, and how its training went.
+    ``validation``, by which step and rate are chosen, may be empty. Of the paths in the settings only
+    ``base`` is read here.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
     seeds = [in_window(example, settings.window) for example in seeds]
     unseen = [in_window(example, settings.window) for example in validation]
     styled = settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0
-    side: Literal["inputs", "outputs"] = "inputs" if settings.kind == "reading" else "outputs"
+    side: Side = "query" if settings.kind == "reading" else "document"
 
     def make() -> BiEncoder:
         torch.manual_seed(settings.seed)
-        return BiEncoder(
-            load_encoder(settings, device),
-            scale=settings.scale,
-            style=side if styled else None,
-            style_weight=settings.style_weight,
-        )
+        style = side if styled else None
+        encoder = load_encoder(settings, device)
+        return BiEncoder(encoder, scale=settings.scale, style=style, style_weight=settings.style_weight)
 
     wrong, wrong_unseen = (negatives_of(each, around, settings) for each in (seeds, unseen))
-    rows = Rows(seeds, positive_outputs(seeds), wrong, around.strangers if styled else ())
+    draw = drawn_rows(seeds, wrong, around.strangers if styled else ())
 
     def lesson(model: BiEncoder) -> TrainingTask[Row]:
         measure = partial(retrieval_accuracy, model.encoder, unseen, wrong_unseen)
-        return TrainingTask(len(seeds), rows, Batch(model), measure if len(unseen) > 1 else None)
+        collate = partial(batch_of, model)
+        return TrainingTask(len(seeds), draw, collate, measure if len(unseen) > 1 else None, "accuracy")
 
-    return fit_each_rate(
-        make,
-        lesson,
-        settings,
-        metric="accuracy",
-        device=device,
-        progress=progress,
-        checkpoints=checkpoints,
-    )
+    return fit_each_rate(make, lesson, settings, device, progress, checkpoints)
 
 
 def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTransformer:
@@ -140,42 +121,30 @@ class Row:
     stranger: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Makes a row from an example."""
+def drawn_rows(examples: Sequence[Example], negatives: Negatives, strangers: Sequence[str]) -> Draw[Row]:
+    """Makes the row of an example, with negatives and a stranger drawn at random."""
+    right = positive_outputs(examples)
 
-    examples: Sequence[Example]
-    right: Sequence[frozenset[str]]
-    wrong: Negatives
-    strangers: Sequence[str]
+    def draw(number: int, _: int, rng: np.random.Generator) -> Row:
+        example, wrong = examples[number], negatives(number, rng)
+        stranger = strangers[int(rng.integers(len(strangers)))] if len(strangers) else None
+        return Row(example.input, example.output, right[number], wrong, stranger)
 
-    def __call__(self, number: int, _: int, rng: np.random.Generator) -> Row:
-        """The row of an example, with negatives and a stranger drawn at random."""
-        example = self.examples[number]
-        wrong = self.wrong(number, rng)
-        stranger = self.strangers[int(rng.integers(len(self.strangers)))] if len(self.strangers) else None
-        right = self.right[number]
-        return Row(example.input, example.output, right, wrong, stranger)
+    return draw
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Collates rows into the arguments of ``BiEncoder.forward``."""
-
-    model: BiEncoder
-
-    def __call__(self, rows: Sequence[Row]) -> Mapping[str, Any]:
-        """Features of inputs, outputs (own ones first) and strangers, and which outputs are positives."""
-        outputs = [row.output for row in rows] + [text for row in rows for text in row.wrong]
-        made: dict[str, Any] = {
-            "inputs": self.model.features([row.input for row in rows], "query"),
-            "outputs": self.model.features(outputs, "document"),
-            "same": torch.tensor([[text in row.right for text in outputs] for row in rows]),
-        }
-        strangers = [row.stranger for row in rows if row.stranger is not None]
-        if strangers:
-            made["strangers"] = self.model.features(strangers, self.model.side)
-        return made
+def batch_of(model: BiEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
+    """The arguments of ``BiEncoder.forward``: the outputs are the rows' own ones, then their negatives."""
+    outputs = [row.output for row in rows] + [text for row in rows for text in row.wrong]
+    made: dict[str, Any] = {
+        "inputs": model.features([row.input for row in rows], "query"),
+        "outputs": model.features(outputs, "document"),
+        "same": torch.tensor([[text in row.right for text in outputs] for row in rows]),
+    }
+    strangers = [row.stranger for row in rows if row.stranger is not None]
+    if strangers and model.side:
+        made["strangers"] = model.features(strangers, model.side)
+    return made
 
 
 def retrieval_accuracy(

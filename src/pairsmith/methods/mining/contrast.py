@@ -1,7 +1,7 @@
 """The losses of the bi-encoder (M2) and of its style classifier (M4)."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,17 +18,13 @@ STYLE_SCALE = 100.0
 
 
 def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor:
-    """Negative log likelihood of each input's own output among all outputs (M2).
+    """Negative log likelihood of each input's own output among all outputs, the mean over the inputs (M2).
 
     Args:
         x: ``(n, d)`` floating, inputs.
         y: ``(m, d)``, m >= n: the output of input i in row i, after these additional negatives.
-        same: ``(n, m)`` bool: output j is a positive of input i; such outputs other than its own are
-            ignored.
+        same: ``(n, m)`` bool: output j is a positive of input i, and ignored unless it is its own.
         scale: factor of the cosines.
-
-    Returns:
-        a single number: the mean over the inputs.
     """
     x, y = (nn.functional.normalize(each, dim=1) for each in (x, y))
     logits = (scale * (x @ y.T)).float()
@@ -38,31 +34,23 @@ def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor
 
 
 class BiEncoder(nn.Module):
-    """A sentence encoder, of one tower or two, and the style classifier; returns the loss of a batch."""
+    """A sentence encoder, of one tower or two, and the style classifier; returns the loss of a batch.
+
+    ``style`` is the side that the style classifier judges; without it, there is none.
+    """
 
     def __init__(
-        self,
-        encoder: "SentenceTransformer",
-        *,
-        scale: float,
-        style: Literal["inputs", "outputs"] | None,
-        style_weight: float,
+        self, encoder: "SentenceTransformer", *, scale: float, style: Side | None, style_weight: float
     ) -> None:
         super().__init__()
         self.encoder = encoder
-        width = encoder.get_embedding_dimension()
-        self.style = nn.Linear(width, 1) if style else None
+        self.side = style
+        self.style = nn.Linear(encoder.get_embedding_dimension(), 1) if style else None
         if self.style is not None:
             nn.init.zeros_(self.style.weight)
             nn.init.zeros_(self.style.bias)
         self._scale = scale
-        self._side = style
         self._style_weight = style_weight
-
-    @property
-    def side(self) -> Side:
-        """The side that the style classifier judges."""
-        return "query" if self._side == "inputs" else "document"
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Any]:
         """Features of these texts, for ``vectors``."""
@@ -71,7 +59,7 @@ class BiEncoder(nn.Module):
         def made(numbers: list[int]) -> Any:
             return self.encoder.preprocess([texts[number] for number in numbers], prompt=prompt, task=side)
 
-        return chunked(token_counts(self.encoder, texts), made, self.encoder.device).as_inputs()
+        return chunked(token_counts(self.encoder, texts), made, self.encoder.device)
 
     def vectors(self, features: Mapping[str, Any], side: Side) -> Tensor:
         """The texts' vectors, ``(n, d)``."""
@@ -87,18 +75,14 @@ class BiEncoder(nn.Module):
         same: Tensor,
         strangers: Mapping[str, Any] | None = None,
     ) -> dict[str, Tensor]:
-        """The loss of a batch.
+        """The loss of a batch: of features of n inputs, and of their outputs with the additional negatives.
 
-        Args:
-            inputs: features of n inputs.
-            outputs: features of their outputs, then of additional negatives.
-            same: as for ``contrastive_loss``.
-            strangers: features of corpus texts, which are not in the style of the seeds.
+        ``strangers`` are features of corpus texts, which are not in the style of the seeds.
         """
         x, y = self.vectors(inputs, "query"), self.vectors(outputs, "document")
         loss = contrastive_loss(x, y, same, self._scale)
-        if self.style is not None and strangers is not None:
-            ours = x if self._side == "inputs" else y[: len(x)]
+        if self.side and strangers is not None:
+            ours = x if self.side == "query" else y[: len(x)]
             theirs = self.vectors(strangers, self.side)
             loss = loss + self._style_weight * self._style_loss(ours, theirs)
         return {"loss": loss}

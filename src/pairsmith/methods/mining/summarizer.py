@@ -3,12 +3,11 @@
 documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from pairsmith.core.errors import InputError, ModelError
@@ -27,25 +26,17 @@ from pairsmith.models.summarizer import (
     shortest_of,
     summarize,
 )
-from pairsmith.training.best_step import TrainingHistory
+from pairsmith.training.best_step import Measure, TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
-from pairsmith.training.fit import TrainingTask, fit_each_rate
+from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.settings import TrainSummarizerSettings
-from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of
+from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of, token_accuracy
 
 
 def turned(example: Example, kind: str) -> Example:
     """The example with the text to write as output, which for kind ``reading`` is the question."""
     return Example(example.output, example.input) if kind == "reading" else example
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A metric, ×100, that is computed on batches of validation examples, and its name."""
-
-    name: str
-    measure: "Callable[[WithLoss, Sequence[Mapping[str, Tensor]]], float]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +55,15 @@ def train_summarizer_on(
     device: str,
     *,
     written_marker: str = "",
-    figure: Figure | None = None,
+    by_tokens: bool = False,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Summarizer, float, TrainingHistory]:
-    """Train a summariser at each learning rate, and keep the best.
+    """Train a summariser at each learning rate; returns the best, its rate, and how its training went.
 
-    Args:
-        seeds: documents with their summaries.
-        added: mined documents with summaries, which get the marker; may be empty.
-        validation: documents by whose ROUGE-L the best step and rate are chosen; may be empty.
-        settings: of its paths only ``base`` is read here.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        written_marker: a special token that occurs in the target texts.
-        figure: a metric to choose by instead of ROUGE-L.
-        progress: where progress is shown.
-        checkpoints: where checkpoints are kept.
+    The documents of ``added``, which may be none, get the marker. ``validation``, by whose ROUGE-L, or token
+    accuracy if ``by_tokens``, step and rate are chosen, may be empty. ``written_marker`` is a special token
+    that occurs in the target texts. Of the paths in the settings only ``base`` is read here.
     """
     if not seeds and not added:
         raise InputError("there are no documents with summaries to learn from; give one or more")
@@ -104,27 +88,17 @@ def train_summarizer_on(
     def lesson(model: WithLoss) -> TrainingTask[Row]:
         summarizer = model.summarizer
         rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
-
-        def draw(number: int, _: int, __: np.random.Generator) -> Row:
-            return rows[number]
-
-        measure = None
-        if validation and figure:
+        collate = partial(_batch, summarizer)
+        measure: Measure | None = None
+        if validation and by_tokens:
             unseen = rows_of(summarizer, validation, [], "", settings.summary_tokens)
-            measure = partial(figure.measure, model, chunks_of(unseen, partial(_batch, summarizer)))
+            measure = partial(token_accuracy, model, chunks_of(unseen, collate))
         elif validation:
             measure = partial(rouge_l, summarizer, validation, settings)
-        return TrainingTask(len(rows), draw, partial(_batch, summarizer), measure)
+        metric = "token accuracy" if by_tokens else "rougeL"
+        return TrainingTask(len(rows), same_rows(rows), collate, measure, metric)
 
-    model, rate, training = fit_each_rate(
-        make,
-        lesson,
-        settings,
-        metric=figure.name if figure else "rougeL",
-        device=device,
-        progress=progress,
-        checkpoints=checkpoints,
-    )
+    model, rate, training = fit_each_rate(make, lesson, settings, device, progress, checkpoints)
     best = model.summarizer
     best.model.generation_config = search_settings(
         best, settings.beams, settings.summary_tokens, shortest_of(settings.kind)
@@ -159,8 +133,7 @@ def _batch(summarizer: Summarizer, rows: Sequence[Row]) -> Mapping[str, Any]:
         labels = padded([row.summary for row in some], IGNORED)
         return {**document_features(summarizer, [row.document for row in some]), "labels": labels}
 
-    lengths = [len(row.document) for row in rows]
-    return {"pairs": chunked(lengths, features, summarizer.model.device).as_inputs()}
+    return {"pairs": chunked([len(row.document) for row in rows], features, summarizer.model.device)}
 
 
 class WithLoss(Writer):

@@ -9,7 +9,6 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +24,7 @@ from pairsmith.models.summarizer import padded
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
-from pairsmith.training.fit import TrainingTask, fit_each_rate
+from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of, token_accuracy
 
@@ -119,7 +118,7 @@ class CausalWriter(Writer):
                 "labels": padded([_labels(row) for row in some], IGNORED)[:, first:],
             }
 
-        return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device).as_inputs()}
+        return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device)}
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """Logits of the next token at each kept position: ``(n, kept, vocabulary)``."""
@@ -145,15 +144,10 @@ def train_causal_generator_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[CausalWriter, float, TrainingHistory]:
-    """Train a causal language model at each learning rate, and keep the best.
+    """Train a causal language model at each learning rate; returns the best, its rate, and how it went.
 
-    Args:
-        examples: passages with the target texts that ``said`` makes; at least one.
-        validation: examples by whose token accuracy the best step and rate are chosen; may be empty.
-        settings: of its paths only ``base`` is read here.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where progress is shown.
-        checkpoints: where checkpoints are kept.
+    ``examples``, one or more, have the target texts that ``said`` makes. ``validation``, by whose token
+    accuracy step and rate are chosen, may be empty. Of the paths in the settings only ``base`` is read here.
     """
     context = context_of(load_config(settings.base))
 
@@ -162,19 +156,7 @@ def train_causal_generator_on(
 
     def lesson(writer: CausalWriter) -> TrainingTask[Row]:
         rows, unseen = (list(rows_of(writer.tokenizer, some, context)) for some in (examples, validation))
-
-        def draw(number: int, _: int, __: np.random.Generator) -> Row:
-            return rows[number]
-
         measure = partial(token_accuracy, writer, chunks_of(unseen, writer.batch)) if unseen else None
-        return TrainingTask(len(rows), draw, writer.batch, measure)
+        return TrainingTask(len(rows), same_rows(rows), writer.batch, measure, "token accuracy")
 
-    return fit_each_rate(
-        make,
-        lesson,
-        settings,
-        metric="token accuracy",
-        device=device,
-        progress=progress,
-        checkpoints=checkpoints,
-    )
+    return fit_each_rate(make, lesson, settings, device, progress, checkpoints)

@@ -13,7 +13,7 @@ from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
 from pairsmith.data.text import Window
 from pairsmith.data.text.passages import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import Figure, train_summarizer_on
+from pairsmith.methods.mining.summarizer import train_summarizer_on
 from pairsmith.methods.quip.causal_training import causal_limit, said, train_causal_generator_on
 from pairsmith.models.heads import load_tokenizer, writes_as
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
@@ -21,7 +21,6 @@ from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.training.settings import TrainSummarizerSettings
-from pairsmith.training.target_tokens import token_accuracy
 
 
 def train_question_generator_on(
@@ -35,16 +34,9 @@ def train_question_generator_on(
 ) -> tuple[Any, Any, float, TrainingHistory]:
     """Train a question generator, of the kind that suits ``base``, at each learning rate; keep the best.
 
-    Args:
-        examples: training examples from ``generator_examples``; at least one.
-        unseen: validation examples, by whose token accuracy step and rate are chosen; may be empty.
-        settings: of its paths only ``base`` is read here.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where progress is shown.
-        checkpoints: where checkpoints are kept.
-
-    Returns:
-        the model and its tokenizer, the learning rate, and how the training went.
+    ``examples``, one or more, are made by ``generator_examples``, like those of ``unseen``, by whose token
+    accuracy step and rate are chosen, and which may be none. Of the paths in the settings only ``base`` is
+    read here. Returned are the model and its tokenizer, the learning rate, and how the training went.
     """
     if writes_as(settings.base) == "decoder":
         writer, rate, training = train_causal_generator_on(
@@ -58,7 +50,7 @@ def train_question_generator_on(
         as_summarizer(settings, len(examples)),
         device,
         written_marker=SEPARATOR,
-        figure=Figure("token accuracy", token_accuracy),
+        by_tokens=True,
         progress=progress,
         checkpoints=checkpoints,
     )
