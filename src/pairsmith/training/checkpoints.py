@@ -35,12 +35,7 @@ _BEST = "best.safetensors"
 class Found:
     """What a training has found so far; a checkpoint keeps it.
 
-    Attributes:
-        curve: validation figure at each step.
-        best_step: step with the best figure.
-        best: that figure; None before there is one.
-        best_weights: the weights at that step.
-        seconds: time the training has taken.
+    ``curve`` has the validation figure at each step, ``best`` the highest figure, None before there is one.
     """
 
     curve: dict[int, float | None] = field(default_factory=dict)
@@ -51,11 +46,9 @@ class Found:
 
 
 class Checkpoints:
-    """The checkpoints of a training: written on this machine, and copied to the store if there is one.
+    """The checkpoints of a training: written in ``folder`` on this machine, and copied to the store if any.
 
-    Attributes:
-        folder: where the trainer writes them.
-        logs: where TensorBoard logs of the training are written, if wanted.
+    ``logs`` is where TensorBoard logs of the training are written, if wanted.
     """
 
     def __init__(self, where: Place, logs: Place | None = None) -> None:
@@ -87,11 +80,11 @@ class Checkpoints:
                 (checkpoint / _BEST).write_bytes(save(found.best_weights))
             files: dict[str, JSON] = {}
             for name, file in files_below(checkpoint).items():
-                _sync(checkpoint / name)
+                with (checkpoint / name).open("rb") as stream:
+                    os.fsync(stream.fileno())
                 files[name] = hash_file(file)
-        curve: dict[str, JSON] = {str(step): figure for step, figure in found.curve.items()}
         record: dict[str, JSON] = {
-            "curve": curve,
+            "curve": {str(step): figure for step, figure in found.curve.items()},
             "best_step": found.best_step,
             "best": found.best,
             "seconds": found.seconds,
@@ -169,11 +162,6 @@ def _whole(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, LookupError, TypeError):
         pass
     return None
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as stream:
-        os.fsync(stream.fileno())
 
 
 def _step(path: Path) -> int:

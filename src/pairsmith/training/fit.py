@@ -17,7 +17,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import Measure, TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.dropout import set_attention_dropout
+from pairsmith.training.processor import set_attention_dropout
 from pairsmith.training.settings import FitSettings
 
 T = TypeVar("T")

@@ -39,22 +39,15 @@ class Record(Manifest):
     @classmethod
     def _inside(cls, files: dict[str, str]) -> dict[str, str]:
         """Leave out names that point outside the folder; they cannot be ours."""
-        paths = {name: Path(name) for name in files}
-        return {
-            name: hashed
-            for name, hashed in files.items()
-            if not paths[name].is_absolute() and ".." not in paths[name].parts
-        }
+        outside = {name for name in files if Path(name).is_absolute() or ".." in Path(name).parts}
+        return {name: hashed for name, hashed in files.items() if name not in outside}
 
 
 class ModelFolder:
     """A model folder that is being written: opened with ``start``, completed with ``finish``.
 
-    Attributes:
-        finished: whether there is nothing left to do.
-        step: name of the step.
-        sources: the base and the data, with their licences and citations.
-        checkpoints: the checkpoints of the training, until it is finished.
+    ``finished`` says whether there is nothing left to do, ``sources`` are the base and the data, with their
+    licences and citations.
     """
 
     def __init__(self, out: Place, identity: Identity, sources: Sources, *, finished: bool) -> None:
@@ -77,13 +70,8 @@ class ModelFolder:
     ) -> Self:
         """Claim ``run.out``; ``finished`` says whether it holds the complete result of this training.
 
-        Args:
-            run: where to write; with ``fresh``, an earlier model folder of this step is overwritten.
-            step: name of the step.
-            settings: every setting that changes the weights.
-            inputs: hashes of the inputs' content, by name.
-            models: revisions of the models, by name.
-            sources: the base and the data, for the card.
+        A fresh run overwrites an earlier model folder of this step. ``settings`` are those that change the
+        weights; ``inputs`` has hashes of the inputs' content by name, ``models`` revisions of the models.
         """
         identity = Identity.of(step, settings, inputs, models)
         sources = sources or Sources()

@@ -37,12 +37,10 @@ class Logs:
     """The event files of one training in ``where``; for a store, written on this machine and uploaded."""
 
     def __init__(self, where: Place, metric: str, last_step: int) -> None:
-        """Open the event files.
+        """Open the event files in a folder for this training alone.
 
-        Args:
-            where: a folder for this training alone.
-            metric: name of the validation metric.
-            last_step: step of the checkpoint that it resumes from, or -1; logs of later steps are hidden.
+        ``last_step`` is the step of the checkpoint that it resumes from, or -1; logs of later steps are
+        hidden.
         """
         check_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
@@ -52,9 +50,8 @@ class Logs:
         self._where = where
         self._folder = where if isinstance(where, Path) else Path(tempfile.mkdtemp(prefix="pairsmith-"))
         self._metric = f"validation/{metric}"
-        purge = last_step + 1 if last_step >= 0 else None
         with storage_errors(where):
-            self._writer = SummaryWriter(str(self._folder), purge_step=purge)
+            self._writer = SummaryWriter(str(self._folder), purge_step=last_step + 1 or None)
 
     def train(self, told: Mapping[str, Any], step: int) -> None:
         """Log what the trainer reports after ``step``."""

@@ -25,8 +25,8 @@ from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
 from pairsmith.training.best_step import TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.dropout import set_attention_dropout
 from pairsmith.training.encoder_settings import TrainEncoderSettings
+from pairsmith.training.processor import set_attention_dropout
 
 
 def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:

@@ -15,7 +15,7 @@ from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.data.tasks.spec import QUOTE
 from pairsmith.methods.dino.acceptance import Row, make_row
-from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
+from pairsmith.methods.dino.requests import TextRequest, encoded, pair_requests, text_requests
 from pairsmith.methods.dino.tries import OpenRequest, TryResults, run_tries
 from pairsmith.models.language.combine import Combine, contrast, guidance, named_rule, self_debias
 from pairsmith.models.language.decoder import Draw, MultiPromptDecoder
@@ -132,14 +132,6 @@ def write(
         rejects += [each.outcome.rejects[number] for number in sorted(each.outcome.rejects)]
     complete = sum(len(each.outcome.texts) == each.request.count for each in begun)
     return GeneratedRows(accepted, rejects, len(begun), complete)
-
-
-def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
-    """The tokens of a prompt, as plain text or as a chat, for which not all models are made."""
-    if task.format == "plain":
-        return tuple(model.encode(prompt))
-    message, _, answer = prompt.rpartition("\n")
-    return tuple(model.encode_chat(message, answer))
 
 
 def rows_needed(task: TaskSpec) -> int:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from pairsmith.data.readers import text_id
 from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
+from pairsmith.models.language.protocols import Prompt, SteerableModel
+from pairsmith.models.language.remote import RemoteModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +65,11 @@ def quotable(text: str) -> str:
     text.
     """
     return " ".join(text.replace('"', "'").split())
+
+
+def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
+    """The tokens of a prompt, as plain text or as a chat, for which not all models are made."""
+    if task.format == "plain":
+        return tuple(model.encode(prompt))
+    message, _, answer = prompt.rpartition("\n")
+    return tuple(model.encode_chat(message, answer))

@@ -9,7 +9,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.methods.quip.options import GenerationOptions
-from pairsmith.methods.quip.passages import Passage, keep_all, unheard
+from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Continuation, Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
@@ -49,23 +49,24 @@ class CausalGenerator:
         """The number of tokens in a text, without special ones."""
         return len(self.model.encode(text)) - self._special
 
-    def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
+    def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> list[Reject]:
         """Add generated questions to each passage; returns the outputs that were not kept."""
         rejects: list[Reject] = []
         for first in range(0, len(passages), self._options.batch_size):
             some = passages[first : first + self._options.batch_size]
             for _ in range(self._options.tries):
-                left = [passage for passage in some if len(passage.found) < self._options.questions]
+                left = [passage for passage in some if passage.missing(self._options.questions)]
                 rejects += keep_all(left, self._draw(left))
                 advance(len(some))
         return rejects
 
     def _draw(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
         """Sample as many answers as each passage lacks questions, and a question for each answer."""
-        streams: list[tuple[int, int]] = []  # the index of the passage, and the number of the sample
-        for place, passage in enumerate(passages):
-            last = passage.drawn + self._options.questions - len(passage.found)
-            streams += [(place, number) for number in range(passage.drawn, last)]
+        streams = [  # the index of the passage, and the number of the sample
+            (place, number)
+            for place, passage in enumerate(passages)
+            for number in passage.missing(self._options.questions)
+        ]
         prompts = [self._prompt(passage.text, ANSWER) for passage in passages]
         answers = self._continue(
             [prompts[place] for place, _ in streams],
