@@ -18,7 +18,6 @@ from transformers import PrinterCallback, TrainerCallback
 from pairsmith.core.errors import ModelError, StorageError, first_line
 from pairsmith.core.memory import trim
 from pairsmith.core.model_files import pick_dtype, quiet_loading, unsaid
-from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress, Task
 from pairsmith.training.checkpoints import Checkpoints, Found
 from pairsmith.training.encoder_settings import TrainEncoderSettings
@@ -34,8 +33,6 @@ TRAIN = "train"
 
 Measure = Callable[[], float | None]
 """Computes a figure for the model's current weights, the higher the better; None if it is undefined."""
-MakeTrainer = Callable[[Any, TrainerCallback], Any]
-"""Makes a trainer with these arguments and this callback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +153,7 @@ class BestStepCallback(TrainerCallback):
             self.bar.skip(step)
             self.progress.say(f"resuming from {path.name}")
         if kept and kept.logs and self.settings.tensorboard:
-            self._open_logs(kept.logs, step)
+            self.logs = Logs(kept.logs, self.metric, step, self.found.curve)
         if not start:
             self.look(0)
         # Checkpoints are ordered by number if their times are alike, so the warning is needless.
@@ -185,12 +182,6 @@ class BestStepCallback(TrainerCallback):
         """When the trainer reports its loss and learning rate: log them, if wanted."""
         if self.logs and logs:
             self.logs.train(logs, state.global_step)
-
-    def _open_logs(self, where: Place, step: int) -> None:
-        self.logs = Logs(where, self.metric, step)
-        if self.logs.new:  # there were no logs before the stop, but the validation figures are known
-            for looked_at, figure in self.found.curve.items():
-                self.logs.validation(figure, looked_at)
 
     def look(self, step: int) -> None:
         """Evaluate the weights after ``step``, unless that was done before; keep a copy of the best."""
@@ -241,7 +232,7 @@ def train_to_best_step(
     rate: float,
     settings: FitSettings | TrainEncoderSettings,
     make_arguments: Callable[..., Any],
-    make_trainer: MakeTrainer,
+    make_trainer: Callable[..., Any],
     device: str,
     progress: Progress,
     checkpoints: Checkpoints | None,
@@ -253,13 +244,10 @@ def train_to_best_step(
     called every ``eval_steps`` steps and after the last one; the step with the highest figure is kept, the
     earliest if several are equal, or the last if there is none. The untrained model is evaluated too, but
     never kept. The training resumes from the latest checkpoint, and ends with the same weights. With
-    ``keep_end``, its result stays in a checkpoint of the last step. ``make_arguments`` is a class of
-    trainers' arguments.
+    ``keep_end``, its result stays in a checkpoint of the last step. ``make_trainer`` and ``make_arguments``
+    are the library's classes, with what this training adds to their arguments.
     """
-    with (
-        quick_training(model, device) as as_usual,
-        progress.task(TRAIN, steps, "steps") as bar,
-    ):
+    with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
         look = partial(as_usual, measure) if measure else None
         watch = BestStepCallback(model, metric, look, steps, settings, progress, bar, checkpoints)
 
@@ -288,7 +276,7 @@ def train_to_best_step(
             )
             # With several GPUs the library would give each a batch, which multiplies the batch size.
             arguments._n_gpu = min(1, arguments.n_gpu)
-            trainer = make_trainer(arguments, watch)
+            trainer = make_trainer(model=model, args=arguments, callbacks=[watch])
             trainer.remove_callback(PrinterCallback)
             return trainer
 

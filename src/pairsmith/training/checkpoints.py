@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,9 +66,8 @@ class Checkpoints:
     def end(self, total: int) -> Found | None:
         """The results in the checkpoint of the last step, best weights included; None if there is none."""
         self._download()
-        path = self.folder / f"checkpoint-{total}"
-        record = _whole(path)
-        return _found(path, record) if record and _BEST in record["files"] else None
+        found = _read(self.folder / f"checkpoint-{total}")
+        return found if found and found.best_weights else None
 
     def seal(self, step: int, found: Found) -> None:
         """Add the validation results to the checkpoint of ``step``, and mark it complete with a record."""
@@ -107,11 +105,11 @@ class Checkpoints:
         """
         self._download()
         for path in sorted(self.folder.glob("checkpoint-*"), key=_step, reverse=True):
-            record = _whole(path)
-            if record is None:
+            found = _read(path)
+            if found is None:
                 shutil.rmtree(path, ignore_errors=True)
             elif _step(path) < total:
-                return path, _found(path, record)
+                return path, found
         return None
 
     def _download(self) -> None:
@@ -132,12 +130,6 @@ class Checkpoints:
                     shutil.rmtree(folder)
 
 
-def _found(path: Path, record: Mapping[str, Any]) -> Found:
-    curve = {int(step): figure for step, figure in record["curve"].items()}
-    weights = load_file(path / _BEST) if _BEST in record["files"] else {}
-    return Found(curve, record["best_step"], record["best"], weights, record["seconds"])
-
-
 def _records(folder: Place) -> list[Place]:
     """The records of the complete checkpoints in ``folder``."""
     return [path / _RECORD for path in inside(folder) if size_of(path / _RECORD) is not None]
@@ -153,15 +145,17 @@ def _remove(record: Place) -> None:
             shutil.rmtree(record.parent)
 
 
-def _whole(path: Path) -> dict[str, Any] | None:
-    """The record of a checkpoint whose files all match their hashes, or None."""
+def _read(path: Path) -> Found | None:
+    """What the training had found by a checkpoint; None unless all files match the hashes in its record."""
     try:
         record: dict[str, Any] = json.loads((path / _RECORD).read_bytes())
-        if all(hash_file(path / name) == digest for name, digest in record["files"].items()):
-            return record
+        if any(hash_file(path / name) != digest for name, digest in record["files"].items()):
+            return None
     except (OSError, ValueError, LookupError, TypeError):
-        pass
-    return None
+        return None
+    curve = {int(step): figure for step, figure in record["curve"].items()}
+    weights = load_file(path / _BEST) if _BEST in record["files"] else {}
+    return Found(curve, record["best_step"], record["best"], weights, record["seconds"])
 
 
 def _step(path: Path) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.utils.data import Dataset, SequentialSampler
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainingArguments
 
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
@@ -146,12 +146,6 @@ def _fit(
     """Train ``model`` in place at one learning rate."""
     steps = settings.steps_of(lesson.examples)
     rows = Passes(lesson.examples, steps * settings.batch_size, lesson.draw, settings.seed)
-
-    def make_trainer(arguments: TrainingArguments, watch: TrainerCallback) -> Trainer:
-        return _Trainer(
-            model=model, args=arguments, train_dataset=rows, data_collator=lesson.collate, callbacks=[watch]
-        )
-
     return train_to_best_step(
         model,
         lesson.metric,
@@ -160,7 +154,7 @@ def _fit(
         rate,
         settings,
         partial(TrainingArguments, remove_unused_columns=False),
-        make_trainer,
+        partial(_Trainer, train_dataset=rows, data_collator=lesson.collate),
         device,
         progress,
         checkpoints,

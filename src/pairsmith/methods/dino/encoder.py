@@ -13,7 +13,6 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.base.sampler import BatchSamplers
-from transformers import TrainerCallback
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_files import quiet_loading
@@ -58,6 +57,8 @@ def train_encoder_on(
     step is kept. Both tables have the columns sentence1, sentence2 and score. ``base`` and ``data`` of the
     settings are not read here.
     """
+    from datasets import Dataset
+
     shown = progress or Silent()
     check_pairs(train, "the training pairs")
     choosable = _check_selectable(validation, shown)
@@ -66,34 +67,20 @@ def train_encoder_on(
         set_attention_dropout(encoder, settings.attention_dropout)
     if settings.centre:
         centre_vectors(encoder, train.column("sentence1").to_pylist() + train.column("sentence2").to_pylist())
-    measure = (
-        partial(validation_spearman, encoder, validation, settings.eval_batch_size) if choosable else None
-    )
-
+    measure = partial(validation_spearman, encoder, validation, settings.eval_batch_size)
     # A text that occurs twice in a batch would be its own negative.
     distinct = settings.objective in IN_BATCH
     sampler = BatchSamplers.NO_DUPLICATES if distinct else BatchSamplers.BATCH_SAMPLER
-
-    def make_trainer(arguments: Any, watch: TrainerCallback) -> _Trainer:
-        from datasets import Dataset
-
-        return _Trainer(
-            model=encoder,
-            args=arguments,
-            train_dataset=Dataset(rows),
-            loss=loss_of(encoder, settings.objective, settings.scale),
-            callbacks=[watch],
-        )
-
+    loss = loss_of(encoder, settings.objective, settings.scale)
     return train_to_best_step(
         encoder,
         "spearman",
-        measure,
+        measure if choosable else None,
         total_steps(rows.num_rows, settings),
         settings.learning_rate,
         settings,
         partial(SentenceTransformerTrainingArguments, batch_sampler=sampler),
-        make_trainer,
+        partial(_Trainer, train_dataset=Dataset(rows), loss=loss),
         encoder.device.type,
         shown,
         checkpoints,

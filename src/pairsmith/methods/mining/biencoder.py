@@ -39,9 +39,8 @@ from pairsmith.training.settings import TrainBiencoderSettings
 class Surroundings:
     """Texts sampled from the corpora that will be mined.
 
-    Attributes:
-        strangers: texts that are probably not in the style of the seeds.
-        outputs: passages (kind ``reading``), sentences (``summaries``) or texts, to draw negatives from.
+    ``strangers`` are probably not in the style of the seeds; negatives are drawn from ``outputs``, which are
+    passages (kind ``reading``), sentences (``summaries``) or texts.
     """
 
     strangers: Sequence[str] = ()
@@ -67,17 +66,17 @@ def train_biencoder_on(
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
     seeds = [in_window(example, settings.window) for example in seeds]
     unseen = [in_window(example, settings.window) for example in validation]
-    styled = settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0
-    side: Side = "query" if settings.kind == "reading" else "document"
+    style: Side | None = None
+    if settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0:
+        style = "query" if settings.kind == "reading" else "document"
 
     def make() -> BiEncoder:
         torch.manual_seed(settings.seed)
-        style = side if styled else None
         encoder = load_encoder(settings, device)
         return BiEncoder(encoder, scale=settings.scale, style=style, style_weight=settings.style_weight)
 
     wrong, wrong_unseen = (negatives_of(each, around, settings) for each in (seeds, unseen))
-    draw = drawn_rows(seeds, wrong, around.strangers if styled else ())
+    draw = drawn_rows(seeds, wrong, around.strangers if style else ())
 
     def lesson(model: BiEncoder) -> TrainingTask[Row]:
         measure = partial(retrieval_accuracy, model.encoder, unseen, wrong_unseen)
@@ -165,6 +164,6 @@ def retrieval_accuracy(
     names = {text: number for number, text in enumerate(outputs)}
     numbers = np.array([names[text] for text in outputs])
     right = [np.isin(numbers, [names[text] for text in texts]) for texts in positive_outputs(examples)]
-    own = np.take_along_axis(cosines, np.arange(len(examples))[:, None], axis=1)
+    own = cosines.diagonal()[:, None]
     nearer = (np.where(np.stack(right), -np.inf, cosines) >= own).any(axis=1)
     return 100.0 * float(1 - nearer.mean())

@@ -117,11 +117,11 @@ def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
     """All pairs of the rows, the row that each belongs to, and its target score."""
     inputs = [row.input for row in rows for _ in row.outputs]
     outputs = [output for row in rows for output in row.outputs]
-    pairs = chunked(
-        cross.token_counts(inputs, outputs),
-        lambda numbers: dict(cross.features([inputs[i] for i in numbers], [outputs[i] for i in numbers])),
-        cross.model.device,
-    )
+
+    def features(numbers: list[int]) -> dict[str, Tensor]:
+        return dict(cross.features([inputs[i] for i in numbers], [outputs[i] for i in numbers]))
+
+    pairs = chunked(cross.token_counts(inputs, outputs), features, cross.model.device)
     belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
     right = [0.0 if place else row.score for row in rows for place in range(len(row.outputs))]
     return {"pairs": pairs, "row": torch.tensor(belongs), "right": torch.tensor(right)}

@@ -3,7 +3,7 @@
 questions with answers -> windows that contain an answer -> classifiers of start and end -> reader
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -17,7 +17,15 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Answer, Question
 from pairsmith.metrics.squad import qa_scores
-from pairsmith.models.reader import Feature, Reader, answer, collate, encode_questions, load_reader
+from pairsmith.models.reader import (
+    Feature,
+    Prediction,
+    Reader,
+    answer,
+    collate,
+    encode_questions,
+    load_reader,
+)
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, sum_of_losses
@@ -76,9 +84,16 @@ def train_reader_on(
                 f"{left_out:,} of {len(questions):,} questions are left out: no window of "
                 f"{marker.reader.max_length} tokens holds their answer"
             )
-        measure = partial(validation_f1, marker.reader, validation) if validation else None
-        draw, collate = partial(_drawn, marker.examples), partial(batch_of_windows, marker.reader)
-        return TrainingTask(len(marker.examples), draw, collate, measure, "F1")
+
+        def draw(number: int, _: int, rng: np.random.Generator) -> Target:
+            """A window at random, as several overlapping ones may contain the answer."""
+            targets = marker.examples[number]
+            return targets[int(rng.integers(len(targets)))]
+
+        measure = partial(validation_f1, partial(answer, marker.reader), validation) if validation else None
+        return TrainingTask(
+            len(marker.examples), draw, partial(batch_of_windows, marker.reader), measure, "F1"
+        )
 
     marker, rate, training = fit_each_rate(make, lesson, settings, device, shown, checkpoints)
     return TrainedReader(marker.reader, rate, training, len(marker.examples))
@@ -122,23 +137,14 @@ def answer_tokens(window: Feature, gold: Answer) -> tuple[int, int] | None:
 
     White space around the answer does not count.
     """
-    text = gold.text
-    first = gold.start + len(text) - len(text.lstrip())
-    last = gold.start + len(text.rstrip()) - 1
+    first = gold.start + len(gold.text) - len(gold.text.lstrip())
+    last = gold.start + len(gold.text.rstrip()) - 1
     begins, ends = window.offsets.unbind(1)
-
-    def covering(character: int) -> list[int]:
-        covered = window.is_context & (begins <= character) & (character < ends)
-        return [int(token) for token in covered.nonzero()]
-
-    starts, finals = covering(first), covering(last)
+    starts, finals = (
+        (window.is_context & (begins <= character) & (character < ends)).nonzero().flatten().tolist()
+        for character in (first, last)
+    )
     return (starts[0], finals[-1]) if starts and finals else None
-
-
-def _drawn(examples: Sequence[Sequence[Target]], number: int, _: int, rng: np.random.Generator) -> Target:
-    """A question's window, drawn at random if several overlapping windows contain the answer."""
-    targets = examples[number]
-    return targets[int(rng.integers(len(targets)))]
 
 
 def batch_of_windows(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any]:
@@ -198,10 +204,12 @@ def span_losses(
     return (of_starts + of_ends) / 2
 
 
-def validation_f1(reader: Reader, questions: Sequence[Question]) -> float | None:
-    """F1 of the reader's answers, ×100; None where its scores are no longer finite."""
+def validation_f1(
+    answer_all: Callable[[list[str], list[str]], Sequence[Prediction]], questions: Sequence[Question]
+) -> float | None:
+    """F1 of a model's answers to questions on texts, ×100; None where its scores are no longer finite."""
     try:
-        found = answer(reader, [each.question for each in questions], [each.context for each in questions])
+        found = answer_all([each.question for each in questions], [each.context for each in questions])
     except ModelError:  # the training diverged, which is reported at its end
         return None
     return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
-from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import AskedQuestion, Distribution
 from pairsmith.data.squad import Question
+from pairsmith.methods.mining.reader import validation_f1
 from pairsmith.methods.quip.distillation import Asked, PassageExample, is_read, sparse_cross_entropy, targets
 from pairsmith.methods.quip.passage_store import PassageStore
-from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import QUESTION_TOKENS
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, span_logits
 from pairsmith.models.span_reader import answer_by_vectors
@@ -117,7 +117,8 @@ def train_student_on(
         nonlocal known
         known = known or read_by(student.encoder.tokens, lessons, shown)  # once, not for each learning rate
         draw = partial(_drawn, known, settings.questions, settings.seed)
-        measure = partial(validation_f1, student.encoder, validation) if validation else None
+        answer = partial(answer_by_vectors, student.encoder)
+        measure = partial(validation_f1, answer, validation) if validation else None
         return TrainingTask(len(known), draw, student.batch, measure, "F1")
 
     student, rate, training = fit_each_rate(make, lesson, settings, device, shown, checkpoints)
@@ -257,13 +258,3 @@ def _in_order(groups: Sequence[Tensor], texts: Mapping[str, Any]) -> Tensor:
     """Join the results for groups of texts, ``(texts, tokens, …)`` each, into one in the texts' order."""
     rows = [row for group in groups for row in group]
     return pad_sequence([rows[place] for place in texts["order"].argsort().tolist()], batch_first=True)
-
-
-def validation_f1(encoder: SpanEncoder, questions: Sequence[Question]) -> float | None:
-    """F1 of the student's answers, ×100; None where its vectors are no longer finite."""
-    asked, texts = [each.question for each in questions], [each.context for each in questions]
-    try:
-        found = answer_by_vectors(encoder, asked, texts)
-    except ModelError:  # the training diverged, which is reported at its end
-        return None
-    return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1
