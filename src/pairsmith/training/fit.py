@@ -95,8 +95,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def fit_each_rate(
-    make: Callable[[], M],
-    lesson: Callable[[M], TrainingTask[T]],
+    make: Callable[[], tuple[M, TrainingTask[T]]],
     settings: FitSettings,
     device: str,
     progress: Progress | None = None,
@@ -104,10 +103,10 @@ def fit_each_rate(
 ) -> tuple[M, float, TrainingHistory]:
     """Train a model at each learning rate, and keep the one with the highest validation figure (M9).
 
-    ``make`` makes a model that is called with what ``collate`` returns as keyword arguments and returns a
-    mapping with ``loss``. Returned are the model with the weights of its best step, its learning rate, and
-    how its training went, with the validation curves of all rates. The first of several equally good rates is
-    kept.
+    ``make`` makes a model and its task. The model is called with what ``collate`` returns as keyword
+    arguments and returns a mapping with ``loss``. Returned are the model with the weights of its best step,
+    its learning rate, and how its training went, with the validation curves of all rates. The first of
+    several equally good rates is kept.
     """
 
     def figure(training: TrainingHistory) -> float:
@@ -117,11 +116,12 @@ def fit_each_rate(
     best: tuple[M, float, TrainingHistory] | None = None
     curves: dict[float, dict[int, float | None]] = {}
     for number, rate in enumerate(rates):
-        model = make()
+        model, task = make()
         if settings.attention_dropout is not None:
             set_attention_dropout(model, settings.attention_dropout)
         kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None
-        training = _fit(model, lesson(model), settings, rate, device, shown, kept)
+        training = _fit(model, task, settings, rate, device, shown, kept)
+        del task  # its rows, which the next one may not find room beside
         if len(rates) > 1:
             shown.say(f"learning rate {rate:g}: {training}")
             curves[rate] = training.validation
@@ -136,7 +136,7 @@ def fit_each_rate(
 
 def _fit(
     model: nn.Module,
-    lesson: TrainingTask[T],
+    task: TrainingTask[T],
     settings: FitSettings,
     rate: float,
     device: str,
@@ -144,17 +144,17 @@ def _fit(
     checkpoints: Checkpoints | None,
 ) -> TrainingHistory:
     """Train ``model`` in place at one learning rate."""
-    steps = settings.steps_of(lesson.examples)
-    rows = Passes(lesson.examples, steps * settings.batch_size, lesson.draw, settings.seed)
+    steps = settings.steps_of(task.examples)
+    rows = Passes(task.examples, steps * settings.batch_size, task.draw, settings.seed)
     return train_to_best_step(
         model,
-        lesson.metric,
-        lesson.measure,
+        task.metric,
+        task.measure,
         steps,
         rate,
         settings,
         partial(TrainingArguments, remove_unused_columns=False),
-        partial(_Trainer, train_dataset=rows, data_collator=lesson.collate),
+        partial(_Trainer, train_dataset=rows, data_collator=task.collate),
         device,
         progress,
         checkpoints,

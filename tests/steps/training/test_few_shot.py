@@ -21,8 +21,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.biencoder import batch_of, drawn_rows
-from pairsmith.methods.mining.contrast import BiEncoder
+from pairsmith.methods.mining.biencoder import BiEncoder, batch_of, drawn_rows
 from pairsmith.methods.mining.crossencoder import negatives_for
 from pairsmith.methods.mining.sampled_negatives import answer_negatives
 from pairsmith.methods.mining.style import load_style

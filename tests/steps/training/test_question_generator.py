@@ -13,8 +13,13 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions, to_question_table
 from pairsmith.data.text.instructed import ANSWER, QUESTION, told
-from pairsmith.methods.quip.causal_training import CausalWriter, causal_limit, rows_of, said
-from pairsmith.methods.quip.generator_training import generator_examples
+from pairsmith.methods.quip.generator_training import (
+    CausalWriter,
+    causal_limit,
+    generator_examples,
+    rows_of,
+    said,
+)
 from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate

@@ -14,9 +14,8 @@ from functools import lru_cache, partial
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.data.tasks.spec import QUOTE
-from pairsmith.methods.dino.acceptance import Row, make_row
 from pairsmith.methods.dino.requests import TextRequest, encoded, pair_requests, text_requests
-from pairsmith.methods.dino.tries import OpenRequest, TryResults, run_tries
+from pairsmith.methods.dino.tries import OpenRequest, Row, TryResults, make_row, run_tries
 from pairsmith.models.language.combine import Combine, contrast, guidance, named_rule, self_debias
 from pairsmith.models.language.decoder import Draw, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.methods.dino.acceptance import accepted_text
 from pairsmith.methods.dino.method import make_decoder
 from pairsmith.methods.dino.requests import TextRequest, encoded, pair_requests, text_requests
+from pairsmith.methods.dino.tries import accepted_text
 from pairsmith.models.language.decoder import Draw, Group
 from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.runs.seeds import stream_key

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
+from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.contrast import BiEncoder
 from pairsmith.methods.mining.sampled_negatives import (
     Negatives,
     answer_negatives,
@@ -26,13 +26,18 @@ from pairsmith.methods.mining.sampled_negatives import (
     positive_outputs,
     random_negatives,
 )
-from pairsmith.models.encode import Side, encode_texts
+from pairsmith.methods.mining.style import Style
+from pairsmith.models.encode import Side, encode_texts, prompt_of, token_counts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.chunks import chunked, compute_chunks
 from pairsmith.training.fit import Draw, TrainingTask, fit_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
+
+STYLE_SCALE = 100.0
+"""Factor of the style classifier's weights, which would hardly move at an encoder's learning rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ def train_biencoder_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[BiEncoder, float, TrainingHistory]:
+) -> tuple["BiEncoder", float, TrainingHistory]:
     """Train a bi-encoder at each learning rate; returns the best, its rate, and how its training went.
 
     ``validation``, by which step and rate are chosen, may be empty. Of the paths in the settings only
@@ -70,20 +75,17 @@ def train_biencoder_on(
     if settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0:
         style = "query" if settings.kind == "reading" else "document"
 
-    def make() -> BiEncoder:
-        torch.manual_seed(settings.seed)
-        encoder = load_encoder(settings, device)
-        return BiEncoder(encoder, scale=settings.scale, style=style, style_weight=settings.style_weight)
-
     wrong, wrong_unseen = (negatives_of(each, around, settings) for each in (seeds, unseen))
     draw = drawn_rows(seeds, wrong, around.strangers if style else ())
 
-    def lesson(model: BiEncoder) -> TrainingTask[Row]:
-        measure = partial(retrieval_accuracy, model.encoder, unseen, wrong_unseen)
-        collate = partial(batch_of, model)
-        return TrainingTask(len(seeds), draw, collate, measure if len(unseen) > 1 else None, "accuracy")
+    def make() -> tuple[BiEncoder, TrainingTask[Row]]:
+        torch.manual_seed(settings.seed)
+        encoder = load_encoder(settings, device)
+        model = BiEncoder(encoder, scale=settings.scale, style=style, style_weight=settings.style_weight)
+        measure = partial(retrieval_accuracy, encoder, unseen, wrong_unseen) if len(unseen) > 1 else None
+        return model, TrainingTask(len(seeds), draw, partial(batch_of, model), measure, "accuracy")
 
-    return fit_each_rate(make, lesson, settings, device, progress, checkpoints)
+    return fit_each_rate(make, settings, device, progress, checkpoints)
 
 
 def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTransformer:
@@ -132,7 +134,7 @@ def drawn_rows(examples: Sequence[Example], negatives: Negatives, strangers: Seq
     return draw
 
 
-def batch_of(model: BiEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
+def batch_of(model: "BiEncoder", rows: Sequence[Row]) -> Mapping[str, Any]:
     """The arguments of ``BiEncoder.forward``: the outputs are the rows' own ones, then their negatives."""
     outputs = [row.output for row in rows] + [text for row in rows for text in row.wrong]
     made: dict[str, Any] = {
@@ -144,6 +146,95 @@ def batch_of(model: BiEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
     if strangers and model.side:
         made["strangers"] = model.features(strangers, model.side)
     return made
+
+
+def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor:
+    """Negative log likelihood of each input's own output among all outputs, the mean over the inputs (M2).
+
+    Args:
+        x: ``(n, d)`` floating, inputs.
+        y: ``(m, d)``, m >= n: the output of input i in row i, after these additional negatives.
+        same: ``(n, m)`` bool: output j is a positive of input i, and ignored unless it is its own.
+        scale: factor of the cosines.
+    """
+    x, y = (nn.functional.normalize(each, dim=1) for each in (x, y))
+    logits = (scale * (x @ y.T)).float()
+    own = torch.eye(len(x), len(y), dtype=torch.bool, device=x.device)
+    logits = logits.masked_fill(same & ~own, -torch.inf)
+    return nn.functional.cross_entropy(logits, torch.arange(len(x), device=x.device))
+
+
+class BiEncoder(nn.Module):
+    """A sentence encoder, of one tower or two, and the style classifier; returns the loss of a batch.
+
+    ``style`` is the side that the style classifier judges; without it, there is none.
+    """
+
+    def __init__(
+        self, encoder: SentenceTransformer, *, scale: float, style: Side | None, style_weight: float
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.side = style
+        self.style = nn.Linear(encoder.get_embedding_dimension(), 1) if style else None
+        if self.style is not None:
+            nn.init.zeros_(self.style.weight)
+            nn.init.zeros_(self.style.bias)
+        self._scale = scale
+        self._style_weight = style_weight
+
+    def features(self, texts: Sequence[str], side: Side) -> dict[str, Any]:
+        """Features of these texts, for ``vectors``."""
+        prompt = prompt_of(self.encoder, side)
+
+        def made(numbers: list[int]) -> Any:
+            return self.encoder.preprocess([texts[number] for number in numbers], prompt=prompt, task=side)
+
+        return chunked(token_counts(self.encoder, texts), made, self.encoder.device)
+
+    def vectors(self, features: Mapping[str, Any], side: Side) -> Tensor:
+        """The texts' vectors, ``(n, d)``."""
+        width = self.encoder.get_embedding_dimension()
+        return compute_chunks(
+            lambda chunk: self.encoder(dict(chunk), task=side)["sentence_embedding"][:, :width], features
+        )
+
+    def forward(
+        self,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        same: Tensor,
+        strangers: Mapping[str, Any] | None = None,
+    ) -> dict[str, Tensor]:
+        """The loss of a batch: of features of n inputs, and of their outputs with the additional negatives.
+
+        ``strangers`` are features of corpus texts, which are not in the style of the seeds.
+        """
+        x, y = self.vectors(inputs, "query"), self.vectors(outputs, "document")
+        loss = contrastive_loss(x, y, same, self._scale)
+        if self.side and strangers is not None:
+            ours = x if self.side == "query" else y[: len(x)]
+            theirs = self.vectors(strangers, self.side)
+            loss = loss + self._style_weight * self._style_loss(ours, theirs)
+        return {"loss": loss}
+
+    def _style_loss(self, ours: Tensor, theirs: Tensor) -> Tensor:
+        """Mean binary cross-entropy over seed texts and over strangers, each with half the weight."""
+        assert self.style is not None
+        losses = []
+        for vectors, target in ((ours, 1.0), (theirs, 0.0)):
+            unit = nn.functional.normalize(vectors, dim=1)
+            logits = (STYLE_SCALE * self.style(unit)).float().squeeze(1)
+            wanted = torch.full_like(logits, target)
+            losses.append(nn.functional.binary_cross_entropy_with_logits(logits, wanted))
+        return (losses[0] + losses[1]) / 2
+
+    def trained_style(self) -> Style | None:
+        """The style classifier with its current weights; None if there is none."""
+        if self.style is None:
+            return None
+        weight = STYLE_SCALE * self.style.weight.detach().float().cpu().squeeze(0)
+        return Style(weight.numpy(), STYLE_SCALE * float(self.style.bias.detach()))
 
 
 def retrieval_accuracy(

@@ -56,25 +56,22 @@ def train_crossencoder_on(
     unseen = negatives_for(validation, near[len(seeds) :] if near else None, settings)
     listwise = settings.loss == "listwise" or (settings.loss == "auto" and settings.kind == "summaries")
 
-    def make() -> Scorer:
-        cross = load_cross_encoder(
-            settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
-        )
-        return Scorer(cross, listwise=listwise)
-
     def draw(number: int, _: int, rng: np.random.Generator) -> Row:
         seed = seeds[number]
         return Row(seed.input, [seed.output, *wrong(number, rng)], seed.score)
 
-    def lesson(scorer: Scorer) -> TrainingTask[Row]:
-        measure: Measure = partial(ranking_accuracy, scorer.cross, validation, unseen)
+    def make() -> tuple[Scorer, TrainingTask[Row]]:
+        cross = load_cross_encoder(
+            settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
+        )
+        measure: Measure = partial(ranking_accuracy, cross, validation, unseen)
         if scored:
-            measure = partial(score_correlation, scorer.cross, validation)
-        metric = "Spearman" if scored else "accuracy"
-        collate = partial(_batch, scorer.cross)
-        return TrainingTask(len(seeds), draw, collate, measure if validation else None, metric)
+            measure = partial(score_correlation, cross, validation)
+        metric, collate = "Spearman" if scored else "accuracy", partial(_batch, cross)
+        task = TrainingTask(len(seeds), draw, collate, measure if validation else None, metric)
+        return Scorer(cross, listwise=listwise), task
 
-    scorer, rate, training = fit_each_rate(make, lesson, settings, device, progress, checkpoints)
+    scorer, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
     return scorer.cross, rate, training
 
 

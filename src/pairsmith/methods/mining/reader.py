@@ -66,7 +66,7 @@ def train_reader_on(
     shown = progress or Silent()
     say_once = cache(shown.say)  # not for each learning rate
 
-    def make() -> SpanMarker:
+    def make() -> tuple[SpanMarker, TrainingTask[Target]]:
         reader = load_reader(
             settings.base,
             device=device,
@@ -76,26 +76,23 @@ def train_reader_on(
             max_length=settings.max_length,
         )
         reader.tokenizer.model_max_length = reader.max_length  # saved for later use with the same windows
-        return SpanMarker(reader, training_windows(reader, questions))
-
-    def lesson(marker: SpanMarker) -> TrainingTask[Target]:
-        if left_out := len(questions) - len(marker.examples):
+        examples = training_windows(reader, questions)
+        if left_out := len(questions) - len(examples):
             say_once(
                 f"{left_out:,} of {len(questions):,} questions are left out: no window of "
-                f"{marker.reader.max_length} tokens holds their answer"
+                f"{reader.max_length} tokens holds their answer"
             )
 
         def draw(number: int, _: int, rng: np.random.Generator) -> Target:
             """A window at random, as several overlapping ones may contain the answer."""
-            targets = marker.examples[number]
+            targets = examples[number]
             return targets[int(rng.integers(len(targets)))]
 
-        measure = partial(validation_f1, partial(answer, marker.reader), validation) if validation else None
-        return TrainingTask(
-            len(marker.examples), draw, partial(batch_of_windows, marker.reader), measure, "F1"
-        )
+        measure = partial(validation_f1, partial(answer, reader), validation) if validation else None
+        task = TrainingTask(len(examples), draw, partial(batch_of_windows, reader), measure, "F1")
+        return SpanMarker(reader, examples), task
 
-    marker, rate, training = fit_each_rate(make, lesson, settings, device, shown, checkpoints)
+    marker, rate, training = fit_each_rate(make, settings, device, shown, checkpoints)
     return TrainedReader(marker.reader, rate, training, len(marker.examples))
 
 

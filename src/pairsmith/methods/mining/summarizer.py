@@ -71,7 +71,7 @@ def train_summarizer_on(
     if marker:
         _refuse_marked([*seeds, *added, *validation], marker)
 
-    def make() -> WithLoss:
+    def make() -> tuple[WithLoss, TrainingTask[Row]]:
         summarizer = load_summarizer(
             settings.base,
             device=device,
@@ -83,10 +83,7 @@ def train_summarizer_on(
             add_marker(summarizer, marker)
         if written_marker:
             add_marker(summarizer, written_marker, written=True)
-        return WithLoss(summarizer, settings.label_smoothing)
-
-    def lesson(model: WithLoss) -> TrainingTask[Row]:
-        summarizer = model.summarizer
+        model = WithLoss(summarizer, settings.label_smoothing)
         rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
         collate = partial(_batch, summarizer)
         measure: Measure | None = None
@@ -96,9 +93,9 @@ def train_summarizer_on(
         elif validation:
             measure = partial(rouge_l, summarizer, validation, settings)
         metric = "token accuracy" if by_tokens else "rougeL"
-        return TrainingTask(len(rows), same_rows(rows), collate, measure, metric)
+        return model, TrainingTask(len(rows), same_rows(rows), collate, measure, metric)
 
-    model, rate, training = fit_each_rate(make, lesson, settings, device, progress, checkpoints)
+    model, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
     best = model.summarizer
     best.model.generation_config = search_settings(
         best, settings.beams, settings.summary_tokens, shortest_of(settings.kind)

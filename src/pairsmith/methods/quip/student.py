@@ -101,7 +101,8 @@ def train_student_on(
     shown = progress or Silent()
     known: PassageStore | None = None
 
-    def make() -> Student:
+    def make() -> tuple[Student, TrainingTask[PassageExample]]:
+        nonlocal known
         encoder = load_span_encoder(
             settings.base,
             device=device,
@@ -111,17 +112,14 @@ def train_student_on(
         )
         encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
         concatenated = settings.negatives == "batch"
-        return Student(encoder, concatenated=concatenated, batch_tokens=settings.batch_tokens)
-
-    def lesson(student: Student) -> TrainingTask[PassageExample]:
-        nonlocal known
-        known = known or read_by(student.encoder.tokens, lessons, shown)  # once, not for each learning rate
+        student = Student(encoder, concatenated=concatenated, batch_tokens=settings.batch_tokens)
+        known = known or read_by(encoder.tokens, lessons, shown)  # once, not for each learning rate
         draw = partial(_drawn, known, settings.questions, settings.seed)
-        answer = partial(answer_by_vectors, student.encoder)
+        answer = partial(answer_by_vectors, encoder)
         measure = partial(validation_f1, answer, validation) if validation else None
-        return TrainingTask(len(known), draw, student.batch, measure, "F1")
+        return student, TrainingTask(len(known), draw, student.batch, measure, "F1")
 
-    student, rate, training = fit_each_rate(make, lesson, settings, device, shown, checkpoints)
+    student, rate, training = fit_each_rate(make, settings, device, shown, checkpoints)
     assert known is not None  # there is at least one rate
     return TrainedStudent(student.encoder, rate, training, len(known), known.questions)
 
