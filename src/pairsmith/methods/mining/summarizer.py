@@ -26,12 +26,12 @@ from pairsmith.models.summarizer import (
     shortest_of,
     summarize,
 )
-from pairsmith.training.best_step import Measure, TrainingHistory
+from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.settings import TrainSummarizerSettings
-from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of, token_accuracy
+from pairsmith.training.target_tokens import IGNORED, Writer
 
 
 def turned(example: Example, kind: str) -> Example:
@@ -54,16 +54,13 @@ def train_summarizer_on(
     settings: TrainSummarizerSettings,
     device: str,
     *,
-    written_marker: str = "",
-    by_tokens: bool = False,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Summarizer, float, TrainingHistory]:
     """Train a summariser at each learning rate; returns the best, its rate, and how its training went.
 
-    The documents of ``added``, which may be none, get the marker. ``validation``, by whose ROUGE-L, or token
-    accuracy if ``by_tokens``, step and rate are chosen, may be empty. ``written_marker`` is a special token
-    that occurs in the target texts. Of the paths in the settings only ``base`` is read here.
+    The documents of ``added``, which may be none, get the marker. ``validation``, by whose ROUGE-L step and
+    rate are chosen, may be empty. Of the paths in the settings only ``base`` is read here.
     """
     if not seeds and not added:
         raise InputError("there are no documents with summaries to learn from; give one or more")
@@ -81,19 +78,10 @@ def train_summarizer_on(
         )
         if marker:
             add_marker(summarizer, marker)
-        if written_marker:
-            add_marker(summarizer, written_marker, written=True)
         model = WithLoss(summarizer, settings.label_smoothing)
         rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
-        collate = partial(_batch, summarizer)
-        measure: Measure | None = None
-        if validation and by_tokens:
-            unseen = rows_of(summarizer, validation, [], "", settings.summary_tokens)
-            measure = partial(token_accuracy, model, chunks_of(unseen, collate))
-        elif validation:
-            measure = partial(rouge_l, summarizer, validation, settings)
-        metric = "token accuracy" if by_tokens else "rougeL"
-        return model, TrainingTask(len(rows), same_rows(rows), collate, measure, metric)
+        measure = partial(rouge_l, summarizer, validation, settings) if validation else None
+        return model, TrainingTask(len(rows), same_rows(rows), model.batch, measure, "rougeL")
 
     model, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
     best = model.summarizer
@@ -122,17 +110,6 @@ def rows_of(
     return [Row(*row) for row in zip(encode_documents(summarizer, texts), summaries, strict=True)]
 
 
-def _batch(summarizer: Summarizer, rows: Sequence[Row]) -> Mapping[str, Any]:
-    """Documents with the labels of their summaries, in chunks of documents of similar length."""
-
-    def features(numbers: list[int]) -> dict[str, Tensor]:
-        some = [rows[number] for number in numbers]
-        labels = padded([row.summary for row in some], IGNORED)
-        return {**document_features(summarizer, [row.document for row in some]), "labels": labels}
-
-    return {"pairs": chunked([len(row.document) for row in rows], features, summarizer.model.device)}
-
-
 class WithLoss(Writer):
     """A summariser's model; called with a batch of documents and summaries, it returns the loss."""
 
@@ -144,6 +121,16 @@ class WithLoss(Writer):
                 f"models of type {self.model.config.model_type} cannot be trained as summarisers here; give "
                 "BART, T5 or the like as --base"
             )
+
+    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+        """Documents with the labels of their summaries, in chunks of documents of similar length."""
+
+        def features(numbers: list[int]) -> dict[str, Tensor]:
+            some = [rows[number] for number in numbers]
+            labels = padded([row.summary for row in some], IGNORED)
+            return {**document_features(self.summarizer, [row.document for row in some]), "labels": labels}
+
+        return {"pairs": chunked([len(row.document) for row in rows], features, self.model.device)}
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """The logits for each token of the summaries, given those before it: ``(n, tokens, vocabulary)``."""

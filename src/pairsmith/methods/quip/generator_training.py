@@ -20,19 +20,28 @@ from pairsmith.data.squad import Question
 from pairsmith.data.text import Window
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.data.text.passages import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import train_summarizer_on
+from pairsmith.methods.mining.summarizer import WithLoss, rows_of
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.transformers_backend import context_of
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
-from pairsmith.models.summarizer import padded
+from pairsmith.models.summarizer import (
+    BEAMS,
+    add_marker,
+    load_summarizer,
+    padded,
+    search_settings,
+    shortest_of,
+)
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.training.settings import TrainSummarizerSettings
 from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of, token_accuracy
+
+_MOST_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
+"""Longest text to write: answer and question with a start token, the separator and an end token."""
 
 
 def train_question_generator_on(
@@ -50,38 +59,19 @@ def train_question_generator_on(
     accuracy step and rate are chosen, and which may be none. Of the paths in the settings only ``base`` is
     read here. Returned are the model and its tokenizer, the learning rate, and how the training went.
     """
-    if writes_as(settings.base) == "decoder":
-        writer, rate, training = train_causal_generator_on(
-            examples, unseen, settings, device, progress=progress, checkpoints=checkpoints
-        )
-        return writer.model, writer.tokenizer, rate, training
-    asker, rate, training = train_summarizer_on(
-        examples,
-        [],
-        unseen,
-        as_summarizer(settings, len(examples)),
-        device,
-        written_marker=SEPARATOR,
-        by_tokens=True,
-        progress=progress,
-        checkpoints=checkpoints,
-    )
-    return asker.model, asker.tokenizer, rate, training
+    causal = writes_as(settings.base) == "decoder"
 
+    def make() -> tuple[CausalWriter | SequenceWriter, TrainingTask[Any]]:
+        writer = CausalWriter(settings, device) if causal else SequenceWriter(settings, device)
+        rows, looked_at = writer.rows(examples), writer.rows(unseen)
+        measure = partial(token_accuracy, writer, chunks_of(looked_at, writer.batch)) if looked_at else None
+        return writer, TrainingTask(len(rows), same_rows(rows), writer.batch, measure, "token accuracy")
 
-def as_summarizer(settings: TrainQuestionGeneratorSettings, examples: int) -> TrainSummarizerSettings:
-    """The settings for training an encoder-decoder model on this number of examples.
-
-    Passages are already within their limit, which excludes special tokens, so they are not truncated.
-    """
-    return TrainSummarizerSettings(
-        **settings.model_dump(exclude={"data", "validation", "epochs", "max_steps", "max_length"}),
-        seeds="",
-        max_length=None,
-        kind="reading",
-        steps=settings.steps_of(examples),
-        summary_tokens=ANSWER_TOKENS + QUESTION_TOKENS + 3,
-    )
+    writer, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
+    if isinstance(writer, SequenceWriter):
+        how = search_settings(writer.summarizer, BEAMS, _MOST_TOKENS, shortest_of("reading"))
+        writer.model.generation_config = how
+    return writer.model, writer.tokenizer, rate, training
 
 
 def generator_examples(
@@ -189,7 +179,7 @@ class Row:
     told: int
 
 
-def rows_of(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Row]:
+def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Row]:
     """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
     for example in examples:
         given = told(example.input, ANSWER)
@@ -200,15 +190,33 @@ def rows_of(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterat
             yield Row(tokens[:context], begin)
 
 
+class SequenceWriter(WithLoss):
+    """An encoder-decoder model, which learns to write answer, separator and question in one sequence."""
+
+    def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
+        # Passages are already within their limit, which excludes special tokens, so they are not truncated.
+        model = load_summarizer(settings.base, device=device, fresh_decoder=True, seed=settings.seed)
+        add_marker(model, SEPARATOR, written=True)
+        super().__init__(model, settings.label_smoothing)
+        self.tokenizer = model.tokenizer
+
+    def rows(self, examples: Sequence[Example]) -> Sequence[Any]:
+        """The tokens of passages and of the texts to write."""
+        return rows_of(self.summarizer, examples, [], "", _MOST_TOKENS) if examples else []
+
+
 class CausalWriter(Writer):
     """A causal language model; called with a batch of rows, it returns the loss on the target tokens."""
 
-    def __init__(self, base: str, device: str, label_smoothing: float) -> None:
-        """Load the base. Raises ``ModelError`` if there is no such model."""
-        tokenizer, model = load_causal(base, device=device)
-        super().__init__(model, label_smoothing)
-        self.tokenizer = tokenizer
+    def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
+        self.tokenizer, model = load_causal(settings.base, device=device)
+        super().__init__(model, settings.label_smoothing)
+        self._context = context_of(load_config(settings.base))
         self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
+
+    def rows(self, examples: Sequence[Example]) -> Sequence[Row]:
+        """The examples as rows, truncated to the context."""
+        return list(causal_rows(self.tokenizer, examples, self._context))
 
     def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
         """Rows in chunks of similar length; the labels are the next tokens.
@@ -243,29 +251,3 @@ def _labels(row: Row) -> list[int]:
     """The next token at each position, or ``IGNORED`` where that is not part of the target."""
     given = max(row.told - 1, 0)
     return [IGNORED] * given + [*row.tokens[given + 1 :], IGNORED]
-
-
-def train_causal_generator_on(
-    examples: Sequence[Example],
-    validation: Sequence[Example],
-    settings: TrainQuestionGeneratorSettings,
-    device: str,
-    *,
-    progress: Progress | None = None,
-    checkpoints: Checkpoints | None = None,
-) -> tuple[CausalWriter, float, TrainingHistory]:
-    """Train a causal language model at each learning rate; returns the best, its rate, and how it went.
-
-    ``examples``, one or more, have the target texts that ``said`` makes. ``validation``, by whose token
-    accuracy step and rate are chosen, may be empty. Of the paths in the settings only ``base`` is read here.
-    """
-    context = context_of(load_config(settings.base))
-
-    def make() -> tuple[CausalWriter, TrainingTask[Row]]:
-        writer = CausalWriter(settings.base, device, settings.label_smoothing)
-        rows, unseen = (list(rows_of(writer.tokenizer, some, context)) for some in (examples, validation))
-        measure = partial(token_accuracy, writer, chunks_of(unseen, writer.batch)) if unseen else None
-        task = TrainingTask(len(rows), same_rows(rows), writer.batch, measure, "token accuracy")
-        return writer, task
-
-    return fit_each_rate(make, settings, device, progress, checkpoints)
