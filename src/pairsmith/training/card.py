@@ -165,9 +165,7 @@ def few_shot_card(
 ) -> str:
     """README.md of a model from any training other than ``train-encoder``.
 
-    ``title`` says what the model is, ``use`` how to use it, in Markdown. ``facts`` are what a reader should
-    know about the data, by name. ``folder`` gives the step, and the base and data with licences and
-    citations.
+    ``use`` says how to use it, in Markdown; ``facts`` are what a reader should know about the data, by name.
     """
     metadata = _metadata(folder.step, settings.base, folder.sources, getattr(settings, "kind", "summaries"))
     rights = "\n\n".join(_rights(folder.step, folder.sources)) + "\n"

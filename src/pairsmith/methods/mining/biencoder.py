@@ -64,8 +64,8 @@ def train_biencoder_on(
 ) -> tuple["BiEncoder", float, TrainingHistory]:
     """Train a bi-encoder at each learning rate; returns the best, its rate, and how its training went.
 
-    ``validation``, by which step and rate are chosen, may be empty. Of the paths in the settings only
-    ``base`` is read here.
+    Step and rate are chosen by ``validation``, if it is not empty. ``base`` is the only path that is read
+    here.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")

@@ -21,6 +21,7 @@ from pairsmith.data.text import Window
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.data.text.passages import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import WithLoss, rows_of
+from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.transformers_backend import context_of
@@ -39,9 +40,6 @@ from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of, token_accuracy
-
-_MOST_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
-"""Longest text to write: answer and question with a start token, the separator and an end token."""
 
 
 def train_question_generator_on(
@@ -69,7 +67,7 @@ def train_question_generator_on(
 
     writer, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
     if isinstance(writer, SequenceWriter):
-        how = search_settings(writer.summarizer, BEAMS, _MOST_TOKENS, shortest_of("reading"))
+        how = search_settings(writer.summarizer, BEAMS, MAX_TOKENS, shortest_of("reading"))
         writer.model.generation_config = how
     return writer.model, writer.tokenizer, rate, training
 
@@ -202,7 +200,7 @@ class SequenceWriter(WithLoss):
 
     def rows(self, examples: Sequence[Example]) -> Sequence[Any]:
         """The tokens of passages and of the texts to write."""
-        return rows_of(self.summarizer, examples, [], "", _MOST_TOKENS) if examples else []
+        return rows_of(self.summarizer, examples, [], "", MAX_TOKENS) if examples else []
 
 
 class CausalWriter(Writer):

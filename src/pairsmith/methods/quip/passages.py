@@ -18,8 +18,7 @@ class Passage:
     """A passage, and the questions that were generated for it so far.
 
     The ``id`` is made from the document's text and the offset of the passage in it. ``found`` are the rows of
-    the questions that were kept, by case-folded question; ``drawn`` is the number of outputs generated so
-    far.
+    the kept questions, by case-folded question; ``drawn`` is the number of outputs generated so far.
     """
 
     id: str

@@ -35,7 +35,7 @@ from pairsmith.runs.work import Advance
 QUESTION_BEAMS = 5
 """Beams in the search for the question of an answer; the paper does not give their number."""
 
-_MAX_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
+MAX_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
 """Longest sequence: answer and question with a start token, the separator and an end token."""
 
 
@@ -112,7 +112,7 @@ class SequenceGenerator:
             streams,
             seed=self._options.seed,
             top_p=self._options.top_p,
-            max_tokens=min(_MAX_TOKENS, self._room),
+            max_tokens=min(MAX_TOKENS, self._room),
         )
         return [[self._parse(tokens) for tokens in sequences] for sequences in drawn]
 

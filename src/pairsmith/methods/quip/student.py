@@ -73,8 +73,7 @@ def _likeliest(distribution: Distribution) -> Distribution:
 class TrainedStudent:
     """A student with the weights of its best step, and how its training went with the best learning rate.
 
-    It was trained on so many ``passages`` and ``questions``: those whose answer starts or ends in the text
-    read.
+    It was trained on the ``questions`` whose answer starts or ends in the text read.
     """
 
     student: SpanEncoder
