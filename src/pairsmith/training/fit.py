@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -34,31 +34,30 @@ def same_rows(rows: Sequence[T]) -> Draw[T]:
     return lambda number, turn, rng: rows[number]  # noqa: ARG005 - the signature of Draw
 
 
+@dataclass(eq=False)
 class Passes(Dataset[T], Generic[T]):
     """The rows of a training in order: pass after pass over the examples, shuffled anew in each.
 
-    A row depends only on the seed, the pass and the example, so a training that resumes from a
-    checkpoint sees the same rows as one that was never stopped.
+    A row depends only on the seed, the pass and the example, so a training that resumes from a checkpoint
+    sees the same rows as one that was never stopped.
     """
 
-    def __init__(self, examples: int, rows: int, draw: Draw[T], seed: int) -> None:
-        self._examples = examples
-        self._rows = rows
-        self._draw = draw
-        self._seed = seed
-        self._order: dict[int, list[int]] = {}
+    examples: int
+    rows: int
+    draw: Draw[T]
+    seed: int
+    order: dict[int, list[int]] = field(default_factory=dict)
+    """Of the pass that is being made, by its number."""
 
     def __len__(self) -> int:
-        return self._rows
+        return self.rows
 
     def __getitem__(self, place: int) -> T:
-        number, place = divmod(place, self._examples)
-        if number not in self._order:
-            self._order = {
-                number: generator(self._seed, "order", number).permutation(self._examples).tolist()
-            }
-        example = self._order[number][place]
-        return self._draw(example, number, generator(self._seed, "row", number, example))
+        number, place = divmod(place, self.examples)
+        if number not in self.order:
+            self.order = {number: generator(self.seed, "order", number).permutation(self.examples).tolist()}
+        example = self.order[number][place]
+        return self.draw(example, number, generator(self.seed, "row", number, example))
 
 
 class _Trainer(Trainer):

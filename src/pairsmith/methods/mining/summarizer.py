@@ -65,8 +65,12 @@ def train_summarizer_on(
     if not seeds and not added:
         raise InputError("there are no documents with summaries to learn from; give one or more")
     marker = settings.marker if added else ""
-    if marker:
-        _refuse_marked([*seeds, *added, *validation], marker)
+    for example in [*seeds, *added, *validation] if marker else ():
+        if marker in example.input or marker in example.output:
+            raise InputError(
+                f"the marker {marker!r} occurs in the document that begins {example.input[:60]!r} or in its "
+                "summary; choose a --marker that occurs in none"
+            )
 
     def make() -> tuple[WithLoss, TrainingTask[Row]]:
         summarizer = load_summarizer(
@@ -89,15 +93,6 @@ def train_summarizer_on(
         best, settings.beams, settings.summary_tokens, shortest_of(settings.kind)
     )
     return best, rate, training
-
-
-def _refuse_marked(examples: Sequence[Example], marker: str) -> None:
-    for example in examples:
-        if marker in example.input or marker in example.output:
-            raise InputError(
-                f"the marker {marker!r} occurs in the document that begins {example.input[:60]!r} or in its "
-                "summary; choose a --marker that occurs in none"
-            )
 
 
 def rows_of(
