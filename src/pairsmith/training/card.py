@@ -10,7 +10,7 @@ from pairsmith.core.citations import OF_TRAININGS
 from pairsmith.core.gguf import SMOLLM2, hub_repository, is_gguf
 from pairsmith.core.model_names import EMBEDDED, MINILM, is_hub_id
 from pairsmith.core.paths import place
-from pairsmith.runs import DatasetFolder, Sources, model_display_name, sources_of
+from pairsmith.runs import DatasetFolder, Sources, model_display_name
 from pairsmith.runs.attribution import card_of
 from pairsmith.runs.card import cite, licences
 from pairsmith.runs.provenance import hub_licence, joint_languages
@@ -29,18 +29,12 @@ print(encoder.similarity(vectors, vectors))
 
 
 def encoder_card(
-    settings: TrainEncoderSettings,
-    data: DatasetFolder,
-    training: Mapping[str, Any],
-    sources: Sources | None = None,
+    settings: TrainEncoderSettings, data: DatasetFolder, training: Mapping[str, Any], sources: Sources
 ) -> str:
     """README.md of a trained encoder: metadata for the Hub, then the text.
 
-    ``training`` is what ``TrainingHistory.to_json`` gave. The sources are the base and the data, with
-    licences and citations; they are looked up if not given.
+    ``training`` is what ``TrainingHistory.to_json`` gave.
     """
-    if sources is None:
-        sources = sources_of(models=[settings.base], data=[data.path])
     metadata = _metadata("train-encoder", settings.base, sources)
     sections = [
         f"---\n{metadata}---\n\n# Sentence encoder trained by pairsmith",
