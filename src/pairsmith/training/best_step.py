@@ -226,16 +226,17 @@ def _copy_of_weights(model: nn.Module) -> dict[str, torch.Tensor]:
 
 def train_to_best_step(
     model: nn.Module,
-    metric: str,
-    measure: Measure | None,
-    steps: int,
-    rate: float,
     settings: FitSettings | TrainEncoderSettings,
-    make_arguments: Callable[..., Any],
-    make_trainer: Callable[..., Any],
     device: str,
     progress: Progress,
     checkpoints: Checkpoints | None,
+    *,
+    steps: int,
+    rate: float,
+    metric: str,
+    measure: Measure | None,
+    make_arguments: Callable[..., Any],
+    make_trainer: Callable[..., Any],
     keep_end: bool = False,
 ) -> TrainingHistory:
     """Train ``model`` in place, and leave it with the weights of its best step, in evaluation mode.

@@ -147,16 +147,16 @@ def _fit(
     rows = Passes(task.examples, steps * settings.batch_size, task.draw, settings.seed)
     return train_to_best_step(
         model,
-        task.metric,
-        task.measure,
-        steps,
-        rate,
         settings,
-        partial(TrainingArguments, remove_unused_columns=False),
-        partial(_Trainer, train_dataset=rows, data_collator=task.collate),
         device,
         progress,
         checkpoints,
+        steps=steps,
+        rate=rate,
+        metric=task.metric,
+        measure=task.measure,
+        make_arguments=partial(TrainingArguments, remove_unused_columns=False),
+        make_trainer=partial(_Trainer, train_dataset=rows, data_collator=task.collate),
         # With several learning rates the result of each is kept until the best one is saved.
         keep_end=len(settings.learning_rate) > 1,
     )

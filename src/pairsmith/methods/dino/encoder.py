@@ -74,16 +74,16 @@ def train_encoder_on(
     loss = loss_of(encoder, settings.objective, settings.scale)
     return train_to_best_step(
         encoder,
-        "spearman",
-        measure if choosable else None,
-        total_steps(rows.num_rows, settings),
-        settings.learning_rate,
         settings,
-        partial(SentenceTransformerTrainingArguments, batch_sampler=sampler),
-        partial(_Trainer, train_dataset=Dataset(rows), loss=loss),
         encoder.device.type,
         shown,
         checkpoints,
+        steps=total_steps(rows.num_rows, settings),
+        rate=settings.learning_rate,
+        metric="spearman",
+        measure=measure if choosable else None,
+        make_arguments=partial(SentenceTransformerTrainingArguments, batch_sampler=sampler),
+        make_trainer=partial(_Trainer, train_dataset=Dataset(rows), loss=loss),
     )
 
 
