@@ -13,12 +13,14 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions, to_question_table
 from pairsmith.data.text.instructed import ANSWER, QUESTION, told
+from pairsmith.methods.mining.summarizer import IGNORED
 from pairsmith.methods.quip.generator_training import (
     CausalWriter,
     causal_limit,
     causal_rows,
     generator_examples,
     said,
+    token_accuracy,
 )
 from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import Run
@@ -29,7 +31,6 @@ from pairsmith.steps.infuse.settings import AskSettings
 from pairsmith.steps.training import question_generator
 from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.training.target_tokens import IGNORED, token_accuracy
 
 pytestmark = pytest.mark.slow
 

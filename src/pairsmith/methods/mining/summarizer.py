@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
@@ -28,10 +28,12 @@ from pairsmith.models.summarizer import (
 )
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked
+from pairsmith.training.chunks import chunked, sum_of_losses
 from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.settings import TrainSummarizerSettings
-from pairsmith.training.target_tokens import IGNORED, Writer
+
+IGNORED = -100
+"""The label of positions that do not count in the loss, such as padding."""
 
 
 def turned(example: Example, kind: str) -> Example:
@@ -103,6 +105,48 @@ def rows_of(
     texts = [example.input for example in seeds] + [marker + example.input for example in added]
     summaries = encode_summaries(summarizer, [example.output for example in examples], tokens)
     return [Row(*row) for row in zip(encode_documents(summarizer, texts), summaries, strict=True)]
+
+
+class Writer(nn.Module):
+    """A text generator in training; called with a batch of pairs, it returns the loss on the target tokens.
+
+    A batch is what ``chunked`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
+    """
+
+    def __init__(self, model: Any, label_smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self._label_smoothing = label_smoothing
+
+    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """The logits for each label of a chunk, given the tokens before it: ``(n, tokens, vocabulary)``."""
+        raise NotImplementedError
+
+    def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The loss of a batch: the mean over all target tokens."""
+        tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in pairs["chunks"])
+        return {"loss": sum_of_losses(self._losses, pairs["chunks"], self) / tokens}
+
+    def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """The loss of each text."""
+        return sequence_losses(self.logits(chunk), chunk["labels"], self._label_smoothing)
+
+
+def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Negative log likelihood of each text, ``(n,)`` float32: the sum over its tokens, given those before.
+
+    Logits are ``(n, tokens, vocabulary)``, of any floating type, labels ``(n, tokens)`` int64, -100 for
+    padding. ``label_smoothing``, in [0, 1), is the share of a token's probability that is spread over the
+    vocabulary.
+    """
+    losses = nn.functional.cross_entropy(
+        logits.float().flatten(0, 1),
+        labels.flatten(),
+        ignore_index=IGNORED,
+        label_smoothing=label_smoothing,
+        reduction="none",
+    )
+    return losses.view_as(labels).sum(dim=1)
 
 
 class WithLoss(Writer):

@@ -20,7 +20,7 @@ from pairsmith.data.squad import Question
 from pairsmith.data.text import Window
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.data.text.passages import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import WithLoss, rows_of
+from pairsmith.methods.mining.summarizer import IGNORED, WithLoss, Writer, rows_of
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
@@ -39,7 +39,9 @@ from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of, token_accuracy
+
+_LOOKED_AT = 32
+"""Validation examples whose logits over the vocabulary are held in memory at once."""
 
 
 def train_question_generator_on(
@@ -249,3 +251,23 @@ def _labels(row: Row) -> list[int]:
     """The next token at each position, or ``IGNORED`` where that is not part of the target."""
     given = max(row.told - 1, 0)
     return [IGNORED] * given + [*row.tokens[given + 1 :], IGNORED]
+
+
+def chunks_of(
+    rows: Sequence[Any], batch: Callable[[Sequence[Any]], Mapping[str, Any]]
+) -> list[Mapping[str, Tensor]]:
+    """The chunks of validation rows, made from a few rows at a time."""
+    some = [rows[first : first + _LOOKED_AT] for first in range(0, len(rows), _LOOKED_AT)]
+    return [chunk for each in some for chunk in batch(each)["pairs"]["chunks"]]
+
+
+def token_accuracy(model: Writer, chunks: Sequence[Mapping[str, Tensor]]) -> float:
+    """Share, ×100, of the target tokens that the model ranks first, given those before them."""
+    right = count = 0
+    with torch.inference_mode():
+        for chunk in chunks:
+            here = {name: value.to(model.model.device) for name, value in chunk.items()}
+            counted = here["labels"] != IGNORED
+            right += int(((model.logits(here).argmax(dim=2) == here["labels"]) & counted).sum())
+            count += int(counted.sum())
+    return 100.0 * right / count
