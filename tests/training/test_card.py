@@ -17,7 +17,7 @@ TRAINING = TrainingHistory(steps=3, best_step=3, validation={}, seconds=1.0, met
 
 def made(tmp_path, step, base, *data, settings=None):
     identity = Identity.of(step, {}, {}, {})
-    folder = ModelFolder(tmp_path / "out", identity, sources_of(models=[base], data=data), finished=False)
+    folder = ModelFolder(tmp_path / "out", identity, sources_of(models=[base], data=data))
     settings = settings or TrainReaderSettings(seeds="s", base=base)
     return few_shot_card("A model", "Use it.", settings, {"seeds": 3}, TRAINING, folder)
 

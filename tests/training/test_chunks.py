@@ -94,8 +94,8 @@ def test_backward_is_in_forwards_formats() -> None:
 
 def groups(lengths: list[int], batch_tokens: int | None = None) -> list[list[int]]:
     found = grouped(lengths, lambda numbers: {"numbers": numbers}, torch.device("cpu"), batch_tokens)
-    numbers = [chunk["numbers"] for chunk in found.chunks]
-    assert found.order.tolist() == list(chain.from_iterable(numbers))
+    numbers = [chunk["numbers"] for chunk in found["chunks"]]
+    assert found["order"].tolist() == list(chain.from_iterable(numbers))
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""What all trainings have in common: progress, evaluations, the best weights, checkpoints."""
+"""What all trainings have in common: the trainer's arguments, evaluations, the best weights, checkpoints."""
 
 import math
 import tempfile
@@ -6,21 +6,24 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from torch import nn
-from transformers import TrainerCallback
+from transformers import PrinterCallback, TrainerCallback
 
 from pairsmith.core.errors import ModelError, StorageError, first_line
 from pairsmith.core.memory import trim
-from pairsmith.core.model_files import quiet_loading, unsaid
-from pairsmith.core.paths import Place
+from pairsmith.core.model_files import pick_dtype, quiet_loading, unsaid
 from pairsmith.core.progress import Progress, Task
 from pairsmith.training.checkpoints import Checkpoints, Found
-from pairsmith.training.logs import Logs
+from pairsmith.training.encoder_settings import TrainEncoderSettings
+from pairsmith.training.logs import Logs, steps_between
+from pairsmith.training.processor import quick_training
+from pairsmith.training.settings import FitSettings
 
 _TRIMMED = 10
 """Steps between two calls of ``trim``, each of which takes some hundredths of a second."""
@@ -43,8 +46,7 @@ class TrainingHistory:
         validation: that metric, ×100, at each evaluated step, 0 being the untrained start; None where it
             is undefined. Empty without validation data.
         seconds: time the training took, evaluations included; of a stopped run, up to its last checkpoint.
-        rates: if several learning rates were tried, the validation figures of each, the kept one
-            included.
+        rates: if several learning rates were tried, the validation figures of each, the kept one included.
     """
 
     steps: int
@@ -60,9 +62,9 @@ class TrainingHistory:
         return self.validation.get(self.best_step)
 
     def __str__(self) -> str:
-        """In words: the step that was kept, its validation figure if any, and the base's if it was better.
+        """In words: the step that was kept, its validation figure if any, and the base's if that is better.
 
-        The base is mentioned only if it is better at the one decimal place that is shown.
+        Better means at the one decimal place that is shown.
         """
         if self.best is None:
             return f"the last of {self.steps:,} steps"
@@ -93,97 +95,65 @@ class TrainingHistory:
         ]
 
 
-class EvaluationSchedule(Protocol):
-    """The settings that say how often a training is evaluated, and whether it is logged."""
-
-    @property
-    def eval_steps(self) -> int:
-        """Steps between two evaluations on the validation data."""
-        ...
-
-    @property
-    def tensorboard(self) -> bool:
-        """Whether to write TensorBoard logs, where there is a place for them."""
-        ...
-
-
+@dataclass(eq=False)
 class BestStepCallback(TrainerCallback):
     """Shows progress, evaluates on the validation data, and keeps the best weights."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        metric: str,
-        measure: Measure | None,
-        total: int,
-        settings: EvaluationSchedule,
-        progress: Progress,
-        bar: Task,
-        checkpoints: Checkpoints | None,
-    ) -> None:
-        self._model = model
-        self._metric = metric
-        self._measure = measure
-        self._total = total
-        self._settings = settings
-        self._progress = progress
-        self._bar = bar
-        self._checkpoints = checkpoints
-        self._curve: dict[int, float | None] = {}
-        self._best_step = 0
-        self._best = float("-inf")
-        self._best_weights: dict[str, torch.Tensor] = {}
-        self._logs: Logs | None = None
-        self._started = time.monotonic()
+    model: nn.Module
+    metric: str
+    measure: Measure | None
+    total: int
+    settings: FitSettings | TrainEncoderSettings
+    progress: Progress
+    bar: Task
+    checkpoints: Checkpoints | None
+    found: Found = field(default_factory=Found)
+    logs: Logs | None = None
+    started: float = field(default_factory=time.monotonic)
 
     @property
     def training(self) -> TrainingHistory:
         """How the training went so far; its time includes that before the checkpoint it resumed from."""
-        seconds = time.monotonic() - self._started
-        return TrainingHistory(self._total, self._best_step, self._metric, self._curve, seconds)
+        found, seconds = self.found, time.monotonic() - self.started
+        return TrainingHistory(self.total, found.best_step, self.metric, found.curve, seconds)
 
-    def run(self, make_trainer: Callable[[Path], Any], *, keep_end: bool = False) -> None:
+    def run(self, make_trainer: Callable[[Path], Any], keep_end: bool) -> None:
         """Train, from the last checkpoint if there is one.
 
-        Args:
-            make_trainer: makes the trainer, given the folder for its checkpoints.
-            keep_end: whether to keep a checkpoint of the last step too, and to use it if it exists.
+        ``make_trainer`` is given the folder for the trainer's checkpoints. With ``keep_end``, a checkpoint of
+        the last step is kept too, with the weights that the training ended with, and used if it exists.
         """
-        kept = self._checkpoints
-        end = kept.end(self._total) if kept and keep_end else None
-        if end:
+        kept = self.checkpoints
+        if kept and keep_end and (end := kept.end(self.total)):
             self._restore(end)
-            self._bar.skip(self._total)
-            self._model.load_state_dict(self._best_weights)
+            self.bar.skip(self.total)
+            self.model.load_state_dict(end.best_weights)
             return
         try:
             with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
                 self._train(make_trainer, Path(scratch))
-            self._close()
+            self._keep_best()
         finally:
-            if self._logs:
-                self._logs.close()
-                self._logs = None
+            if self.logs:
+                self.logs.close()
+                self.logs = None
         if kept and keep_end:
-            weights = {name: value.detach().cpu().clone() for name, value in self._model.state_dict().items()}
-            kept.seal(self._total, replace(self._found(), best_weights=weights))
+            self._seal(kept, self.total, replace(self.found, best_weights=_copy_of_weights(self.model)))
 
     def _train(self, make_trainer: Callable[[Path], Any], scratch: Path) -> None:
         """Make the steps after the latest checkpoint; if none are kept, the trainer works in ``scratch``."""
-        kept = self._checkpoints
-        start = kept.latest(self._total) if kept else None
+        kept = self.checkpoints
+        start = kept.latest(self.total) if kept else None
         trainer = make_trainer(kept.folder if kept else scratch)
-        if kept is None:
-            trainer.args.save_strategy = "no"
         step = -1
         if start:
             path, found = start
             self._restore(found)
             step = int(path.name.partition("-")[2])
-            self._bar.skip(step)
-            self._progress.say(f"resuming from {path.name}")
-        if kept and kept.logs and self._settings.tensorboard:
-            self._open_logs(kept.logs, step)
+            self.bar.skip(step)
+            self.progress.say(f"resuming from {path.name}")
+        if kept and kept.logs and self.settings.tensorboard:
+            self.logs = Logs(kept.logs, self.metric, step, self.found.curve)
         if not start:
             self.look(0)
         # Checkpoints are ordered by number if their times are alike, so the warning is needless.
@@ -193,95 +163,127 @@ class BestStepCallback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """After each step: count it, and evaluate when it is time."""
-        self._bar.advance()
+        self.bar.advance()
         if state.global_step >= state.max_steps:
             control.should_save = False  # nothing would resume from the last step
         if state.global_step % _TRIMMED == 0:
             trim()
-        if state.global_step % self._settings.eval_steps == 0:
+        if state.global_step % self.settings.eval_steps == 0:
             self.look(state.global_step)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """After a checkpoint was written: add the validation results so far."""
-        if self._logs:
-            self._logs.flush()
-        if self._checkpoints is not None:
-            self._checkpoints.seal(state.global_step, self._found())
+        if self.logs:
+            self.logs.flush()
+        if self.checkpoints is not None:
+            self._seal(self.checkpoints, state.global_step, self.found)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """When the trainer reports its loss and learning rate: log them, if wanted."""
-        if self._logs and logs:
-            self._logs.train(logs, state.global_step)
-
-    def _open_logs(self, where: Place, step: int) -> None:
-        self._logs = Logs(where, self._metric, step)
-        if self._logs.new:  # there were no logs before the stop, but the validation figures are known
-            for looked_at, figure in self._curve.items():
-                self._logs.validation(figure, looked_at)
-
-    def _found(self) -> Found:
-        best = None if math.isinf(self._best) else self._best
-        seconds = time.monotonic() - self._started
-        return Found(self._curve, self._best_step, best, self._best_weights, seconds)
+        if self.logs and logs:
+            self.logs.train(logs, state.global_step)
 
     def look(self, step: int) -> None:
         """Evaluate the weights after ``step``, unless that was done before; keep a copy of the best."""
-        if self._measure is None or step in self._curve:
+        found = self.found
+        if self.measure is None or step in found.curve:
             return
-        was_training = self._model.training
-        self._model.eval()
-        figure = self._measure()
-        self._model.train(was_training)
-        self._curve[step] = figure
-        if self._logs:
-            self._logs.validation(figure, step)
-        self._bar.advance(0, None if figure is None else f"validation {figure:.2f}")
-        if step > 0 and figure is not None and figure > self._best:
-            self._best, self._best_step = figure, step
-            weights = self._model.state_dict()
-            self._best_weights = {name: value.detach().cpu().clone() for name, value in weights.items()}
+        was_training = self.model.training
+        self.model.eval()
+        figure = self.measure()
+        self.model.train(was_training)
+        found.curve[step] = figure
+        if self.logs:
+            self.logs.validation(figure, step)
+        self.bar.advance(0, None if figure is None else f"validation {figure:.2f}")
+        if step > 0 and figure is not None and figure > (-math.inf if found.best is None else found.best):
+            found.best, found.best_step = figure, step
+            found.best_weights = _copy_of_weights(self.model)
+
+    def _seal(self, checkpoints: Checkpoints, step: int, found: Found) -> None:
+        """Add to the checkpoint of ``step`` what was found by now."""
+        checkpoints.seal(step, replace(found, seconds=time.monotonic() - self.started))
 
     def _restore(self, found: Found) -> None:
-        """Restore the validation results and best weights of a checkpoint."""
-        self._curve, self._best_step = dict(found.curve), found.best_step
-        self._best = float("-inf") if found.best is None else found.best
-        self._started = time.monotonic() - found.seconds
-        self._best_weights = dict(found.best_weights)
+        """Go on from what was found by the time of a checkpoint."""
+        self.found = found
+        self.started = time.monotonic() - found.seconds
 
-    def _close(self) -> None:
+    def _keep_best(self) -> None:
         """After the last step: evaluate it too, and restore the best weights."""
-        self.look(self._total)
-        if self._best_weights and self._best_step != self._total:
-            self._model.load_state_dict(self._best_weights)
-        if not self._best_weights:
-            self._best_step = self._total
-        if not all(torch.isfinite(weight).all() for weight in self._model.parameters()):
+        self.look(self.total)
+        if self.found.best_weights and self.found.best_step != self.total:
+            self.model.load_state_dict(self.found.best_weights)
+        if not self.found.best_weights:
+            self.found.best_step = self.total
+        if not all(torch.isfinite(weight).all() for weight in self.model.parameters()):
             raise ModelError("the training diverged: weights are no longer finite; try a lower learning rate")
 
 
-@contextmanager
-def best_step_kept(
+def _copy_of_weights(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+
+def train_to_best_step(
     model: nn.Module,
-    metric: str,
-    measure: Measure | None,
-    total: int,
-    settings: EvaluationSchedule,
+    settings: FitSettings | TrainEncoderSettings,
+    device: str,
     progress: Progress,
     checkpoints: Checkpoints | None,
-) -> Iterator[BestStepCallback]:
-    """A ``BestStepCallback`` over ``total`` steps, with a progress bar of its own.
+    *,
+    steps: int,
+    rate: float,
+    metric: str,
+    measure: Measure | None,
+    make_arguments: Callable[..., Any],
+    make_trainer: Callable[..., Any],
+    keep_end: bool = False,
+) -> TrainingHistory:
+    """Train ``model`` in place, and leave it with the weights of its best step, in evaluation mode.
 
-    Args:
-        model: the model to train; its best weights are restored at the end.
-        metric: name of what ``measure`` computes.
-        measure: computes the figure by which the best step is chosen; None: the last step is kept.
-        total: number of steps.
-        settings: say how often to evaluate.
-        progress: where progress is shown.
-        checkpoints: where they are kept; the training resumes from the latest one, to the same weights.
+    The learning rate rises linearly over the warm-up to ``rate`` and falls linearly to 0. ``measure`` is
+    called every ``eval_steps`` steps and after the last one; the step with the highest figure is kept, the
+    earliest if several are equal, or the last if there is none. The untrained model is evaluated too, but
+    never kept. The training resumes from the latest checkpoint, and ends with the same weights. With
+    ``keep_end``, its result stays in a checkpoint of the last step. ``make_trainer`` and ``make_arguments``
+    are the library's classes, with what this training adds to their arguments.
     """
-    with progress.task(TRAIN, total, "steps") as bar:
-        yield BestStepCallback(model, metric, measure, total, settings, progress, bar, checkpoints)
+    with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
+        look = partial(as_usual, measure) if measure else None
+        watch = BestStepCallback(model, metric, look, steps, settings, progress, bar, checkpoints)
+
+        def make(folder: Path) -> Any:
+            arguments = make_arguments(
+                output_dir=str(folder),
+                max_steps=steps,
+                per_device_train_batch_size=settings.batch_size,
+                learning_rate=rate,
+                weight_decay=settings.weight_decay,
+                lr_scheduler_type="linear",
+                warmup_steps=math.ceil(settings.warmup * steps),
+                seed=settings.seed,
+                use_cpu=device == "cpu",
+                bf16=pick_dtype(settings.dtype, device) == "bfloat16",
+                # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
+                dataloader_pin_memory=device == "cuda",
+                save_strategy="steps" if checkpoints else "no",
+                save_steps=settings.checkpoint_steps,
+                save_total_limit=2,
+                eval_strategy="no",
+                logging_strategy="steps" if settings.tensorboard else "no",
+                logging_steps=steps_between(steps),
+                report_to="none",
+                disable_tqdm=True,
+            )
+            # With several GPUs the library would give each a batch, which multiplies the batch size.
+            arguments._n_gpu = min(1, arguments.n_gpu)
+            trainer = make_trainer(model=model, args=arguments, callbacks=[watch])
+            trainer.remove_callback(PrinterCallback)
+            return trainer
+
+        watch.run(make, keep_end)
+    model.eval()
+    return watch.training
 
 
 @contextmanager

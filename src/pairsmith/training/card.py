@@ -1,7 +1,6 @@
 """The model card: what an encoder was trained on and how, for a reader who has never heard of pairsmith."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -11,7 +10,7 @@ from pairsmith.core.citations import OF_TRAININGS
 from pairsmith.core.gguf import SMOLLM2, hub_repository, is_gguf
 from pairsmith.core.model_names import EMBEDDED, MINILM, is_hub_id
 from pairsmith.core.paths import place
-from pairsmith.runs import DatasetFolder, Sources, model_display_name, sources_of
+from pairsmith.runs import DatasetFolder, Sources, model_display_name
 from pairsmith.runs.attribution import card_of
 from pairsmith.runs.card import cite, licences
 from pairsmith.runs.provenance import hub_licence, joint_languages
@@ -30,27 +29,17 @@ print(encoder.similarity(vectors, vectors))
 
 
 def encoder_card(
-    settings: TrainEncoderSettings,
-    data: DatasetFolder,
-    training: Mapping[str, Any],
-    sources: Sources | None = None,
+    settings: TrainEncoderSettings, data: DatasetFolder, training: Mapping[str, Any], sources: Sources
 ) -> str:
     """README.md of a trained encoder: metadata for the Hub, then the text.
 
-    Args:
-        settings: what it was trained with.
-        data: what it was trained on.
-        training: how it went (``TrainingHistory.to_json``).
-        sources: the base and the data, with licences and citations; looked up if not given.
+    ``training`` is what ``TrainingHistory.to_json`` gave.
     """
-    if sources is None:
-        sources = sources_of(models=[settings.base], data=[data.path])
-    base = model_display_name(settings.base)
     metadata = _metadata("train-encoder", settings.base, sources)
     sections = [
         f"---\n{metadata}---\n\n# Sentence encoder trained by pairsmith",
-        f"A sentence encoder that started from `{base}` and was trained so that the cosine similarity of "
-        "two sentences' vectors comes close to the score of the pair.",
+        f"A sentence encoder that started from `{model_display_name(settings.base)}` and was trained so that "
+        "the cosine similarity of two sentences' vectors comes close to the score of the pair.",
         _USE,
         _data(data),
         _training(settings, training),
@@ -59,19 +48,10 @@ def encoder_card(
     return "\n\n".join(sections) + "\n"
 
 
-@dataclass(frozen=True, slots=True)
-class _OnTheHub:
-    """How the Hub lists the result of a training: the library that opens it, its task, and tags."""
-
-    library: str
-    task: str
-    tags: tuple[str, ...] = ()
-
-
-_SENTENCES = _OnTheHub(
+_SENTENCES = (
     "sentence-transformers",
     "sentence-similarity",
-    ("sentence-transformers", "sentence-similarity", "feature-extraction"),
+    ["sentence-transformers", "sentence-similarity", "feature-extraction"],
 )
 _EMBEDDED = {
     MINILM: "sentence-transformers/all-MiniLM-L6-v2",
@@ -79,32 +59,36 @@ _EMBEDDED = {
 }
 """What the embedded models are called on the Hub."""
 
-_KINDS = {
+_KINDS: dict[str, tuple[str, str, list[str]]] = {
     "train-encoder": _SENTENCES,
     "train-biencoder": _SENTENCES,
-    "train-crossencoder": _OnTheHub(
-        "sentence-transformers", "text-ranking", ("sentence-transformers", "cross-encoder")
+    "train-crossencoder": (
+        "sentence-transformers",
+        "text-ranking",
+        ["sentence-transformers", "cross-encoder"],
     ),
-    "train-reader": _OnTheHub("transformers", "question-answering"),
-    "train-summarizer": _OnTheHub("transformers", "summarization"),
-    "train-asker": _OnTheHub("transformers", "text-generation", ("question-generation",)),
+    "train-reader": ("transformers", "question-answering", []),
+    "train-summarizer": ("transformers", "summarization", []),
+    "train-asker": ("transformers", "text-generation", ["question-generation"]),
     # AutoModel opens their encoders; a question-answering pipeline would not find the heads beside them.
-    "train-teacher": _OnTheHub("transformers", "feature-extraction", ("question-answering",)),
-    "infuse": _OnTheHub("transformers", "feature-extraction", ("question-answering",)),
+    "train-teacher": ("transformers", "feature-extraction", ["question-answering"]),
+    "infuse": ("transformers", "feature-extraction", ["question-answering"]),
 }
+"""How the Hub lists what a step trained: the library that opens it, its task, and tags."""
 
 
 def _metadata(step: str, base: str, sources: Sources, writes: str = "summaries") -> str:
-    kind = _KINDS[step]
-    task = "text-generation" if step == "train-summarizer" and writes != "summaries" else kind.task
+    library, task, tags = _KINDS[step]
+    if step == "train-summarizer" and writes != "summaries":
+        task = "text-generation"
     bases, languages = _bases(base), joint_languages(sources.credits)
     data = list(dict.fromkeys(each.hub for each in sources.credits if each.hub and each.role == "data"))
     values: dict[str, Any] = {
         **({"language": list(languages)} if languages else {}),
         **hub_licence(sources.credits),
-        "library_name": kind.library,
+        "library_name": library,
         "pipeline_tag": task,
-        "tags": ["pairsmith", *kind.tags],
+        "tags": ["pairsmith", *tags],
         **({"base_model": bases[0] if len(bases) == 1 else bases} if bases else {}),
         **({"datasets": data} if data else {}),
     }
@@ -125,8 +109,8 @@ def _bases(base: str) -> list[str]:
 
 def _rights(step: str, sources: Sources) -> list[str]:
     """The sections on citation and licences."""
-    lines = dict.fromkeys([OF_TRAININGS[step], *sources.citations])
-    return [cite(list(lines)), *filter(None, [licences("", sources.credits)])]
+    lines = list(dict.fromkeys([OF_TRAININGS[step], *sources.citations]))
+    return [cite(lines), *filter(None, [licences("", sources.credits)])]
 
 
 def _data(data: DatasetFolder) -> str:
@@ -155,12 +139,14 @@ def _training(settings: TrainEncoderSettings, training: Mapping[str, Any]) -> st
         f"The weights are those of step {training['best_step']:,}, chosen by Spearman's correlation (×100) "
         "on the validation pairs, whose scores were made with the training data, not by people:"
     )
-    rows = "\n".join(f"| {point['step']:,} | {_figure(point['spearman'])} |" for point in curve)
-    return f"{text}\n\n| step | validation |\n|---|---|\n{rows}"
+    return f"{text}\n\n{_curve('validation', {point['step']: point['spearman'] for point in curve})}"
 
 
-def _figure(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.2f}"
+def _curve(name: str, figures: Mapping[int, float | None]) -> str:
+    """A table of the validation figures."""
+    shown = {step: "undefined" if figure is None else f"{figure:.2f}" for step, figure in figures.items()}
+    rows = "\n".join(f"| {step:,} | {figure} |" for step, figure in shown.items())
+    return f"| step | {name} |\n|---|---|\n{rows}"
 
 
 def few_shot_card(
@@ -173,13 +159,7 @@ def few_shot_card(
 ) -> str:
     """README.md of a model from any training other than ``train-encoder``.
 
-    Args:
-        title: what the model is.
-        use: how to use it, in Markdown.
-        settings: what it was trained with.
-        facts: what a reader should know about the data, by name.
-        training: how it went.
-        folder: gives the step, and the base and data with licences and citations.
+    ``use`` says how to use it, in Markdown; ``facts`` are what a reader should know about the data, by name.
     """
     metadata = _metadata(folder.step, settings.base, folder.sources, getattr(settings, "kind", "summaries"))
     rights = "\n\n".join(_rights(folder.step, folder.sources)) + "\n"
@@ -196,8 +176,7 @@ def few_shot_card(
             text + "There were no validation examples to choose a step by; the weights are those of the last "
             "step.\n\n" + rights
         )
-    rows = "\n".join(f"| {step:,} | {_figure(figure)} |" for step, figure in training.validation.items())
     return (
         f"{text}The weights are those of step {training.best_step:,}, chosen by the {training.metric} (×100) "
-        f"on the validation examples:\n\n| step | {training.metric} |\n|---|---|\n{rows}\n\n{rights}"
+        f"on the validation examples:\n\n{_curve(training.metric, training.validation)}\n\n{rights}"
     )

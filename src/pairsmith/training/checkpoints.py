@@ -11,9 +11,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +30,24 @@ _RECORD = "pairsmith.json"
 _BEST = "best.safetensors"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
-    """What a training had found by the time of a checkpoint.
+    """What a training has found so far; a checkpoint keeps it.
 
-    Attributes:
-        curve: validation figure at each step.
-        best_step: step with the best figure.
-        best: that figure; None before there is one.
-        best_weights: the weights at that step.
-        seconds: time the training had taken.
+    ``curve`` has the validation figure at each step, ``best`` the highest figure, None before there is one.
     """
 
-    curve: Mapping[int, float | None]
-    best_step: int
-    best: float | None
-    best_weights: Mapping[str, torch.Tensor]
+    curve: dict[int, float | None] = field(default_factory=dict)
+    best_step: int = 0
+    best: float | None = None
+    best_weights: dict[str, torch.Tensor] = field(default_factory=dict)
     seconds: float = 0.0
 
 
 class Checkpoints:
-    """The checkpoints of a training: written on this machine, and copied to the store if there is one.
+    """The checkpoints of a training: written in ``folder`` on this machine, and copied to the store if any.
 
-    Attributes:
-        folder: where the trainer writes them.
-        logs: where TensorBoard logs of the training are written, if wanted.
+    ``logs`` is where TensorBoard logs of the training are written, if wanted.
     """
 
     def __init__(self, where: Place, logs: Place | None = None) -> None:
@@ -74,9 +66,8 @@ class Checkpoints:
     def end(self, total: int) -> Found | None:
         """The results in the checkpoint of the last step, best weights included; None if there is none."""
         self._download()
-        path = self.folder / f"checkpoint-{total}"
-        record = _whole(path)
-        return _found(path, record) if record and _BEST in record["files"] else None
+        found = _read(self.folder / f"checkpoint-{total}")
+        return found if found and found.best_weights else None
 
     def seal(self, step: int, found: Found) -> None:
         """Add the validation results to the checkpoint of ``step``, and mark it complete with a record."""
@@ -84,14 +75,14 @@ class Checkpoints:
         with storage_errors(checkpoint):
             checkpoint.mkdir(parents=True, exist_ok=True)
             if found.best_weights:
-                (checkpoint / _BEST).write_bytes(save(dict(found.best_weights)))
+                (checkpoint / _BEST).write_bytes(save(found.best_weights))
             files: dict[str, JSON] = {}
             for name, file in files_below(checkpoint).items():
-                _sync(checkpoint / name)
+                with (checkpoint / name).open("rb") as stream:
+                    os.fsync(stream.fileno())
                 files[name] = hash_file(file)
-        curve: dict[str, JSON] = {str(step): figure for step, figure in found.curve.items()}
         record: dict[str, JSON] = {
-            "curve": curve,
+            "curve": {str(step): figure for step, figure in found.curve.items()},
             "best_step": found.best_step,
             "best": found.best,
             "seconds": found.seconds,
@@ -114,11 +105,11 @@ class Checkpoints:
         """
         self._download()
         for path in sorted(self.folder.glob("checkpoint-*"), key=_step, reverse=True):
-            record = _whole(path)
-            if record is None:
+            found = _read(path)
+            if found is None:
                 shutil.rmtree(path, ignore_errors=True)
             elif _step(path) < total:
-                return path, _found(path, record)
+                return path, found
         return None
 
     def _download(self) -> None:
@@ -139,12 +130,6 @@ class Checkpoints:
                     shutil.rmtree(folder)
 
 
-def _found(path: Path, record: Mapping[str, Any]) -> Found:
-    curve = {int(step): figure for step, figure in record["curve"].items()}
-    weights = load_file(path / _BEST) if _BEST in record["files"] else {}
-    return Found(curve, record["best_step"], record["best"], weights, record["seconds"])
-
-
 def _records(folder: Place) -> list[Place]:
     """The records of the complete checkpoints in ``folder``."""
     return [path / _RECORD for path in inside(folder) if size_of(path / _RECORD) is not None]
@@ -160,20 +145,17 @@ def _remove(record: Place) -> None:
             shutil.rmtree(record.parent)
 
 
-def _whole(path: Path) -> dict[str, Any] | None:
-    """The record of a checkpoint whose files all match their hashes, or None."""
+def _read(path: Path) -> Found | None:
+    """What the training had found by a checkpoint; None unless all files match the hashes in its record."""
     try:
         record: dict[str, Any] = json.loads((path / _RECORD).read_bytes())
-        if all(hash_file(path / name) == digest for name, digest in record["files"].items()):
-            return record
+        if any(hash_file(path / name) != digest for name, digest in record["files"].items()):
+            return None
     except (OSError, ValueError, LookupError, TypeError):
-        pass
-    return None
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as stream:
-        os.fsync(stream.fileno())
+        return None
+    curve = {int(step): figure for step, figure in record["curve"].items()}
+    weights = load_file(path / _BEST) if _BEST in record["files"] else {}
+    return Found(curve, record["best_step"], record["best"], weights, record["seconds"])
 
 
 def _step(path: Path) -> int:

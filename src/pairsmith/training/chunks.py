@@ -6,7 +6,6 @@ chunk is recomputed in the backward pass, with the same dropout: a third more ar
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,40 +20,24 @@ _CALLS = 8
 """This many calls of a model with hardly any tokens take no longer than one with ``tokens_at_once``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunked:
-    """Features of n texts in chunks.
-
-    Attributes:
-        chunks: the features of each chunk, padded to its longest text.
-        order: ``(n,)`` int64, the index of the text at each position of the concatenated chunks.
-    """
-
-    chunks: Sequence[Features]
-    order: Tensor
-
-    def as_inputs(self) -> dict[str, Any]:
-        """As a mapping, which a trainer can move to a device."""
-        return {"chunks": list(self.chunks), "order": self.order}
-
-
 def chunked(
     lengths: Sequence[int],
     features: Callable[[list[int]], Features],
     device: torch.device,
     batch_tokens: int | None = None,
-) -> Chunked:
-    """Split n texts into chunks of similar length.
+) -> dict[str, Any]:
+    """Split n texts of these lengths in tokens into chunks of similar length.
 
-    Args:
-        lengths: of the texts, in tokens.
-        features: makes the features of the texts with these indices.
-        device: where they are computed; it decides the size of chunks if ``batch_tokens`` does not.
-        batch_tokens: most tokens in a chunk, padding included, unless a single text has more.
+    ``features`` makes the features of the texts with these indices, padded to the longest. A chunk has at
+    most ``batch_tokens`` tokens, padding included, unless a single text has more; without it, what suits the
+    device.
+
+    Returns:
+        ``chunks``, the features of each, and ``order``, ``(n,)`` int64, the index of the text at each
+        position of the concatenated chunks: a mapping that a trainer can move to a device.
     """
     most = batch_tokens or tokens_at_once(device)
-    batches = list(batches_by_length(lengths, len(lengths), most))
-    return _of(batches, features)
+    return _made(list(batches_by_length(lengths, len(lengths), most)), features)
 
 
 def grouped(
@@ -62,14 +45,10 @@ def grouped(
     features: Callable[[list[int]], Features],
     device: torch.device,
     batch_tokens: int | None = None,
-) -> Chunked:
+) -> dict[str, Any]:
     """Split the n texts of one chunk where padding would cost more than another call of the model.
 
-    Args:
-        lengths: of the texts, in tokens.
-        features: makes the features of the texts with these indices.
-        device: where they are computed; it decides what a call costs.
-        batch_tokens: most tokens in a call, padding included, unless a single text has more; None: no limit.
+    As ``chunked``; without ``batch_tokens`` there is no limit.
     """
     most = tokens_at_once(device) // _CALLS
     groups: list[list[int]] = []
@@ -82,21 +61,16 @@ def grouped(
             groups.append([])
             padding = 0
         groups[-1].append(number)
-    return _of(groups, features)
+    return _made(groups, features)
 
 
-def _of(batches: Sequence[list[int]], features: Callable[[list[int]], Features]) -> Chunked:
+def _made(batches: Sequence[list[int]], features: Callable[[list[int]], Features]) -> dict[str, Any]:
     order = torch.tensor([number for batch in batches for number in batch])
-    return Chunked([features(batch) for batch in batches], order)
+    return {"chunks": [features(batch) for batch in batches], "order": order}
 
 
 def compute_chunks(compute: Callable[[Features], Tensor], inputs: Mapping[str, Any]) -> Tensor:
-    """The results of ``compute`` for all chunks: one row for each text, in the order of the texts.
-
-    Args:
-        compute: maps a chunk's features to a tensor ``(texts, …)``.
-        inputs: what ``Chunked.as_inputs`` returned.
-    """
+    """The results of ``compute`` for all chunks of ``chunked``, ``(texts, …)``, in the order of the texts."""
     chunks = inputs["chunks"]
     if len(chunks) == 1 or not torch.is_grad_enabled():
         found = [compute(chunk) for chunk in chunks]
@@ -108,16 +82,10 @@ def compute_chunks(compute: Callable[[Features], Tensor], inputs: Mapping[str, A
 def sum_of_losses(
     losses: Callable[[Features], Tensor], chunks: Sequence[Features], model: nn.Module
 ) -> Tensor:
-    """The sum of all texts' losses; its gradients are computed chunk by chunk in the forward pass.
+    """The sum of all texts' losses, ``()`` float32, on which ``backward`` may be called once.
 
-    Args:
-        losses: maps a chunk's features to the losses of its texts, ``(texts,)``, computed with
-            ``model``.
-        chunks: features of the texts; at least one chunk.
-        model: the model whose weights get the gradients.
-
-    Returns:
-        ``()`` float32; ``backward`` may be called on it once.
+    The gradients of the model's weights are computed chunk by chunk in the forward pass. ``losses`` gives the
+    losses of a chunk's texts, ``(texts,)``; there is at least one chunk.
     """
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     if not torch.is_grad_enabled() or not weights:

@@ -5,9 +5,17 @@ from typing import Literal
 from pydantic import Field
 
 from pairsmith.core.fields import TrainingDtype
-from pairsmith.core.model_names import PoolingName
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Settings
-from pairsmith.training.settings import TrainingDevice
+from pairsmith.training.settings import (
+    CheckpointSteps,
+    MaxSteps,
+    Pooling,
+    Positive,
+    Tensorboard,
+    TrainingDevice,
+    Warmup,
+    WeightDecay,
+)
 
 
 class TrainEncoderSettings(Settings):
@@ -28,11 +36,8 @@ class TrainEncoderSettings(Settings):
         "from hard negatives and from the texts of other rows. simcse: each text is told apart from other "
         "texts, with dropout alone and without scores.",
     )
-    scale: float = Field(
-        default=20.0,
-        gt=0,
-        allow_inf_nan=False,
-        description="Factor that multiplies the cosines, in all objectives except cosine.",
+    scale: Positive = Field(
+        default=20.0, description="Factor that multiplies the cosines, in all objectives except cosine."
     )
     hard_negatives: float = Field(
         default=0.2,
@@ -65,63 +70,32 @@ class TrainEncoderSettings(Settings):
         "simcse relies on dropout, so set it if the base has none.",
     )
     batch_size: int = Field(default=32, ge=1, description="Number of pairs per training step.")
-    learning_rate: float = Field(
-        default=2e-5,
-        gt=0,
-        allow_inf_nan=False,
-        description="Highest learning rate, reached after the warm-up.",
+    learning_rate: Positive = Field(
+        default=2e-5, description="Highest learning rate, reached after the warm-up."
     )
-    epochs: float = Field(
-        default=1.0, gt=0, allow_inf_nan=False, description="Number of passes over the training pairs."
-    )
-    max_steps: int | None = Field(
-        default=None, ge=1, description="Stop after this many steps, if that is sooner."
-    )
-    warmup: float = Field(
-        default=0.1, ge=0, lt=1, description="Share of the steps during which the learning rate rises from 0."
-    )
-    weight_decay: float = Field(
-        default=0.01,
-        ge=0,
-        allow_inf_nan=False,
-        description="Weight decay; biases and layer norms are left out.",
-    )
+    epochs: Positive = Field(default=1.0, description="Number of passes over the training pairs.")
+    max_steps: MaxSteps = None
+    warmup: Warmup = 0.1
+    weight_decay: WeightDecay = 0.01
     eval_steps: int = Field(
         default=100,
         ge=1,
         description="Steps between two evaluations on the validation pairs; the best step is kept.",
     )
-    checkpoint_steps: int = Field(
-        default=200,
-        ge=1,
-        description="Steps between two checkpoints, from which a stopped training continues.",
-        json_schema_extra=NO_EFFECT,
-    )
-    tensorboard: bool = Field(
-        default=False,
-        description="Write TensorBoard logs to logs/ in the output folder; needs the extra tensorboard.",
-        json_schema_extra=NO_EFFECT,
-    )
+    checkpoint_steps: CheckpointSteps = 200
+    tensorboard: Tensorboard = False
     eval_batch_size: int = Field(
         default=64,
         ge=1,
         description="Number of sentences encoded at once in evaluations.",
         json_schema_extra=NO_EFFECT,
     )
-    pooling: PoolingName = Field(
-        default="default",
-        description="How token vectors become a sentence vector. default: as the base was saved, or their "
-        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
-    )
+    pooling: Pooling = "default"
     max_length: int | None = Field(
         default=None,
         ge=3,
         description="Longest sentence in tokens; the rest is cut off. Unset: the base's own limit.",
     )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of pairs and of dropout.")
-    device: TrainingDevice = Field(
-        default="auto",
-        description="auto, cpu, cuda, mps. Training uses one device; CUDA_VISIBLE_DEVICES selects the GPU.",
-        json_schema_extra=NO_EFFECT,
-    )
+    device: TrainingDevice = "auto"
     dtype: TrainingDtype = "auto"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -11,16 +11,13 @@ import numpy as np
 from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.utils.data import Dataset, SequentialSampler
-from transformers import PrinterCallback, Trainer, TrainingArguments
+from transformers import Trainer, TrainingArguments
 
-from pairsmith.core.model_files import pick_dtype
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
-from pairsmith.training.best_step import Measure, TrainingHistory, best_step_kept
+from pairsmith.training.best_step import Measure, TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.dropout import set_attention_dropout
-from pairsmith.training.logs import steps_between
-from pairsmith.training.processor import quick_training
+from pairsmith.training.processor import set_attention_dropout
 from pairsmith.training.settings import FitSettings
 
 T = TypeVar("T")
@@ -32,31 +29,35 @@ Collate = Callable[[Sequence[T]], Mapping[str, Any]]
 _WEIGHTS = "model.safetensors"
 
 
+def same_rows(rows: Sequence[T]) -> Draw[T]:
+    """Draws the same row of an example in each pass."""
+    return lambda number, turn, rng: rows[number]  # noqa: ARG005 - the signature of Draw
+
+
+@dataclass(eq=False)
 class Passes(Dataset[T], Generic[T]):
     """The rows of a training in order: pass after pass over the examples, shuffled anew in each.
 
-    A row depends only on the seed, the pass and the example, so a training that resumes from a
-    checkpoint sees the same rows as one that was never stopped.
+    A row depends only on the seed, the pass and the example, so a training that resumes from a checkpoint
+    sees the same rows as one that was never stopped.
     """
 
-    def __init__(self, examples: int, rows: int, draw: Draw[T], seed: int) -> None:
-        self._examples = examples
-        self._rows = rows
-        self._draw = draw
-        self._seed = seed
-        self._order: dict[int, list[int]] = {}
+    examples: int
+    rows: int
+    draw: Draw[T]
+    seed: int
+    order: dict[int, list[int]] = field(default_factory=dict)
+    """Of the pass that is being made, by its number."""
 
     def __len__(self) -> int:
-        return self._rows
+        return self.rows
 
     def __getitem__(self, place: int) -> T:
-        number, place = divmod(place, self._examples)
-        if number not in self._order:
-            self._order = {
-                number: generator(self._seed, "order", number).permutation(self._examples).tolist()
-            }
-        example = self._order[number][place]
-        return self._draw(example, number, generator(self._seed, "row", number, example))
+        number, place = divmod(place, self.examples)
+        if number not in self.order:
+            self.order = {number: generator(self.seed, "order", number).permutation(self.examples).tolist()}
+        example = self.order[number][place]
+        return self.draw(example, number, generator(self.seed, "row", number, example))
 
 
 class _Trainer(Trainer):
@@ -78,48 +79,33 @@ class _Trainer(Trainer):
 class TrainingTask(Generic[T]):
     """What a model is trained on, and by what its best step is chosen.
 
-    Attributes:
-        examples: the number of examples; at least 1.
-        draw: makes the row of an example, anew in each pass.
-        collate: makes a batch from rows.
-        measure: computes the figure by which the best step is chosen; None: the last step is kept.
+    There is at least one example. Without ``measure``, whose figure is called ``metric``, the last step is
+    kept.
     """
 
     examples: int
     draw: Draw[T]
     collate: Collate[T]
     measure: Measure | None
+    metric: str
 
 
 M = TypeVar("M", bound=nn.Module)
 
 
 def fit_each_rate(
-    make: Callable[[], M],
-    lesson: Callable[[M], TrainingTask[T]],
+    make: Callable[[], tuple[M, TrainingTask[T]]],
     settings: FitSettings,
-    *,
-    metric: str,
     device: str,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[M, float, TrainingHistory]:
     """Train a model at each learning rate, and keep the one with the highest validation figure (M9).
 
-    Args:
-        make: makes a model that is called with what ``collate`` returns as keyword arguments and returns
-            a mapping with ``loss``.
-        lesson: makes the training data and the evaluation for a model.
-        settings: of the training.
-        metric: name of the validation metric.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where progress is shown; nowhere if not given.
-        checkpoints: where one is kept every ``checkpoint_steps``; the training resumes from the latest one
-            there and ends with the same weights.
-
-    Returns:
-        the model with the weights of its best step, its learning rate and how its training went, with the
-        validation curves of all rates. The first of several equally good rates is kept.
+    ``make`` makes a model and its task. The model is called with what ``collate`` returns as keyword
+    arguments and returns a mapping with ``loss``. Returned are the model with the weights of its best step,
+    its learning rate, and how its training went, with the validation curves of all rates. The first of
+    several equally good rates is kept.
     """
 
     def figure(training: TrainingHistory) -> float:
@@ -129,11 +115,12 @@ def fit_each_rate(
     best: tuple[M, float, TrainingHistory] | None = None
     curves: dict[float, dict[int, float | None]] = {}
     for number, rate in enumerate(rates):
-        model = make()
+        model, task = make()
         if settings.attention_dropout is not None:
             set_attention_dropout(model, settings.attention_dropout)
         kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None
-        training = _fit(model, lesson(model), settings, metric, rate, device, shown, kept)
+        training = _fit(model, task, settings, rate, device, shown, kept)
+        del task  # its rows, which the next one may not find room beside
         if len(rates) > 1:
             shown.say(f"learning rate {rate:g}: {training}")
             curves[rate] = training.validation
@@ -148,65 +135,28 @@ def fit_each_rate(
 
 def _fit(
     model: nn.Module,
-    lesson: TrainingTask[T],
+    task: TrainingTask[T],
     settings: FitSettings,
-    metric: str,
-    learning_rate: float,
+    rate: float,
     device: str,
     progress: Progress,
     checkpoints: Checkpoints | None,
 ) -> TrainingHistory:
-    """Train ``model`` in place, and leave it with the weights of its best step.
-
-    The learning rate rises linearly over the warm-up and falls linearly to 0.
-    """
-    steps = settings.steps_of(lesson.examples)
-    rows = Passes(lesson.examples, steps * settings.batch_size, lesson.draw, settings.seed)
-
-    def make(folder: Path) -> Trainer:
-        arguments = TrainingArguments(
-            output_dir=str(folder),
-            max_steps=steps,
-            per_device_train_batch_size=settings.batch_size,
-            learning_rate=learning_rate,
-            weight_decay=settings.weight_decay,
-            lr_scheduler_type="linear",
-            warmup_steps=math.ceil(settings.warmup * steps),
-            seed=settings.seed,
-            use_cpu=device == "cpu",
-            bf16=pick_dtype(settings.dtype, device) == "bfloat16",
-            dataloader_pin_memory=device == "cuda",
-            remove_unused_columns=False,
-            save_strategy="steps",
-            save_steps=settings.checkpoint_steps,
-            save_total_limit=2,
-            eval_strategy="no",
-            logging_strategy="steps" if settings.tensorboard else "no",
-            logging_steps=steps_between(steps),
-            report_to="none",
-            disable_tqdm=True,
-        )
-        # With several GPUs the library would give each of them a batch, which multiplies the batch size.
-        arguments._n_gpu = min(1, arguments.n_gpu)
-        trainer = _Trainer(
-            model=model, args=arguments, train_dataset=rows, data_collator=lesson.collate, callbacks=[watch]
-        )
-        trainer.remove_callback(PrinterCallback)
-        return trainer
-
-    with (
-        quick_training(model, device) as as_usual,
-        best_step_kept(
-            model,
-            metric,
-            partial(as_usual, lesson.measure) if lesson.measure else None,
-            steps,
-            settings,
-            progress,
-            checkpoints,
-        ) as watch,
-    ):
+    """Train ``model`` in place at one learning rate."""
+    steps = settings.steps_of(task.examples)
+    rows = Passes(task.examples, steps * settings.batch_size, task.draw, settings.seed)
+    return train_to_best_step(
+        model,
+        settings,
+        device,
+        progress,
+        checkpoints,
+        steps=steps,
+        rate=rate,
+        metric=task.metric,
+        measure=task.measure,
+        make_arguments=partial(TrainingArguments, remove_unused_columns=False),
+        make_trainer=partial(_Trainer, train_dataset=rows, data_collator=task.collate),
         # With several learning rates the result of each is kept until the best one is saved.
-        watch.run(make, keep_end=len(settings.learning_rate) > 1)
-    model.eval()
-    return watch.training
+        keep_end=len(settings.learning_rate) > 1,
+    )

@@ -1,7 +1,7 @@
 """Model folders: written whole or not at all, and recognised when the same training is requested again.
 
-``training.json`` exists from the start, so that a killed run can be started again in its
-folder, and says ``"complete": true`` only after every file of the model is in place.
+``training.json`` exists from the start, so that a killed run can be started again in its folder, and says
+``"complete": true`` only after every file of the model is in place.
 """
 
 import shutil
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, field_validator
+from safetensors import SafetensorError
 
 from pairsmith.core.citations import OF_TRAININGS
 from pairsmith.core.errors import StorageError, first_line, redacted_values
@@ -39,30 +40,23 @@ class Record(Manifest):
     @classmethod
     def _inside(cls, files: dict[str, str]) -> dict[str, str]:
         """Leave out names that point outside the folder; they cannot be ours."""
-        paths = {name: Path(name) for name in files}
-        return {
-            name: hashed
-            for name, hashed in files.items()
-            if not paths[name].is_absolute() and ".." not in paths[name].parts
-        }
+        outside = {name for name in files if Path(name).is_absolute() or ".." in Path(name).parts}
+        return {name: hashed for name, hashed in files.items() if name not in outside}
 
 
 class ModelFolder:
     """A model folder that is being written: opened with ``start``, completed with ``finish``.
 
-    Attributes:
-        finished: whether there is nothing left to do.
-        step: name of the step.
-        sources: the base and the data, with their licences and citations.
-        checkpoints: the checkpoints of the training, until it is finished.
+    ``finished`` says whether there is nothing left to do, ``sources`` are the base and the data, with their
+    licences and citations.
     """
 
-    def __init__(self, out: Place, identity: Identity, sources: Sources, *, finished: bool) -> None:
+    def __init__(self, out: Place, identity: Identity, sources: Sources) -> None:
         self._out = out
         self.step, self.sources = identity.step, sources
         self.checkpoints = Checkpoints(out / _CHECKPOINTS, out / FOLDER)
         self._identity = identity
-        self.finished = finished
+        self.finished = False
 
     @classmethod
     def start(
@@ -77,25 +71,19 @@ class ModelFolder:
     ) -> Self:
         """Claim ``run.out``; ``finished`` says whether it holds the complete result of this training.
 
-        Args:
-            run: where to write; with ``fresh``, an earlier model folder of this step is overwritten.
-            step: name of the step.
-            settings: every setting that changes the weights.
-            inputs: hashes of the inputs' content, by name.
-            models: revisions of the models, by name.
-            sources: the base and the data, for the card.
+        A fresh run overwrites an earlier model folder of this step. ``settings`` are those that change the
+        weights; ``inputs`` has hashes of the inputs' content by name, ``models`` revisions of the models.
         """
         identity = Identity.of(step, settings, inputs, models)
-        sources = sources or Sources()
         record = claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Record))
+        folder = cls(run.out, identity, sources or Sources())
         if record is not None and record.complete and not run.fresh:
             if _is_whole(run.out, record):
-                folder = cls(run.out, identity, sources, finished=True)
+                folder.finished = True
                 folder.checkpoints.remove()  # left if a run was killed at the very end
                 lock.release(run.out)
                 return folder
             run.progress.say(f"{run.out} has changed since it was written; it is trained again")
-        folder = cls(run.out, identity, sources, finished=False)
         same = record is not None and record.fingerprint == identity.fingerprint and not record.complete
         folder._clear(record, keep_checkpoints=same and not run.fresh)
         folder._save({"complete": False})
@@ -105,7 +93,12 @@ class ModelFolder:
     def finish(self, save: Callable[[Path], None], training: Mapping[str, Any]) -> None:
         """Have ``save`` write the model into an empty folder, move it into place, and mark it complete."""
         lock.check(self._out)
-        files = self._move_in(save) if isinstance(self._out, Path) else self._put(save)
+        try:
+            files = self._move_in(save) if isinstance(self._out, Path) else self._put(save)
+        except SafetensorError as error:
+            raise StorageError(
+                f"cannot write the model to {self._out}: {first_line(error)}; run the same command again"
+            ) from error
         citations = (OF_TRAININGS.get(self.step, ""), *self.sources.citations)
         about = Provenance(
             citations=tuple(dict.fromkeys(filter(None, citations))), credits=self.sources.credits
@@ -120,7 +113,7 @@ class ModelFolder:
         scratch = self._out / _SCRATCH
         with storage_errors(self._out):
             scratch.mkdir()
-            _call(save, scratch, self._out)
+            save(scratch)
             files = {name: hash_file(file) for name, file in files_below(scratch).items()}
             for name in files:
                 target = self._out / name
@@ -132,7 +125,7 @@ class ModelFolder:
     def _put(self, save: Callable[[Path], None]) -> dict[str, str]:
         """Save on this machine, and upload the files to the folder's store; returns their hashes."""
         with tempfile.TemporaryDirectory(prefix="pairsmith-") as scratch:
-            _call(save, Path(scratch), self._out)
+            save(Path(scratch))
             return upload(Path(scratch), self._out)
 
     def _save(self, rest: Mapping[str, Any]) -> None:
@@ -155,18 +148,6 @@ def save_transformer(model: Any, tokenizer: Any, card: str, out: Path) -> None:
         model.save_pretrained(str(out))
         tokenizer.save_pretrained(str(out))
     (out / "README.md").write_text(card, encoding="utf-8")
-
-
-def _call(save: Callable[[Path], None], scratch: Path, out: Place) -> None:
-    """Call ``save``; weights that cannot be written are reported like any other file."""
-    from safetensors import SafetensorError
-
-    try:
-        save(scratch)
-    except SafetensorError as error:
-        raise StorageError(
-            f"cannot write the model to {out}: {first_line(error)}; run the same command again"
-        ) from error
 
 
 def _is_whole(out: Place, record: Record) -> bool:

@@ -36,25 +36,24 @@ def steps_between(total: int) -> int:
 class Logs:
     """The event files of one training in ``where``; for a store, written on this machine and uploaded."""
 
-    def __init__(self, where: Place, metric: str, last_step: int) -> None:
-        """Open the event files.
+    def __init__(self, where: Place, metric: str, last_step: int, known: Mapping[int, float | None]) -> None:
+        """Open the event files in a folder for this training alone.
 
-        Args:
-            where: a folder for this training alone.
-            metric: name of the validation metric.
-            last_step: step of the checkpoint that it resumes from, or -1; logs of later steps are hidden.
+        ``last_step`` is the step of the checkpoint that it resumes from, or -1; logs of later steps are
+        hidden. If there are no logs yet, they begin with the validation figures that are known by then.
         """
         check_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
 
         with reaching(where, StorageError):
-            self.new = not any(_is_events(file) for file in inside(where))
+            new = not any(_is_events(file) for file in inside(where))
         self._where = where
         self._folder = where if isinstance(where, Path) else Path(tempfile.mkdtemp(prefix="pairsmith-"))
         self._metric = f"validation/{metric}"
-        purge = last_step + 1 if last_step >= 0 else None
         with storage_errors(where):
-            self._writer = SummaryWriter(str(self._folder), purge_step=purge)
+            self._writer = SummaryWriter(str(self._folder), purge_step=last_step + 1 or None)
+        for step, figure in known.items() if new else ():
+            self.validation(figure, step)
 
     def train(self, told: Mapping[str, Any], step: int) -> None:
         """Log what the trainer reports after ``step``."""

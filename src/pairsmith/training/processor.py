@@ -1,4 +1,4 @@
-"""Changes that make a training on a CPU faster; elsewhere nothing changes."""
+"""Attention and dropout as a training wants them, above all on a CPU, where they take most of its time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,9 +8,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from pairsmith.core.errors import SettingsError
+
 _SHARES = 2**16
 """Dropout probabilities are rounded to multiples of 1 / 65,536."""
 
+_NAMES = ("dropout", "attention_dropout", "attn_dropout")
+"""Names of this dropout in attention modules of transformers: a number, or a module with one as ``p``."""
 
 T = TypeVar("T")
 AsUsual = Callable[[Callable[[], T]], T]
@@ -66,13 +70,9 @@ def _configs(model: nn.Module) -> list[PreTrainedConfig]:
     models = [each for each in model.modules() if isinstance(each, PreTrainedModel)]
     if not all(each._can_set_attn_implementation() for each in models):
         return []
-    found = {id(config): config for each in models for config in map(_config, each.modules()) if config}
+    configs = (getattr(module, "config", None) for each in models for module in each.modules())
+    found = {id(config): config for config in configs if isinstance(config, PreTrainedConfig)}
     return list(found.values())
-
-
-def _config(module: nn.Module) -> PreTrainedConfig | None:
-    config = getattr(module, "config", None)
-    return config if isinstance(config, PreTrainedConfig) else None
 
 
 class QuickDropout(nn.Dropout):
@@ -88,3 +88,30 @@ class QuickDropout(nn.Dropout):
         words = torch.empty(-(-values.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         chance = words.view(torch.int16)[: values.numel()].view(values.shape)
         return values.masked_fill(chance < dropped - _SHARES // 2, 0) * (_SHARES / (_SHARES - dropped))
+
+
+def set_attention_dropout(model: nn.Module, share: float) -> None:
+    """Change the share of attention weights, in [0, 1), that is dropped in training, in place; 0 drops none.
+
+    ``model`` is one of transformers, or a module that contains one. This dropout costs more on a CPU than all
+    other random numbers of a step; without it, torch can compute attention block by block and need not keep
+    the weights.
+    """
+    found = 0
+    for module in model.modules():
+        inside = [each for each in module.modules() if type(each).__name__.endswith("Attention")]
+        if inside != [module]:  # no attention, or a module around it with another dropout
+            continue
+        for name in _NAMES:
+            value = getattr(module, name, None)
+            if isinstance(value, nn.Dropout):
+                value.p = share
+                found += 1
+            elif isinstance(value, float):
+                setattr(module, name, share)
+                found += 1
+    if not found:
+        raise SettingsError(
+            f"--attention-dropout {share:g}: no dropout was found in the attention of this base; leave the "
+            "setting out"
+        )

@@ -6,18 +6,21 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed
-from pairsmith.training.settings import FitSettings, Several
+from pairsmith.training.settings import (
+    FitSettings,
+    LabelSmoothing,
+    MaxSteps,
+    Positive,
+    QuestionSources,
+    Several,
+)
 
 
 class EpochSettings(FitSettings):
     """A training for a number of epochs."""
 
-    epochs: float = Field(
-        default=2.0, gt=0, allow_inf_nan=False, description="Number of passes over the examples."
-    )
-    max_steps: int | None = Field(
-        default=None, ge=1, description="Stop after this many steps, if that is sooner."
-    )
+    epochs: Positive = Field(default=2.0, description="Number of passes over the examples.")
+    max_steps: MaxSteps = None
 
     def steps_of(self, examples: int) -> int:
         """The number of steps with this number of examples."""
@@ -37,35 +40,20 @@ class TrainQuestionGeneratorSettings(EpochSettings):
         "encoder, which gets a decoder with its weights; or a causal language model such as pairsmith:tiny, "
         "which learns to follow the instruction of ask."
     )
-    data: Annotated[list[str], Listed] = Field(
-        min_length=1,
-        description="Questions with answers: SQuAD files, or rows with the columns question, context and "
-        "answers.",
-        json_schema_extra=BY_CONTENT,
-    )
+    data: QuestionSources
     max_length: int | None = Field(
         default=456,
         ge=16,
         description="Longest passage in tokens, without special tokens; longer texts are cut into passages. "
         "It is never more than the model can read.",
     )
-    label_smoothing: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="Share of each target token's probability that is spread over all tokens in the loss.",
-    )
+    label_smoothing: LabelSmoothing = 0.0
 
 
 class TrainTeacherSettings(EpochSettings):
     """A teacher: a reader from whose span distributions students learn (Q3)."""
 
-    data: Annotated[list[str], Listed] = Field(
-        min_length=1,
-        description="Questions with answers: SQuAD files, or rows with the columns question, context and "
-        "answers.",
-        json_schema_extra=BY_CONTENT,
-    )
+    data: QuestionSources
     max_length: int | None = Field(
         default=512,
         ge=16,

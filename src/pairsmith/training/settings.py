@@ -1,6 +1,6 @@
 """Settings of the trainings on labelled examples; `encoder_settings` has those of sentence encoders."""
 
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -11,7 +11,75 @@ from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, ref
 Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
 """A single number may be given in place of a list."""
 
-TrainingDevice = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda)$")]
+# Fields of several trainings; each training sets its own default.
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+MaxSteps = Annotated[int | None, Field(ge=1, description="Stop after this many steps, if that is sooner.")]
+Warmup = Annotated[
+    float,
+    Field(ge=0, lt=1, description="Share of the steps during which the learning rate rises from 0."),
+]
+WeightDecay = Annotated[NotNegative, Field(description="Weight decay; biases and layer norms are left out.")]
+LabelSmoothing = Annotated[
+    float,
+    Field(
+        ge=0,
+        lt=1,
+        description="Share of each target token's probability that is spread over all tokens in the loss.",
+    ),
+]
+CheckpointSteps = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Steps between two checkpoints, from which a stopped training continues.",
+        json_schema_extra=NO_EFFECT,
+    ),
+]
+Tensorboard = Annotated[
+    bool,
+    Field(
+        description="Write TensorBoard logs to logs/ in the output folder; needs the extra tensorboard.",
+        json_schema_extra=NO_EFFECT,
+    ),
+]
+TrainingDevice = Annotated[
+    str,
+    Field(
+        pattern=r"^(auto|cpu|mps|cuda)$",
+        description="auto, cpu, cuda, mps. Training uses one device; CUDA_VISIBLE_DEVICES selects the GPU.",
+        json_schema_extra=NO_EFFECT,
+    ),
+]
+Pooling = Annotated[
+    PoolingName,
+    Field(
+        description="How token vectors become a sentence vector. default: as the base was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
+    ),
+]
+Answers = Annotated[
+    str,
+    Field(description="How candidates for wrong answers are found in passages; see --answers of mine."),
+]
+Window = Annotated[int, Field(ge=1, description="Longest passage in words; see --window of mine.")]
+Extra = Annotated[
+    int | None,
+    Field(
+        ge=0,
+        description="Add only the first N examples; filter writes them from best to worst. Unset: all.",
+    ),
+]
+QuestionSources = Annotated[
+    list[str],
+    Listed,
+    Field(
+        min_length=1,
+        description="Questions with answers: SQuAD files, or rows with the columns question, context and "
+        "answers.",
+        json_schema_extra=BY_CONTENT,
+    ),
+]
 
 
 class FitSettings(Settings):
@@ -31,15 +99,8 @@ class FitSettings(Settings):
         description="Highest learning rate, reached after the warm-up. If several are given, the one that "
         "does best on the validation examples is kept.",
     )
-    warmup: float = Field(
-        default=0.1, ge=0, lt=1, description="Share of the steps during which the learning rate rises from 0."
-    )
-    weight_decay: float = Field(
-        default=0.01,
-        ge=0,
-        allow_inf_nan=False,
-        description="Weight decay; biases and layer norms are left out.",
-    )
+    warmup: Warmup = 0.1
+    weight_decay: WeightDecay = 0.01
     attention_dropout: float | None = Field(
         default=None,
         ge=0,
@@ -50,28 +111,15 @@ class FitSettings(Settings):
     eval_steps: int = Field(
         default=20, ge=1, description="Steps between two evaluations on the validation examples."
     )
-    checkpoint_steps: int = Field(
-        default=100,
-        ge=1,
-        description="Steps between two checkpoints, from which a stopped training continues.",
-        json_schema_extra=NO_EFFECT,
-    )
-    tensorboard: bool = Field(
-        default=False,
-        description="Write TensorBoard logs to logs/ in the output folder; needs the extra tensorboard.",
-        json_schema_extra=NO_EFFECT,
-    )
+    checkpoint_steps: CheckpointSteps = 100
+    tensorboard: Tensorboard = False
     max_length: int | None = Field(
         default=None,
         ge=8,
         description="Longest input in tokens; the rest is cut off. Unset: the base's own limit.",
     )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of examples and of dropout.")
-    device: TrainingDevice = Field(
-        default="auto",
-        description="auto, cpu, cuda, mps. Training uses one device; CUDA_VISIBLE_DEVICES selects the GPU.",
-        json_schema_extra=NO_EFFECT,
-    )
+    device: TrainingDevice = "auto"
     dtype: TrainingDtype = "float32"
 
     @field_validator("learning_rate")
@@ -144,28 +192,16 @@ class TrainBiencoderSettings(FewShotSettings):
         "answers of the right passage and the right answer in wrong passages (reading), or texts of "
         "--outputs (pairs, summaries).",
     )
-    scale: float = Field(
-        default=20.0, gt=0, allow_inf_nan=False, description="Factor that multiplies the cosines in the loss."
-    )
-    style_weight: float = Field(
-        default=1.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="Weight of the style classifier's loss; 0 trains no style classifier.",
+    scale: Positive = Field(default=20.0, description="Factor that multiplies the cosines in the loss.")
+    style_weight: NotNegative = Field(
+        default=1.0, description="Weight of the style classifier's loss; 0 trains no style classifier."
     )
     towers: Literal["one", "two"] = Field(
         default="one", description="one: the same encoder for inputs and outputs; two: an encoder for each."
     )
-    answers: str = Field(
-        default="rule",
-        description="How candidates for wrong answers are found in passages; see --answers of mine.",
-    )
-    window: int = Field(default=150, ge=1, description="Longest passage in words; see --window of mine.")
-    pooling: PoolingName = Field(
-        default="default",
-        description="How token vectors become a sentence vector. default: as the base was saved, or their "
-        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
-    )
+    answers: Answers = "rule"
+    window: Window = 150
+    pooling: Pooling = "default"
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
@@ -224,11 +260,8 @@ class TrainCrossencoderSettings(FewShotSettings):
         default=8, ge=1, description="Number of seeds per training step, each with its negatives."
     )
     steps: int = Field(default=1_000, ge=1, description="Number of training steps.")
-    answers: str = Field(
-        default="rule",
-        description="How candidates for wrong answers are found in passages; see --answers of mine.",
-    )
-    window: int = Field(default=150, ge=1, description="Longest passage in words; see --window of mine.")
+    answers: Answers = "rule"
+    window: Window = 150
 
     @model_validator(mode="after")
     def _together(self) -> Self:
@@ -254,11 +287,9 @@ class TrainCrossencoderSettings(FewShotSettings):
         return self
 
 
-S = TypeVar("S", bound=Settings)
-
-
-def _with_added(settings: S, extra: int | None, added: list[str]) -> S:
-    if extra and not added:
+def extra_of_added(settings: "TrainReaderSettings | TrainSummarizerSettings") -> Any:
+    """Refuse a limit of added rows without added rows."""
+    if settings.extra and not settings.added:
         raise ValueError("extra limits the rows of added, which is missing; give added")
     return settings
 
@@ -276,11 +307,7 @@ class TrainReaderSettings(FewShotSettings):
         description="Questions to add to the seeds, such as a folder that mine or filter wrote.",
         json_schema_extra=BY_CONTENT,
     )
-    extra: int | None = Field(
-        default=None,
-        ge=0,
-        description="Add only the first N examples; filter writes them from best to worst. Unset: all.",
-    )
+    extra: Extra = None
     max_length: int | None = Field(
         default=384,
         ge=16,
@@ -288,9 +315,7 @@ class TrainReaderSettings(FewShotSettings):
         "of which those that contain the answer are used.",
     )
 
-    @model_validator(mode="after")
-    def _extra_of_added(self) -> Self:
-        return _with_added(self, self.extra, self.added)
+    _extra = model_validator(mode="after")(extra_of_added)
 
 
 class TrainSummarizerSettings(FewShotSettings):
@@ -312,11 +337,7 @@ class TrainSummarizerSettings(FewShotSettings):
         "wrote.",
         json_schema_extra=BY_CONTENT,
     )
-    extra: int | None = Field(
-        default=None,
-        ge=0,
-        description="Add only the first N examples; filter writes them from best to worst. Unset: all.",
-    )
+    extra: Extra = None
     marker: str = Field(
         default="<mined>",
         description="Special token put before the documents, or answers, of added examples, whose style may "
@@ -333,16 +354,9 @@ class TrainSummarizerSettings(FewShotSettings):
         ge=4,
         description="Longest summary in tokens, both for training and for generation; the rest is cut off.",
     )
-    label_smoothing: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="Share of each target token's probability that is spread over all tokens in the loss.",
-    )
+    label_smoothing: LabelSmoothing = 0.0
     beams: int = Field(
         default=6, ge=1, description="Number of beams when summaries of validation documents are generated."
     )
 
-    @model_validator(mode="after")
-    def _extra_of_added(self) -> Self:
-        return _with_added(self, self.extra, self.added)
+    _extra = model_validator(mode="after")(extra_of_added)

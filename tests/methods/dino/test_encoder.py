@@ -418,7 +418,7 @@ def test_bfloat16_sums_keep_float32_weights(tiny_gpt2):
 
 def test_a_training_that_diverges_is_an_error(tiny_gpt2, monkeypatch):
     monkeypatch.setattr(
-        BestStepCallback, "look", lambda self, step: self._model[0].model.wte.weight.data.fill_(math.nan)
+        BestStepCallback, "look", lambda self, step: self.model[0].model.wte.weight.data.fill_(math.nan)
     )
     with pytest.raises(ModelError, match=r"the training diverged.*lower learning rate"):
         train_on(tiny_gpt2, max_steps=1)
@@ -488,15 +488,15 @@ def test_a_sentence_transformers_base_keeps_its_pooling(tiny_bert, data, tmp_pat
 
 
 def test_a_hub_base_is_named_in_the_card(data):
-    from pairsmith.runs import DatasetFolder
+    from pairsmith.runs import DatasetFolder, Sources
     from pairsmith.training.card import encoder_card
 
     training = {"steps": 1, "best_step": 1, "validation": [], "seconds": 1.0}
-    text = encoder_card(settings("roberta-base", data), DatasetFolder.open(data), training)
+    text = encoder_card(settings("roberta-base", data), DatasetFolder.open(data), training, Sources())
     assert yaml.safe_load(text.split("---\n")[1])["base_model"] == "roberta-base"
     assert "no validation pairs" in text
     assert "started from `embedded:all-minilm-l6-v2`" in encoder_card(
-        settings("embedded:all-minilm-l6-v2", data), DatasetFolder.open(data), training
+        settings("embedded:all-minilm-l6-v2", data), DatasetFolder.open(data), training, Sources()
     )
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, to_table
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.methods.dino.acceptance import accepted_text
 from pairsmith.methods.dino.method import generate_pairs, generate_texts, make_decoder, rows_needed, write
 from pairsmith.methods.dino.requests import pair_requests
+from pairsmith.methods.dino.tries import accepted_text
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Continuation, Group
 from pairsmith.models.language.scripted import END, ScriptedModel

@@ -8,8 +8,8 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 from pairsmith.core.errors import ModelError, TaskError
 from pairsmith.data.tasks import load_task
 from pairsmith.data.tasks.loading import read_task
-from pairsmith.methods.dino.method import encoded, generate_pairs, write
-from pairsmith.methods.dino.requests import text_requests
+from pairsmith.methods.dino.method import generate_pairs, write
+from pairsmith.methods.dino.requests import encoded, text_requests
 from pairsmith.models.language.scripted import ScriptedModel
 from pairsmith.models.language.transformers_backend import TransformersModel
 

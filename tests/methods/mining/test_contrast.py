@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pairsmith.core.errors import ModelError
-from pairsmith.methods.mining.contrast import contrastive_loss
+from pairsmith.methods.mining.biencoder import contrastive_loss
 from pairsmith.methods.mining.crossencoder import binary_loss, listwise_loss
 from pairsmith.methods.mining.style import Style, load_style
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from pairsmith.data.examples import Example, answer_in_passage
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.examples import in_window
-from pairsmith.methods.mining.sampled_negatives import answer_negatives, random_negatives, sampled
+from pairsmith.methods.mining.sampled_negatives import answer_negatives, in_window, random_negatives, sampled
 
 ONE = "Ann met Bob in Rome in 1990."
 OTHER = "The harp of Cid is old."

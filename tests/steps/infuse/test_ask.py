@@ -9,10 +9,11 @@ import torch
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.documents import Document
+from pairsmith.data.examples import Example
 from pairsmith.data.questions import read_asked
 from pairsmith.data.squad import read_questions
 from pairsmith.data.text.passages import passage_limit, passages
-from pairsmith.methods.quip.generator_training import as_summarizer, generator_examples
+from pairsmith.methods.quip.generator_training import SequenceWriter, generator_examples
 from pairsmith.methods.quip.passages import cut
 from pairsmith.models.language.nucleus import draw_sequences, nucleus
 from pairsmith.models.language.sampling import truncate
@@ -269,8 +270,9 @@ def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path
     assert (passage.text, lost) == (text, [])
     (read,) = encode_documents(asking.model, [passage.text])
     assert len(read) == 32
-    learned = as_summarizer(TrainQuestionGeneratorSettings(base=asker, data=["here"], max_length=30), 1)
-    assert learned.max_length is None  # nothing of a passage is cut off in training either
+    writer = SequenceWriter(TrainQuestionGeneratorSettings(base=asker, data=["here"], max_length=30), "cpu")
+    (learned,) = writer.rows([Example(passage.text, "1")])
+    assert learned.document == read  # nothing of a passage is cut off in training either
 
 
 def test_passages_are_runs_of_sentences_within_the_models_limit(asker):

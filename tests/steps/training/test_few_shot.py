@@ -21,10 +21,9 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.biencoder import Batch, Rows
-from pairsmith.methods.mining.contrast import BiEncoder
+from pairsmith.methods.mining.biencoder import BiEncoder, batch_of, drawn_rows
 from pairsmith.methods.mining.crossencoder import negatives_for
-from pairsmith.methods.mining.sampled_negatives import answer_negatives, positive_outputs
+from pairsmith.methods.mining.sampled_negatives import answer_negatives
 from pairsmith.methods.mining.style import load_style
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
@@ -392,9 +391,9 @@ def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong():
     wrong = negatives_for(pairs, [["a", "b", "c", "d"]] * 3, given)
     assert {*wrong(0, np.random.default_rng(0))} == {"c", "d"}
     assert {*wrong(2, np.random.default_rng(0))} == {"a", "b", "d"}
-    rows = Rows(pairs, positive_outputs(pairs), lambda *_: ["b"], ())
+    draw = drawn_rows(pairs, lambda *_: ["b"], ())
     model = SimpleNamespace(features=lambda texts, _: texts)
-    made = Batch(model)([rows(number, 0, np.random.default_rng(0)) for number in range(3)])
+    made = batch_of(model, [draw(number, 0, np.random.default_rng(0)) for number in range(3)])
     assert made["outputs"] == ["a", "b", "c", "b", "b", "b"]
     assert made["same"].int().tolist() == [[1, 1, 0, 1, 1, 1], [1, 1, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0]]
     draw = answer_negatives(TWO_ANSWERS, (), entity_finder("rule"), 5)

@@ -13,8 +13,15 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions, to_question_table
 from pairsmith.data.text.instructed import ANSWER, QUESTION, told
-from pairsmith.methods.quip.causal_training import CausalWriter, causal_limit, rows_of, said
-from pairsmith.methods.quip.generator_training import generator_examples
+from pairsmith.methods.mining.summarizer import IGNORED
+from pairsmith.methods.quip.generator_training import (
+    CausalWriter,
+    causal_limit,
+    causal_rows,
+    generator_examples,
+    said,
+    token_accuracy,
+)
 from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
@@ -24,7 +31,6 @@ from pairsmith.steps.infuse.settings import AskSettings
 from pairsmith.steps.training import question_generator
 from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.training.target_tokens import IGNORED, token_accuracy
 
 pytestmark = pytest.mark.slow
 
@@ -60,33 +66,33 @@ def settings(data, **rest):
 
 @pytest.fixture(scope="module")
 def writer():
-    return CausalWriter(TINY, "cpu", 0.0)
+    return CausalWriter(TrainQuestionGeneratorSettings(base=TINY, data=["here"]), "cpu")
 
 
 EXAMPLES = [Example(text, said(answer, question)) for text, answer, question in ASKED]
 
 
 def test_what_is_learned_is_what_stands_behind_the_instruction(writer):
-    for row, example in zip(rows_of(writer.tokenizer, EXAMPLES, 256), EXAMPLES, strict=True):
+    for row, example in zip(causal_rows(writer.tokenizer, EXAMPLES, 256), EXAMPLES, strict=True):
         assert writer.tokenizer.decode(row.tokens[: row.told]) == told(example.input, ANSWER)
         assert writer.tokenizer.decode(row.tokens[row.told :]) == example.output
-    (chunk,) = writer.batch(list(rows_of(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
+    (chunk,) = writer.batch(list(causal_rows(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
     kept = chunk["kept"]
     assert chunk["labels"].shape == (2, len(kept))
     assert kept[-1] == chunk["input_ids"].shape[1] - 1
     for tokens, labels in zip(chunk["input_ids"], chunk["labels"], strict=True):
         assert torch.equal(tokens[kept + 1 - len(tokens)][labels != IGNORED], labels[labels != IGNORED])
-    told_of_both = [row.told for row in rows_of(writer.tokenizer, EXAMPLES, 256)]
+    told_of_both = [row.told for row in causal_rows(writer.tokenizer, EXAMPLES, 256)]
     assert kept[0] == min(told_of_both) - 1
     assert (chunk["labels"][:, 0] != IGNORED).any()
 
 
 def test_what_is_beyond_the_context_is_cut_off(writer):
-    (row,) = rows_of(writer.tokenizer, EXAMPLES[:1], 256)
-    (short,) = rows_of(writer.tokenizer, EXAMPLES[:1], row.told + 2)
+    (row,) = causal_rows(writer.tokenizer, EXAMPLES[:1], 256)
+    (short,) = causal_rows(writer.tokenizer, EXAMPLES[:1], row.told + 2)
     assert (short.tokens, short.told) == (row.tokens[: row.told + 2], row.told)
     assert writer(**writer.batch([short, row]))["loss"].isfinite()
-    assert list(rows_of(writer.tokenizer, EXAMPLES[:1], row.told)) == []
+    assert list(causal_rows(writer.tokenizer, EXAMPLES[:1], row.told)) == []
 
 
 def test_a_tokenizer_that_closes_every_text_changes_nothing(writer):
@@ -99,12 +105,12 @@ def test_a_tokenizer_that_closes_every_text_changes_nothing(writer):
         single=f"$A {end}", special_tokens=[(end, closing.eos_token_id)]
     )
     assert closing("A man")["input_ids"][-1] == closing.eos_token_id
-    assert list(rows_of(closing, EXAMPLES, 256)) == list(rows_of(writer.tokenizer, EXAMPLES, 256))
+    assert list(causal_rows(closing, EXAMPLES, 256)) == list(causal_rows(writer.tokenizer, EXAMPLES, 256))
 
 
 def test_a_token_across_the_border_is_written(writer):
     """The quotation mark before ``'tis`` makes one token with what follows it."""
-    (row,) = rows_of(writer.tokenizer, [Example("He said so.", said("'tis", "What?"))], 256)
+    (row,) = causal_rows(writer.tokenizer, [Example("He said so.", said("'tis", "What?"))], 256)
     assert writer.tokenizer.decode(row.tokens[row.told :]).lstrip() == f'"\'tis{QUESTION}What?"'
 
 
@@ -118,7 +124,9 @@ def test_a_model_that_cannot_write_is_refused(data, tmp_path):
 
     DistilBertConfig().save_pretrained(tmp_path / "distilbert")
     (tmp_path / "distilbert" / "model.safetensors").touch()
-    CausalWriter(TINY, "cpu", 0.0).tokenizer.save_pretrained(tmp_path / "distilbert")
+    CausalWriter(TrainQuestionGeneratorSettings(base=TINY, data=["here"]), "cpu").tokenizer.save_pretrained(
+        tmp_path / "distilbert"
+    )
     some = settings(data).model_copy(update={"base": str(tmp_path / "distilbert")})
     with pytest.raises(ModelError, match="distilbert cannot be trained to write text; give BART"):
         train_question_generator(some, Run(tmp_path / "out", Silent()))
@@ -126,7 +134,7 @@ def test_a_model_that_cannot_write_is_refused(data, tmp_path):
 
 
 def test_the_loss_is_that_of_transformers(writer):
-    rows = list(rows_of(writer.tokenizer, EXAMPLES, 256))
+    rows = list(causal_rows(writer.tokenizer, EXAMPLES, 256))
     expected = count = 0
     for row in rows:
         labels = torch.tensor([[IGNORED] * row.told + list(row.tokens[row.told :])])
@@ -139,7 +147,7 @@ def test_the_loss_is_that_of_transformers(writer):
 
 
 def test_token_accuracy_counts_what_is_written(writer):
-    chunks = writer.batch(list(rows_of(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
+    chunks = writer.batch(list(causal_rows(writer.tokenizer, EXAMPLES, 256)))["pairs"]["chunks"]
     right = count = 0
     for chunk in chunks:
         likeliest = writer.logits(chunk).argmax(dim=2)

@@ -12,7 +12,13 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example, read_examples
-from pairsmith.methods.mining.summarizer import WithLoss, _batch, rouge_l, rows_of, train_summarizer_on
+from pairsmith.methods.mining.summarizer import (
+    WithLoss,
+    rouge_l,
+    rows_of,
+    sequence_losses,
+    train_summarizer_on,
+)
 from pairsmith.models.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
@@ -20,7 +26,6 @@ from pairsmith.steps.training.summarizer import added_examples, train_summarizer
 from pairsmith.training import chunks
 from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.settings import TrainSummarizerSettings
-from pairsmith.training.target_tokens import sequence_losses
 
 pytestmark = pytest.mark.slow
 
@@ -149,7 +154,7 @@ def test_a_batch_has_the_mean_loss_of_its_tokens_however_it_is_cut(bart, monkeyp
     for at_once, count in ((2048, 1), (64, 2)):
         monkeypatch.setattr(chunks, "tokens_at_once", lambda _, most=at_once: most)
         table.grad = None
-        batch = _batch(summarizer, rows)
+        batch = model.batch(rows)
         assert len(batch["pairs"]["chunks"]) == count
         loss = model(**batch)["loss"]
         loss.backward()

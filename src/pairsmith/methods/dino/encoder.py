@@ -13,29 +13,23 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.base.sampler import BatchSamplers
-from transformers import PrinterCallback
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.model_files import pick_dtype, quiet_loading
+from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.methods.dino.objectives import IN_BATCH, loss_of, training_rows
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
-from pairsmith.training.best_step import BestStepCallback, Measure, TrainingHistory, best_step_kept
+from pairsmith.training.best_step import TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.dropout import set_attention_dropout
 from pairsmith.training.encoder_settings import TrainEncoderSettings
-from pairsmith.training.logs import steps_between
-from pairsmith.training.processor import quick_training
+from pairsmith.training.processor import set_attention_dropout
 
 
 def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
-    """Load the base with the layers and the attention that the settings ask for.
-
-    Errors as for ``load_sentence_encoder``.
-    """
+    """Load the base with the layers and the attention that the settings ask for."""
     return load_sentence_encoder(
         settings.base,
         pooling=settings.pooling,
@@ -58,38 +52,39 @@ def train_encoder_on(
     """Train ``encoder`` in place on scored pairs, and leave it with the weights of its best step (D10).
 
     By default the loss is the mean squared difference between cosine similarity and score; the module
-    ``objectives`` has the other losses. The learning rate rises linearly over the warm-up and falls linearly
-    to 0. Spearman's correlation on the validation pairs is measured every ``eval_steps`` steps and after the
-    last one, and the weights of the best of these steps are kept, the earliest if several are equal. The
-    untrained encoder is evaluated too, but its weights are never kept.
-
-    Args:
-        encoder: what to train.
-        train: columns sentence1, sentence2, score.
-        validation: the same columns; without it, or with scores that are all equal, the last step is kept.
-        settings: ``base`` and ``data`` are not read here.
-        progress: where progress is shown; nowhere if not given.
-        checkpoints: where one is kept every ``checkpoint_steps``; the training resumes from the latest
-            one there and ends with the same weights. None are kept if not given.
+    ``objectives`` has the other losses. The best step is that of the highest Spearman correlation on the
+    validation pairs (see ``train_to_best_step``); without these, or with scores that are all equal, the last
+    step is kept. Both tables have the columns sentence1, sentence2 and score. ``base`` and ``data`` of the
+    settings are not read here.
     """
+    from datasets import Dataset
+
     shown = progress or Silent()
     check_pairs(train, "the training pairs")
     choosable = _check_selectable(validation, shown)
     rows = training_rows(train, settings.objective, settings.hard_negatives)
-    total = total_steps(rows.num_rows, settings)
     if settings.attention_dropout is not None:
         set_attention_dropout(encoder, settings.attention_dropout)
     if settings.centre:
         centre_vectors(encoder, train.column("sentence1").to_pylist() + train.column("sentence2").to_pylist())
-    with quick_training(encoder, encoder.device.type) as as_usual:
-        measure: Measure | None = None
-        if choosable:
-            look = partial(validation_spearman, encoder, validation, settings.eval_batch_size)
-            measure = partial(as_usual, look)
-        with best_step_kept(encoder, "spearman", measure, total, settings, shown, checkpoints) as watch:
-            watch.run(lambda folder: _trainer(encoder, rows, settings, total, folder, watch))
-    encoder.eval()
-    return watch.training
+    measure = partial(validation_spearman, encoder, validation, settings.eval_batch_size)
+    # A text that occurs twice in a batch would be its own negative.
+    distinct = settings.objective in IN_BATCH
+    sampler = BatchSamplers.NO_DUPLICATES if distinct else BatchSamplers.BATCH_SAMPLER
+    loss = loss_of(encoder, settings.objective, settings.scale)
+    return train_to_best_step(
+        encoder,
+        settings,
+        encoder.device.type,
+        shown,
+        checkpoints,
+        steps=total_steps(rows.num_rows, settings),
+        rate=settings.learning_rate,
+        metric="spearman",
+        measure=measure if choosable else None,
+        make_arguments=partial(SentenceTransformerTrainingArguments, batch_sampler=sampler),
+        make_trainer=partial(_Trainer, train_dataset=Dataset(rows), loss=loss),
+    )
 
 
 def total_steps(rows: int, settings: TrainEncoderSettings) -> int:
@@ -125,55 +120,6 @@ def validation_spearman(encoder: SentenceTransformer, pairs: pa.Table, batch_siz
     )
     figure = spearman(cosines, pairs.column("score").to_numpy())
     return None if math.isnan(figure) else 100.0 * figure
-
-
-def _trainer(
-    encoder: SentenceTransformer,
-    train: pa.Table,
-    settings: TrainEncoderSettings,
-    total: int,
-    scratch: Path,
-    watch: BestStepCallback,
-) -> Any:
-    from datasets import Dataset
-
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(scratch),
-        max_steps=total,
-        per_device_train_batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        lr_scheduler_type="linear",
-        warmup_steps=math.ceil(settings.warmup * total),
-        seed=settings.seed,
-        use_cpu=encoder.device.type == "cpu",
-        bf16=pick_dtype(settings.dtype, encoder.device.type) == "bfloat16",
-        # A text that occurs twice in a batch would be its own negative.
-        batch_sampler=(
-            BatchSamplers.NO_DUPLICATES if settings.objective in IN_BATCH else BatchSamplers.BATCH_SAMPLER
-        ),
-        # Pinned memory speeds up copies to a CUDA device and only warns elsewhere.
-        dataloader_pin_memory=encoder.device.type == "cuda",
-        save_strategy="steps",
-        save_steps=settings.checkpoint_steps,
-        save_total_limit=2,
-        eval_strategy="no",
-        logging_strategy="steps" if settings.tensorboard else "no",
-        logging_steps=steps_between(total),
-        report_to="none",
-        disable_tqdm=True,
-    )
-    # With several GPUs the library would give each of them a batch, which multiplies the batch size.
-    arguments._n_gpu = min(1, arguments.n_gpu)
-    trainer = _Trainer(
-        model=encoder,
-        args=arguments,
-        train_dataset=Dataset(train),
-        loss=loss_of(encoder, settings.objective, settings.scale),
-        callbacks=[watch],
-    )
-    trainer.remove_callback(PrinterCallback)
-    return trainer
 
 
 def check_pairs(pairs: pa.Table, where: str) -> None:

@@ -7,16 +7,15 @@
 3. A text that is a copy, a repeat or no text is rejected, and another try begins, up to a limit (D4, D6).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.data.tasks.spec import QUOTE
-from pairsmith.methods.dino.acceptance import Row, make_row
-from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
-from pairsmith.methods.dino.tries import OpenRequest, Tries, TryResults
+from pairsmith.methods.dino.requests import TextRequest, encoded, pair_requests, text_requests
+from pairsmith.methods.dino.tries import OpenRequest, Row, TryResults, make_row, run_tries
 from pairsmith.models.language.combine import Combine, contrast, guidance, named_rule, self_debias
 from pairsmith.models.language.decoder import Draw, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
@@ -27,13 +26,10 @@ from pairsmith.models.language.sampling import Sampling
 
 @dataclass(frozen=True, slots=True)
 class GeneratedRows:
-    """What came of all requests.
+    """What came of all requests: accepted texts, in the order of the requests and of the tries.
 
-    Attributes:
-        rows: accepted texts, in the order of the requests and of the tries.
-        rejects: tries that gave no text, and requests whose prompts are too long, in the same order.
-        asked: how many requests there were.
-        complete: how many of them got all their texts.
+    ``rejects`` are tries that gave no text, and requests whose prompts are too long, in the same order. There
+    were ``asked`` requests, of which ``complete`` got all their texts.
     """
 
     rows: list[Row]
@@ -108,60 +104,33 @@ def write(
     enough: Callable[[int], bool] = lambda _: False,
     rule: Combine | None = None,
 ) -> GeneratedRows:
-    """Write the texts of all requests.
+    """Write the texts of all requests; ``rows`` and ``rule`` are those of ``generate_pairs``.
 
-    Args:
-        task: labels and instructions.
-        model: writes the texts.
-        requests: what is to be written.
-        decoding: how texts are drawn.
-        seed: of every draw.
-        rows: as for ``generate_pairs``.
-        on_done: is called with each request when its last try has ended.
-        earlier: by a request's id, what came of its tries in an earlier run; the next ones follow them.
-        enough: is called with the number of requests that were begun, before each; true leaves the rest.
-        rule: as for ``generate_pairs``, but a function.
+    ``on_done`` is called with each request when its last try has ended. ``earlier`` has, by a request's id,
+    what came of its tries in an earlier run; the next ones follow them. ``enough`` is called with the number
+    of requests that were begun, before each; true leaves the rest.
     """
     encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
     # At decay 0 self-debiasing changes nothing (D3), so the counter-prompts need not be computed.
     steered = rule is not None or decoding.rule != "self-debiasing" or decoding.decay > 0
-    waiting = [
-        OpenRequest(
-            request,
-            encode(request.prompt),
-            tuple(map(encode, request.counter_prompts)) if steered else (),
-        )
-        for request in requests
-    ]
+    waiting = []
+    for request in requests:
+        counter_prompts = tuple(map(encode, request.counter_prompts)) if steered else ()
+        outcome = earlier[request.id].copy() if earlier and request.id in earlier else TryResults()
+        waiting.append(OpenRequest(request, encode(request.prompt), counter_prompts, outcome))
     prompts = {prompt for each in waiting for prompt in (each.prompt, *each.counter_prompts)}
     decoder = make_decoder(model, decoding, seed, prompts, rows, rule=rule)
     too_long = f"a prompt and {decoding.max_tokens} new tokens exceed the model's {model.context} tokens"
-    tries = Tries(task, decoder, decoding.tries, too_long, on_done, earlier or {})
-    return _written(task, tries.run(waiting, enough))
-
-
-def _written(task: TaskSpec, tried: Sequence[OpenRequest]) -> GeneratedRows:
-    """Rows and rejects in the order of the requests, those of a request in the order of its tries."""
-    rows: list[Row] = []
+    begun = run_tries(task, decoder, waiting, decoding.tries, too_long, on_done, enough)
+    # In the order of the requests, and those of a request in the order of its tries.
+    accepted: list[Row] = []
     rejects: list[Reject] = []
-    for each in tried:
-        texts = [each.outcome.texts[number] for number in sorted(each.outcome.texts)]
-        rows += [make_row(task, each.request, number, text) for number, text in enumerate(texts)]
+    for each in begun:
+        texts = [text for _, text in sorted(each.outcome.texts.items())]
+        accepted += [make_row(task, each.request, number, text) for number, text in enumerate(texts)]
         rejects += [each.outcome.rejects[number] for number in sorted(each.outcome.rejects)]
-    complete = sum(len(each.outcome.texts) == each.request.count for each in tried)
-    return GeneratedRows(rows, rejects, len(tried), complete)
-
-
-def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
-    """The tokens of a prompt, in the form that the task has.
-
-    Raises:
-        ModelError: the task is a chat, and the model is not made for chats.
-    """
-    if task.format == "plain":
-        return tuple(model.encode(prompt))
-    message, _, answer = prompt.rpartition("\n")
-    return tuple(model.encode_chat(message, answer))
+    complete = sum(len(each.outcome.texts) == each.request.count for each in begun)
+    return GeneratedRows(accepted, rejects, len(begun), complete)
 
 
 def rows_needed(task: TaskSpec) -> int:
@@ -182,13 +151,11 @@ def make_decoder(
     sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
     if isinstance(model, RemoteModel):
         return RemoteDecoder(model, sampling, seed, decay=decoding.decay, floor=decoding.floor)
-    return MultiPromptDecoder(model, rule or rule_of(decoding), sampling, seed, prompts, rows, watch)
-
-
-def rule_of(decoding: Decoding) -> Combine:
-    """The rule by which a label's prompt is combined with those of its counter-labels."""
-    if decoding.rule == "guidance":
-        return partial(guidance, scale=decoding.scale)
-    if decoding.rule == "contrast":
-        return partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
-    return partial(self_debias, decay=decoding.decay, floor=decoding.floor)
+    if rule is None:
+        if decoding.rule == "guidance":
+            rule = partial(guidance, scale=decoding.scale)
+        elif decoding.rule == "contrast":
+            rule = partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
+        else:
+            rule = partial(self_debias, decay=decoding.decay, floor=decoding.floor)
+    return MultiPromptDecoder(model, rule, sampling, seed, prompts, rows, watch)

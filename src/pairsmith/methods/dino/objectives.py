@@ -26,10 +26,7 @@ IN_BATCH: tuple[Objective, ...] = ("contrastive", "simcse")
 def training_rows(pairs: pa.Table, objective: Objective, hard_negatives: float = 0.2) -> pa.Table:
     """The rows that an objective is trained on, a column for each text, the score last where it is used.
 
-    Args:
-        pairs: scored pairs, with the columns sentence1, sentence2 and score.
-        objective: the training objective.
-        hard_negatives: for ``contrastive``, the highest score of a text that is a hard negative.
+    ``pairs`` has the columns sentence1, sentence2 and score; ``hard_negatives`` is for ``contrastive``.
     """
     if objective == "simcse":
         texts = pa.array(dict.fromkeys(pairs["sentence1"].to_pylist()), pa.string())
@@ -45,14 +42,8 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
     The texts of the highest score are the positives. Texts in between, which are somewhat similar, are not
     used: neither as positives nor as negatives. The i-th positive of a first text is paired with the i-th of
     its texts of each low score, starting again at the first where there are fewer. A first text that lacks
-    texts of one of these scores is left out, so that all rows have the same number of texts.
-
-    Args:
-        pairs: scored pairs, with the columns sentence1, sentence2 and score.
-        hard_negatives: the highest score of a text that is a hard negative.
-
-    Returns:
-        columns ``anchor``, ``positive`` and ``negative_1`` …, those of the higher scores first.
+    texts of one of these scores is left out, so that all rows have the same number of texts. The columns are
+    ``anchor``, ``positive`` and ``negative_1`` …, those of the higher scores first, up to ``hard_negatives``.
     """
     found: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
     for pair in pairs.select(["sentence1", "sentence2", "score"]).to_pylist():
@@ -79,14 +70,11 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
 
 def loss_of(encoder: SentenceTransformer, objective: Objective, scale: float) -> nn.Module:
     """The loss of an objective; ``scale`` multiplies the cosines of all but ``cosine``."""
-    made: dict[Objective, Any] = {
-        "cosine": lambda: losses.CosineSimilarityLoss(encoder),
-        "cosent": lambda: losses.CoSENTLoss(encoder, scale=scale),
-        "angle": lambda: losses.AnglELoss(encoder, scale=scale),
-        "contrastive": lambda: losses.MultipleNegativesRankingLoss(encoder, scale=scale),
-        "simcse": lambda: losses.MultipleNegativesRankingLoss(encoder, scale=scale),
-    }
-    return EncodedByLength(encoder, made[objective]())
+    if objective == "cosine":
+        return EncodedByLength(encoder, losses.CosineSimilarityLoss(encoder))
+    scaled = {"cosent": losses.CoSENTLoss, "angle": losses.AnglELoss}
+    kind = scaled.get(objective, losses.MultipleNegativesRankingLoss)
+    return EncodedByLength(encoder, kind(encoder, scale=scale))
 
 
 class EncodedByLength(nn.Module):
@@ -115,9 +103,7 @@ class EncodedByLength(nn.Module):
 def encode_by_length(encoder: SentenceTransformer, columns: Sequence[Mapping[str, Any]]) -> list[Tensor]:
     """The sentence vectors of each column, ``(rows, d)``, computed together in groups of similar length.
 
-    Args:
-        encoder: the encoder whose ``forward`` computes the vectors.
-        columns: the tokenized texts of each column: ``(rows, tokens)`` tensors, padded at the end.
+    A column's tokenized texts are ``(rows, tokens)`` tensors, padded at the end.
     """
     texts = [
         {key: value[row] for key, value in column.items() if torch.is_tensor(value) and value.ndim == 2}
@@ -130,10 +116,10 @@ def encode_by_length(encoder: SentenceTransformer, columns: Sequence[Mapping[str
         width = max(lengths[number] for number in numbers)
         return {key: torch.stack([_cut(texts[number][key], width) for number in numbers]) for key in texts[0]}
 
-    chunks = grouped(lengths, features, encoder.device)
-    vectors = torch.cat([encoder(dict(chunk))["sentence_embedding"] for chunk in chunks.chunks])
+    groups = grouped(lengths, features, encoder.device)
+    vectors = torch.cat([encoder(dict(group))["sentence_embedding"] for group in groups["chunks"]])
     sizes = [len(column["attention_mask"]) for column in columns]
-    return list(torch.split(vectors[chunks.order.argsort()], sizes))
+    return list(torch.split(vectors[groups["order"].argsort()], sizes))
 
 
 def _cut(values: Tensor, width: int) -> Tensor:

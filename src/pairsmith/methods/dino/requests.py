@@ -5,19 +5,17 @@ from dataclasses import dataclass
 
 from pairsmith.data.readers import text_id
 from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
+from pairsmith.models.language.protocols import Prompt, SteerableModel
+from pairsmith.models.language.remote import RemoteModel
 
 
 @dataclass(frozen=True, slots=True)
 class TextRequest:
-    """Texts to be written for one label and, in a pair task, one input.
+    """``count`` texts to be written for one label and, in a pair task, one input.
 
-    Attributes:
-        id: from the input's content and the label; names the rows and their random numbers.
-        input: the first text as it was given; None in a text task.
-        label: the label as text.
-        count: how many texts.
-        prompt: the label's instruction, with the input filled in.
-        counter_prompts: likewise for its counter-labels (D2).
+    The ``id``, made of the input's content and the label, names the rows and their random numbers. ``input``
+    is the first text as it was given, None in a text task. The prompts are the label's instruction with the
+    input filled in, and those of its counter-labels (D2).
     """
 
     id: str
@@ -62,8 +60,16 @@ def _wordings(task: TaskSpec, label: str, number: int) -> Iterator[str]:
 def quotable(text: str) -> str:
     """``text`` so that it can stand between quotation marks in a prompt, on one line.
 
-    A straight double quotation mark would end the first text for the model, a line break or tab
-    would break the layout of the instruction. The prompt gets ``'`` and single spaces in their
-    place; the row keeps the text as it was given.
+    A straight double quotation mark would end the first text for the model, a line break or tab would break
+    the layout of the instruction. The prompt gets ``'`` and single spaces instead; the row keeps the given
+    text.
     """
     return " ".join(text.replace('"', "'").split())
+
+
+def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
+    """The tokens of a prompt, as plain text or as a chat, for which not all models are made."""
+    if task.format == "plain":
+        return tuple(model.encode(prompt))
+    message, _, answer = prompt.rpartition("\n")
+    return tuple(model.encode_chat(message, answer))

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.methods.dino.acceptance import accepted_text
-from pairsmith.methods.dino.method import encoded, make_decoder
-from pairsmith.methods.dino.requests import TextRequest, pair_requests, text_requests
+from pairsmith.methods.dino.method import make_decoder
+from pairsmith.methods.dino.requests import encoded, pair_requests, text_requests
+from pairsmith.methods.dino.tries import accepted_text
 from pairsmith.models.language.decoder import Draw, Group
 from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.runs.seeds import stream_key
@@ -20,11 +20,8 @@ NOTABLE = 0.05
 class TokenTrace:
     """A token that was drawn, with probabilities of D3, before top-k and top-p.
 
-    Attributes:
-        token: as text.
-        plain: its probability under the label's own prompt.
-        steered: after self-debiasing.
-        lowered: the token that self-debiasing lowered most, and from where to where.
+    ``plain`` is its probability under the label's own prompt, ``steered`` that after self-debiasing.
+    ``lowered`` is the token that self-debiasing lowered most, and from where to where.
     """
 
     token: str
@@ -40,15 +37,10 @@ class TokenTrace:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The first try at a text.
+    """The first try at a text for an input, which is None in a text task, and a label.
 
-    Attributes:
-        input: the first text; None in a text task.
-        label: what it was written for.
-        counters: the counter-labels.
-        text: what was written.
-        rejected: why it was not kept; empty where it was.
-        tokens: what was drawn; none where the prompt is too long.
+    ``rejected`` says why the text was not kept, if it was not. No ``tokens`` were drawn where the prompt is
+    too long.
     """
 
     input: str | None
@@ -65,26 +57,21 @@ def traces(
     """The first try for each item and label: the draws that ``generate`` makes with this seed."""
     requests = text_requests(task, items) if isinstance(items, range) else pair_requests(task, items, 1)
     for request in requests:
-        yield _trace(task, model, request, decoding, seed)
-
-
-def _trace(
-    task: TaskSpec, model: SteerableModel, request: TextRequest, decoding: Decoding, seed: int
-) -> Trace:
-    draws: list[Draw] = []
-    prompts = [encoded(task, model, prompt) for prompt in (request.prompt, *request.counter_prompts)]
-    decoder = make_decoder(model, decoding, seed, prompts, len(prompts), draws.append)
-    counters = tuple(task.counters(request.label))
-    if not all(map(decoder.fits, prompts)):
-        too_long = f"too long for the model's {model.context} tokens"
-        return Trace(request.input, request.label, counters, "", too_long, ())
-    decoder.add(Group(prompts[0], tuple(prompts[1:]), stream_key(request.id, 0)))
-    (continuation,) = decoder.finished()
-    judged = accepted_text(task, request, 0, continuation)
-    rejected = judged.reason if isinstance(judged, Reject) else ""
-    text = continuation.text if isinstance(judged, Reject) else judged
-    tokens = tuple(_token(model, draw) for draw in draws)
-    return Trace(request.input, request.label, counters, text, rejected, tokens)
+        draws: list[Draw] = []
+        prompts = [encoded(task, model, prompt) for prompt in (request.prompt, *request.counter_prompts)]
+        decoder = make_decoder(model, decoding, seed, prompts, len(prompts), draws.append)
+        counters = tuple(task.counters(request.label))
+        if not all(map(decoder.fits, prompts)):
+            too_long = f"too long for the model's {model.context} tokens"
+            yield Trace(request.input, request.label, counters, "", too_long, ())
+            continue
+        decoder.add(Group(prompts[0], tuple(prompts[1:]), stream_key(request.id, 0)))
+        (continuation,) = decoder.finished()
+        judged = accepted_text(task, request, 0, continuation)
+        rejected = judged.reason if isinstance(judged, Reject) else ""
+        text = continuation.text if isinstance(judged, Reject) else judged
+        tokens = tuple(_token(model, draw) for draw in draws)
+        yield Trace(request.input, request.label, counters, text, rejected, tokens)
 
 
 def _token(model: SteerableModel, draw: Draw) -> TokenTrace:

@@ -1,16 +1,28 @@
-"""The tries at each request: begun while texts are missing, up to a limit (D4, D6)."""
+"""The tries at each request, and the texts that are accepted as rows (D1, D4, D6)."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from pairsmith.data.schemas import Reject
+from pairsmith.data.schemas import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
 from pairsmith.data.tasks import TaskSpec
-from pairsmith.methods.dino.acceptance import accepted_text, rejected
-from pairsmith.methods.dino.requests import TextRequest
-from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.methods.dino.requests import TextRequest, quotable
+from pairsmith.models.language.decoder import Continuation, Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.remote_decoder import RemoteDecoder
 from pairsmith.runs.seeds import stream_key
+
+Row = ScoredPair | LabelledPair | LabelledText
+"""What the method makes: a row of the kind that the task's labels ask for."""
+
+# By how a text ended, the filter that rejects it and the reason.
+_ENDINGS = {
+    "length": ("no end", "no quotation mark within the token limit"),
+    "end": ("no end", "the model ended the text without a quotation mark"),
+    "uncertified": ("not certified", "the server's lists of likeliest tokens do not prove the next token"),
+    "outranked": ("outranked", "a counter-label's prompt makes the text at least as likely"),
+}
+# Control characters, and the mark that stands for bytes that are no text.
+_UNREADABLE = frozenset([*map(chr, range(32)), *map(chr, range(127, 160)), "\ufffd"])
 
 
 @dataclass(slots=True)
@@ -21,117 +33,128 @@ class TryResults:
     rejects: dict[int, Reject] = field(default_factory=dict)
 
     @property
-    def tries(self) -> int:
-        """How many have ended."""
+    def ended(self) -> int:
+        """How many tries have ended."""
         return len(self.texts) + len(self.rejects)
+
+    def copy(self) -> "TryResults":
+        """The same results, to which others can be added."""
+        return TryResults(dict(self.texts), dict(self.rejects))
 
 
 @dataclass(slots=True)
 class OpenRequest:
-    """A request, its prompts' tokens, how many tries are running, and what came of the others."""
+    """A request, its prompts' tokens, what came of its tries, and how many are running."""
 
     request: TextRequest
     prompt: Prompt
     counter_prompts: tuple[Prompt, ...]
+    outcome: TryResults
     running: int = 0
-    outcome: TryResults = field(default_factory=TryResults)
 
 
-class Tries:
-    """Runs the tries at requests in a decoder, many requests at a time.
+def run_tries(
+    task: TaskSpec,
+    decoder: MultiPromptDecoder | RemoteDecoder,
+    requests: Iterable[OpenRequest],
+    limit: int,
+    too_long: str,
+    on_done: Callable[[TextRequest], None],
+    enough: Callable[[int], bool],
+) -> list[OpenRequest]:
+    """Try until each request has its texts, or no try is left; returns those that were begun, in their order.
 
     A try is begun only when the tries before it cannot be enough, so the set of tries, and with it every row,
-    is that of trying one after the other.
-
-    Args:
-        task: whose rows are made.
-        decoder: draws the texts.
-        limit: tries at a request at most.
-        too_long: why a request whose prompts the decoder cannot take is rejected.
-        on_done: is called with each request when its last try has ended.
-        earlier: by a request's id, what came of its tries in an earlier run; the next ones follow them.
+    is that of trying one after the other. A request has at most ``limit`` tries, with those of an earlier run
+    that are in its outcome. ``too_long`` says why a request whose prompts the decoder cannot take is
+    rejected. ``on_done`` and ``enough`` are called as ``methods.dino.method.write`` says.
     """
+    running: dict[int, tuple[OpenRequest, int]] = {}  # by the identity of the decoder's group
+    waiting, begun = iter(requests), list[OpenRequest]()
 
-    def __init__(
-        self,
-        task: TaskSpec,
-        decoder: MultiPromptDecoder | RemoteDecoder,
-        limit: int,
-        too_long: str,
-        on_done: Callable[[TextRequest], None],
-        earlier: Mapping[str, TryResults],
-    ) -> None:
-        self._task = task
-        self._decoder = decoder
-        self._limit = limit
-        self._too_long = too_long
-        self._on_done = on_done
-        self._earlier = earlier
-        self._running: dict[int, tuple[OpenRequest, int]] = {}  # by the identity of the decoder's group
-
-    def run(self, requests: Iterable[OpenRequest], enough: Callable[[int], bool]) -> list[OpenRequest]:
-        """Try until each request has its texts, or no try is left.
-
-        Args:
-            requests: in their order.
-            enough: is called with the number of requests that were begun, before each; true leaves the rest.
-
-        Returns:
-            the requests that were begun, in their order.
-        """
-        waiting, begun = iter(requests), list[OpenRequest]()
-
-        def take_up() -> None:
-            while self._decoder.room > 0 and not enough(len(begun)) and (each := next(waiting, None)):
-                begun.append(each)
-                self._take_up(each)
-
-        take_up()
-        for continuation in self._decoder.finished():
-            each, number = self._running.pop(id(continuation.group))
-            each.running -= 1
-            text = accepted_text(self._task, each.request, number, continuation)
-            if isinstance(text, Reject):
-                each.outcome.rejects[number] = text
-            else:
-                each.outcome.texts[number] = text
-                self._reject_repeats(each)
-            self._try(each)
-            take_up()
-        return begun
-
-    def _take_up(self, each: OpenRequest) -> None:
-        """Begin a request's tries, after those of an earlier run."""
-        if known := self._earlier.get(each.request.id):
-            each.outcome = TryResults(dict(known.texts), dict(known.rejects))
-        if all(map(self._decoder.fits, (each.prompt, *each.counter_prompts))):
-            self._try(each)
-            return
-        each.outcome.rejects[0] = rejected(self._task, each.request, 0, "too long", self._too_long, "")
-        self._on_done(each.request)
-
-    def _try(self, each: OpenRequest) -> None:
+    def begin_tries(each: OpenRequest) -> None:
         """Begin as many tries as the missing texts ask for."""
         outcome = each.outcome
-        while (
-            outcome.tries + each.running < self._limit
-            and each.running + len(outcome.texts) < each.request.count
-        ):
-            number = outcome.tries + each.running
+        while outcome.ended + each.running < limit and each.running + len(outcome.texts) < each.request.count:
+            number = outcome.ended + each.running
             group = Group(each.prompt, each.counter_prompts, stream_key(each.request.id, number))
-            self._running[id(group)] = each, number
-            self._decoder.add(group, soon=outcome.tries > 0)
+            running[id(group)] = each, number
+            decoder.add(group, soon=outcome.ended > 0)
             each.running += 1
         if not each.running:
-            self._on_done(each.request)
+            on_done(each.request)
 
-    def _reject_repeats(self, each: OpenRequest) -> None:
-        """Of equal texts keep that of the earliest try: a repeat takes no place among those wanted (D6)."""
-        first: dict[str, int] = {}
-        texts, rejects = each.outcome.texts, each.outcome.rejects
-        for number, text in sorted(texts.items()):
-            if first.setdefault(text, number) != number:
-                # Not which one: when there are three, that would hang on which of them ended first.
-                reason = "repeats the text of an earlier try"
-                rejects[number] = rejected(self._task, each.request, number, "repeat", reason, text)
-                del texts[number]
+    def begin_requests() -> None:
+        while decoder.room > 0 and not enough(len(begun)) and (each := next(waiting, None)):
+            begun.append(each)
+            if all(map(decoder.fits, (each.prompt, *each.counter_prompts))):
+                begin_tries(each)
+                continue
+            each.outcome.rejects[0] = rejected(task, each.request, 0, "too long", too_long, "")
+            on_done(each.request)
+
+    begin_requests()
+    for continuation in decoder.finished():
+        each, number = running.pop(id(continuation.group))
+        each.running -= 1
+        text = accepted_text(task, each.request, number, continuation)
+        if isinstance(text, Reject):
+            each.outcome.rejects[number] = text
+        else:
+            each.outcome.texts[number] = text
+            _reject_repeats(task, each)
+        begin_tries(each)
+        begin_requests()
+    return begun
+
+
+def _reject_repeats(task: TaskSpec, each: OpenRequest) -> None:
+    """Of equal texts keep that of the earliest try: a repeat takes no place among those wanted (D6)."""
+    first: dict[str, int] = {}
+    texts, rejects = each.outcome.texts, each.outcome.rejects
+    for number, text in sorted(texts.items()):
+        if first.setdefault(text, number) != number:
+            # Not which one: when there are three, that would hang on which of them ended first.
+            reason = "repeats the text of an earlier try"
+            rejects[number] = rejected(task, each.request, number, "repeat", reason, text)
+            del texts[number]
+
+
+def accepted_text(task: TaskSpec, request: TextRequest, number: int, written: Continuation) -> str | Reject:
+    """The text of try ``number``, or why it is rejected: a text that cleaning would remove takes no place."""
+    text = written.text.strip()
+    fault = _fault(request, written.ending, text)
+    return rejected(task, request, number, *fault, text) if fault else text
+
+
+def _fault(request: TextRequest, ending: str, text: str) -> tuple[str, str] | None:
+    """The filter that rejects a text, and the reason; None if it is accepted."""
+    if ending in _ENDINGS:
+        return _ENDINGS[ending]
+    if not text:
+        return "empty", "nothing before the quotation mark"
+    if text.splitlines() != [text]:
+        return "line break", "the text holds a line break"
+    if unreadable := next((c for c in text if c in _UNREADABLE), None):
+        return "bad character", f"the text holds the character U+{ord(unreadable):04X}"
+    if request.input is not None and text in (request.input.strip(), quotable(request.input)):
+        return "copy", "the text repeats the first text"
+    return None
+
+
+def make_row(task: TaskSpec, request: TextRequest, number: int, text: str) -> Row:
+    """The row of the ``number``-th accepted text, of the kind that the task makes."""
+    name = request.row_id(number)
+    if request.input is None:
+        return LabelledText(name, text, request.label)
+    if task.numeric:
+        return ScoredPair(name, request.input, text, float(request.label))
+    return LabelledPair(name, request.input, text, request.label)
+
+
+def rejected(
+    task: TaskSpec, request: TextRequest, number: int, filter_: str, reason: str, text: str
+) -> Reject:
+    """The reject of try ``number``, with the row that it would have been."""
+    row = make_row(task, request, 0, text)
+    return Reject.of(f"{request.id}-try-{number}", filter_, reason, as_columns(row))

@@ -7,41 +7,45 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
+from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.contrast import BiEncoder
-from pairsmith.methods.mining.examples import in_window
 from pairsmith.methods.mining.sampled_negatives import (
     Negatives,
     answer_negatives,
+    in_window,
     positive_outputs,
     random_negatives,
 )
-from pairsmith.models.encode import encode_texts
+from pairsmith.methods.mining.style import Style
+from pairsmith.models.encode import Side, encode_texts, prompt_of, token_counts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.seeds import generator
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.fit import TrainingTask, fit_each_rate
+from pairsmith.training.chunks import chunked, compute_chunks
+from pairsmith.training.fit import Draw, TrainingTask, fit_each_rate
 from pairsmith.training.settings import TrainBiencoderSettings
+
+STYLE_SCALE = 100.0
+"""Factor of the style classifier's weights, which would hardly move at an encoder's learning rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """Texts sampled from the corpora that will be mined.
 
-    Attributes:
-        strangers: texts that are probably not in the style of the seeds.
-        outputs: passages (kind ``reading``), sentences (``summaries``) or texts, to draw negatives from.
+    ``strangers`` are probably not in the style of the seeds; negatives are drawn from ``outputs``, which are
+    passages (kind ``reading``), sentences (``summaries``) or texts.
     """
 
     strangers: Sequence[str] = ()
@@ -57,53 +61,31 @@ def train_biencoder_on(
     *,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
-) -> tuple[BiEncoder, float, TrainingHistory]:
-    """Train a bi-encoder at each learning rate, and keep the best.
+) -> tuple["BiEncoder", float, TrainingHistory]:
+    """Train a bi-encoder at each learning rate; returns the best, its rate, and how its training went.
 
-    Args:
-        seeds: at least 2.
-        validation: examples by which the best step and rate are chosen; may be empty.
-        around: texts sampled from the corpora.
-        settings: ``seeds``, ``validation``, ``inputs`` and ``outputs`` are not read here.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where progress is shown.
-        checkpoints: where checkpoints are kept.
-
-    Returns:
-        the model, its learning rate, and how its training went.
+    Step and rate are chosen by ``validation``, if it is not empty. ``base`` is the only path that is read
+    here.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
     seeds = [in_window(example, settings.window) for example in seeds]
     unseen = [in_window(example, settings.window) for example in validation]
-    styled = settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0
-    side: Literal["inputs", "outputs"] = "inputs" if settings.kind == "reading" else "outputs"
-
-    def make() -> BiEncoder:
-        torch.manual_seed(settings.seed)
-        return BiEncoder(
-            load_encoder(settings, device),
-            scale=settings.scale,
-            style=side if styled else None,
-            style_weight=settings.style_weight,
-        )
+    style: Side | None = None
+    if settings.kind != "pairs" and settings.style_weight > 0 and len(around.strangers) > 0:
+        style = "query" if settings.kind == "reading" else "document"
 
     wrong, wrong_unseen = (negatives_of(each, around, settings) for each in (seeds, unseen))
-    rows = Rows(seeds, positive_outputs(seeds), wrong, around.strangers if styled else ())
+    draw = drawn_rows(seeds, wrong, around.strangers if style else ())
 
-    def lesson(model: BiEncoder) -> TrainingTask[Row]:
-        measure = partial(retrieval_accuracy, model.encoder, unseen, wrong_unseen)
-        return TrainingTask(len(seeds), rows, Batch(model), measure if len(unseen) > 1 else None)
+    def make() -> tuple[BiEncoder, TrainingTask[Row]]:
+        torch.manual_seed(settings.seed)
+        encoder = load_encoder(settings, device)
+        model = BiEncoder(encoder, scale=settings.scale, style=style, style_weight=settings.style_weight)
+        measure = partial(retrieval_accuracy, encoder, unseen, wrong_unseen) if len(unseen) > 1 else None
+        return model, TrainingTask(len(seeds), draw, partial(batch_of, model), measure, "accuracy")
 
-    return fit_each_rate(
-        make,
-        lesson,
-        settings,
-        metric="accuracy",
-        device=device,
-        progress=progress,
-        checkpoints=checkpoints,
-    )
+    return fit_each_rate(make, settings, device, progress, checkpoints)
 
 
 def load_encoder(settings: TrainBiencoderSettings, device: str) -> SentenceTransformer:
@@ -140,42 +122,119 @@ class Row:
     stranger: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Makes a row from an example."""
+def drawn_rows(examples: Sequence[Example], negatives: Negatives, strangers: Sequence[str]) -> Draw[Row]:
+    """Makes the row of an example, with negatives and a stranger drawn at random."""
+    right = positive_outputs(examples)
 
-    examples: Sequence[Example]
-    right: Sequence[frozenset[str]]
-    wrong: Negatives
-    strangers: Sequence[str]
+    def draw(number: int, _: int, rng: np.random.Generator) -> Row:
+        example, wrong = examples[number], negatives(number, rng)
+        stranger = strangers[int(rng.integers(len(strangers)))] if len(strangers) else None
+        return Row(example.input, example.output, right[number], wrong, stranger)
 
-    def __call__(self, number: int, _: int, rng: np.random.Generator) -> Row:
-        """The row of an example, with negatives and a stranger drawn at random."""
-        example = self.examples[number]
-        wrong = self.wrong(number, rng)
-        stranger = self.strangers[int(rng.integers(len(self.strangers)))] if len(self.strangers) else None
-        right = self.right[number]
-        return Row(example.input, example.output, right, wrong, stranger)
+    return draw
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Collates rows into the arguments of ``BiEncoder.forward``."""
+def batch_of(model: "BiEncoder", rows: Sequence[Row]) -> Mapping[str, Any]:
+    """The arguments of ``BiEncoder.forward``: the outputs are the rows' own ones, then their negatives."""
+    outputs = [row.output for row in rows] + [text for row in rows for text in row.wrong]
+    made: dict[str, Any] = {
+        "inputs": model.features([row.input for row in rows], "query"),
+        "outputs": model.features(outputs, "document"),
+        "same": torch.tensor([[text in row.right for text in outputs] for row in rows]),
+    }
+    strangers = [row.stranger for row in rows if row.stranger is not None]
+    if strangers and model.side:
+        made["strangers"] = model.features(strangers, model.side)
+    return made
 
-    model: BiEncoder
 
-    def __call__(self, rows: Sequence[Row]) -> Mapping[str, Any]:
-        """Features of inputs, outputs (own ones first) and strangers, and which outputs are positives."""
-        outputs = [row.output for row in rows] + [text for row in rows for text in row.wrong]
-        made: dict[str, Any] = {
-            "inputs": self.model.features([row.input for row in rows], "query"),
-            "outputs": self.model.features(outputs, "document"),
-            "same": torch.tensor([[text in row.right for text in outputs] for row in rows]),
-        }
-        strangers = [row.stranger for row in rows if row.stranger is not None]
-        if strangers:
-            made["strangers"] = self.model.features(strangers, self.model.side)
-        return made
+def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor:
+    """Negative log likelihood of each input's own output among all outputs, the mean over the inputs (M2).
+
+    Args:
+        x: ``(n, d)`` floating, inputs.
+        y: ``(m, d)``, m >= n: the output of input i in row i, after these additional negatives.
+        same: ``(n, m)`` bool: output j is a positive of input i, and ignored unless it is its own.
+        scale: factor of the cosines.
+    """
+    x, y = (nn.functional.normalize(each, dim=1) for each in (x, y))
+    logits = (scale * (x @ y.T)).float()
+    own = torch.eye(len(x), len(y), dtype=torch.bool, device=x.device)
+    logits = logits.masked_fill(same & ~own, -torch.inf)
+    return nn.functional.cross_entropy(logits, torch.arange(len(x), device=x.device))
+
+
+class BiEncoder(nn.Module):
+    """A sentence encoder, of one tower or two, and the style classifier; returns the loss of a batch.
+
+    ``style`` is the side that the style classifier judges; without it, there is none.
+    """
+
+    def __init__(
+        self, encoder: SentenceTransformer, *, scale: float, style: Side | None, style_weight: float
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.side = style
+        self.style = nn.Linear(encoder.get_embedding_dimension(), 1) if style else None
+        if self.style is not None:
+            nn.init.zeros_(self.style.weight)
+            nn.init.zeros_(self.style.bias)
+        self._scale = scale
+        self._style_weight = style_weight
+
+    def features(self, texts: Sequence[str], side: Side) -> dict[str, Any]:
+        """Features of these texts, for ``vectors``."""
+        prompt = prompt_of(self.encoder, side)
+
+        def made(numbers: list[int]) -> Any:
+            return self.encoder.preprocess([texts[number] for number in numbers], prompt=prompt, task=side)
+
+        return chunked(token_counts(self.encoder, texts), made, self.encoder.device)
+
+    def vectors(self, features: Mapping[str, Any], side: Side) -> Tensor:
+        """The texts' vectors, ``(n, d)``."""
+        width = self.encoder.get_embedding_dimension()
+        return compute_chunks(
+            lambda chunk: self.encoder(dict(chunk), task=side)["sentence_embedding"][:, :width], features
+        )
+
+    def forward(
+        self,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        same: Tensor,
+        strangers: Mapping[str, Any] | None = None,
+    ) -> dict[str, Tensor]:
+        """The loss of a batch: of features of n inputs, and of their outputs with the additional negatives.
+
+        ``strangers`` are features of corpus texts, which are not in the style of the seeds.
+        """
+        x, y = self.vectors(inputs, "query"), self.vectors(outputs, "document")
+        loss = contrastive_loss(x, y, same, self._scale)
+        if self.side and strangers is not None:
+            ours = x if self.side == "query" else y[: len(x)]
+            theirs = self.vectors(strangers, self.side)
+            loss = loss + self._style_weight * self._style_loss(ours, theirs)
+        return {"loss": loss}
+
+    def _style_loss(self, ours: Tensor, theirs: Tensor) -> Tensor:
+        """Mean binary cross-entropy over seed texts and over strangers, each with half the weight."""
+        assert self.style is not None
+        losses = []
+        for vectors, target in ((ours, 1.0), (theirs, 0.0)):
+            unit = nn.functional.normalize(vectors, dim=1)
+            logits = (STYLE_SCALE * self.style(unit)).float().squeeze(1)
+            wanted = torch.full_like(logits, target)
+            losses.append(nn.functional.binary_cross_entropy_with_logits(logits, wanted))
+        return (losses[0] + losses[1]) / 2
+
+    def trained_style(self) -> Style | None:
+        """The style classifier with its current weights; None if there is none."""
+        if self.style is None:
+            return None
+        weight = STYLE_SCALE * self.style.weight.detach().float().cpu().squeeze(0)
+        return Style(weight.numpy(), STYLE_SCALE * float(self.style.bias.detach()))
 
 
 def retrieval_accuracy(
@@ -196,6 +255,6 @@ def retrieval_accuracy(
     names = {text: number for number, text in enumerate(outputs)}
     numbers = np.array([names[text] for text in outputs])
     right = [np.isin(numbers, [names[text] for text in texts]) for texts in positive_outputs(examples)]
-    own = np.take_along_axis(cosines, np.arange(len(examples))[:, None], axis=1)
+    own = cosines.diagonal()[:, None]
     nearer = (np.where(np.stack(right), -np.inf, cosines) >= own).any(axis=1)
     return 100.0 * float(1 - nearer.mean())

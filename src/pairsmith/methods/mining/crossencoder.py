@@ -44,17 +44,10 @@ def train_crossencoder_on(
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[CrossEncoder, float, TrainingHistory]:
-    """Train a cross-encoder at each learning rate, and keep the best.
+    """Train a cross-encoder at each learning rate; returns the best, its rate, and how its training went.
 
-    Args:
-        seeds: at least 2.
-        validation: examples by which the best step and rate are chosen; may be empty.
-        near: the hard negatives of each seed, then of each validation example (see ``retrieved``); None
-            for none.
-        settings: of its paths only ``base`` is read here.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where progress is shown.
-        checkpoints: where checkpoints are kept.
+    ``validation``, by which step and rate are chosen, may be empty. ``near`` has the hard negatives of each
+    seed, then of each validation example. Of the paths in the settings only ``base`` is read here.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
@@ -63,35 +56,22 @@ def train_crossencoder_on(
     unseen = negatives_for(validation, near[len(seeds) :] if near else None, settings)
     listwise = settings.loss == "listwise" or (settings.loss == "auto" and settings.kind == "summaries")
 
-    def make() -> Scorer:
-        cross = load_cross_encoder(
-            settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
-        )
-        return Scorer(cross, listwise=listwise)
-
     def draw(number: int, _: int, rng: np.random.Generator) -> Row:
         seed = seeds[number]
         return Row(seed.input, [seed.output, *wrong(number, rng)], seed.score)
 
-    def lesson(scorer: Scorer) -> TrainingTask[Row]:
-        measure: Measure | None = None
-        if validation:
-            measure = (
-                partial(score_correlation, scorer.cross, validation)
-                if scored
-                else partial(ranking_accuracy, scorer.cross, validation, unseen)
-            )
-        return TrainingTask(len(seeds), draw, partial(_batch, scorer.cross), measure)
+    def make() -> tuple[Scorer, TrainingTask[Row]]:
+        cross = load_cross_encoder(
+            settings.base, device=device, fresh_head=True, seed=settings.seed, max_length=settings.max_length
+        )
+        measure: Measure = partial(ranking_accuracy, cross, validation, unseen)
+        if scored:
+            measure = partial(score_correlation, cross, validation)
+        metric, collate = "Spearman" if scored else "accuracy", partial(_batch, cross)
+        task = TrainingTask(len(seeds), draw, collate, measure if validation else None, metric)
+        return Scorer(cross, listwise=listwise), task
 
-    scorer, rate, training = fit_each_rate(
-        make,
-        lesson,
-        settings,
-        metric="Spearman" if scored else "accuracy",
-        device=device,
-        progress=progress,
-        checkpoints=checkpoints,
-    )
+    scorer, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
     return scorer.cross, rate, training
 
 
@@ -134,14 +114,14 @@ def _batch(cross: CrossEncoder, rows: Sequence[Row]) -> Mapping[str, Any]:
     """All pairs of the rows, the row that each belongs to, and its target score."""
     inputs = [row.input for row in rows for _ in row.outputs]
     outputs = [output for row in rows for output in row.outputs]
-    pairs = chunked(
-        cross.token_counts(inputs, outputs),
-        lambda numbers: dict(cross.features([inputs[i] for i in numbers], [outputs[i] for i in numbers])),
-        cross.model.device,
-    )
+
+    def features(numbers: list[int]) -> dict[str, Tensor]:
+        return dict(cross.features([inputs[i] for i in numbers], [outputs[i] for i in numbers]))
+
+    pairs = chunked(cross.token_counts(inputs, outputs), features, cross.model.device)
     belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
     right = [0.0 if place else row.score for row in rows for place in range(len(row.outputs))]
-    return {"pairs": pairs.as_inputs(), "row": torch.tensor(belongs), "right": torch.tensor(right)}
+    return {"pairs": pairs, "row": torch.tensor(belongs), "right": torch.tensor(right)}
 
 
 class Scorer(nn.Module):
@@ -162,9 +142,8 @@ class Scorer(nn.Module):
 def binary_loss(scores: Tensor, right: Tensor) -> Tensor:
     """Mean binary cross-entropy of pairs (M6, reading comprehension).
 
-    Args:
-        scores: ``(pairs,)`` float32, unnormalised.
-        right: ``(pairs,)`` float32 in [0, 1], targets: 1 for positives, 0 for negatives, or people's scores.
+    ``scores``, unnormalised, and the targets ``right`` are ``(pairs,)`` float32. Targets lie in [0, 1]: 1 for
+    positives, 0 for negatives, or people's scores.
     """
     return nn.functional.binary_cross_entropy_with_logits(scores, right)
 
@@ -172,18 +151,13 @@ def binary_loss(scores: Tensor, right: Tensor) -> Tensor:
 def listwise_loss(scores: Tensor, row: Tensor) -> Tensor:
     """Mean negative log likelihood of the positive among the pairs of its input (M6, summarisation).
 
-    Args:
-        scores: ``(pairs,)`` float32, unnormalised.
-        row: ``(pairs,)`` int64, the input of each pair, in order; the first pair of each is the positive.
+    ``scores`` are ``(pairs,)`` float32, unnormalised; ``row`` is ``(pairs,)`` int64, the input of each pair,
+    in order. The first pair of each input is the positive.
     """
     own = row[:, None] == torch.arange(int(row[-1]) + 1, device=row.device)  # (pairs, rows)
     totals = scores[:, None].masked_fill(~own, -torch.inf).logsumexp(dim=0)
-    return (totals - scores[_first(row)]).mean()
-
-
-def _first(row: Tensor) -> Tensor:
-    """Whether each pair is the first of its row."""
-    return torch.cat([row.new_ones(1, dtype=torch.bool), row[1:] != row[:-1]])
+    first = torch.cat([row.new_ones(1, dtype=torch.bool), row[1:] != row[:-1]])
+    return (totals - scores[first]).mean()
 
 
 def ranking_accuracy(cross: CrossEncoder, examples: Sequence[Example], wrong: Negatives) -> float | None:

@@ -8,7 +8,7 @@
    for word are left out, as a model would learn from them to copy (M5).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,14 +20,7 @@ from pairsmith.data.schemas import MinedPair
 from pairsmith.data.text.spans import stands_in
 from pairsmith.models.encode import Side, encode_texts
 from pairsmith.search.exact import two_way_search
-from pairsmith.search.margin import (
-    MarginName,
-    Pairs,
-    RetrievalName,
-    accept_all,
-    candidates,
-    choose,
-)
+from pairsmith.search.margin import MarginName, Pairs, RetrievalName, accept_all, candidates, choose
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -78,7 +71,10 @@ def mine_pairs(
 
     judge = accept_all if keep_verbatim else verbatim_of
     chosen = choose(forward, backward, retrieval, judge=judge, best=best)
-    pairs = mined_pairs(chosen.taken, xs, ys)
+    taken = chosen.taken
+    columns = (taken.x, taken.y, taken.margin, taken.similarity)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    pairs = [mined_pair(xs[i], ys[j], margin, cosine) for i, j, margin, cosine in rows]
     return [pair for pair in pairs if threshold is None or pair.margin >= threshold]
 
 
@@ -94,13 +90,6 @@ def answer_in_question(question: str, answer: str) -> str:
     return "the answer occurs in the question" if stands_in(answer.casefold(), question.casefold()) else ""
 
 
-def mined_pairs(pairs: Pairs, inputs: Sequence[str], outputs: Sequence[str]) -> list[MinedPair]:
-    """The rows of ``pairs``, whose numbers count ``inputs`` and ``outputs``."""
-    columns = (pairs.x, pairs.y, pairs.margin, pairs.similarity)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [mined_pair(inputs[x], outputs[y], margin, cosine) for x, y, margin, cosine in rows]
-
-
 def mined_pair(input_: str, output: str, margin: float, cosine: float) -> MinedPair:
     """The row of a pair; its id is made of both texts."""
     return MinedPair(f"{text_id(input_)}-{text_id(output)}", input_, output, margin, cosine)
@@ -111,15 +100,7 @@ def directions(
 ) -> tuple[list[str], torch.Tensor]:
     """Distinct texts, n of them, and their vectors of length 1, ``(n, d)`` float32.
 
-    Args:
-        encoder: encodes them.
-        texts: any number; those whose vector is 0 are left out.
-        side: the side of the pair that they are on.
-        name: of the argument that gave the texts, for messages.
-
-    Raises:
-        ValueError: no text is left, or ``texts`` is a single text.
-        ModelError: a vector is not finite.
+    Texts whose vector is 0 are left out. ``name`` is that of the argument that gave them, for messages.
     """
     if isinstance(texts, str):
         raise ValueError(f"{name} must be a list of texts, not a single text")

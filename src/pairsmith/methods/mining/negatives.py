@@ -19,13 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HardNegatives:
-    """A pair with its hard negatives.
+    """A pair with its hard negatives, the nearest first, and the cosine of each with the query.
 
-    Attributes:
-        query: the first text of the pair.
-        positive: the second.
-        negatives: texts of the corpus, the nearest first; fewer than were asked for where no more qualify.
-        similarities: the cosine of each negative with the query.
+    There are fewer than were asked for where no more qualify.
     """
 
     query: str

@@ -3,9 +3,9 @@
 questions with answers -> windows that contain an answer -> classifiers of start and end -> reader
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,15 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Answer, Question
 from pairsmith.metrics.squad import qa_scores
-from pairsmith.models.reader import Feature, Reader, answer, collate, encode_questions, load_reader
+from pairsmith.models.reader import (
+    Feature,
+    Prediction,
+    Reader,
+    answer,
+    collate,
+    encode_questions,
+    load_reader,
+)
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, sum_of_losses
@@ -28,13 +36,9 @@ from pairsmith.training.settings import TrainReaderSettings
 
 @dataclass(frozen=True, slots=True)
 class TrainedReader:
-    """A trained reader, and how its training went.
+    """A reader with the weights of its best step, and how its training went with the best learning rate.
 
-    Attributes:
-        reader: the reader with the weights of its best step.
-        learning_rate: the one that did best.
-        training: how it went with that rate.
-        questions: number of questions it was trained on: those with an answer that a window contains.
+    ``questions`` is the number of those with an answer that a window contains, on which it was trained.
     """
 
     reader: Reader
@@ -55,18 +59,14 @@ def train_reader_on(
 ) -> TrainedReader:
     """Train a reader at each learning rate, and keep the one with the best F1.
 
-    Args:
-        questions: to train on; those of which no window contains an answer are left out, with a message.
-        validation: questions by which the best step and rate are chosen; may be empty.
-        settings: of its paths only ``base`` is read here.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        perceptrons: whether the new head, if the base has none, is a teacher's (Q3).
-        progress: where progress is shown.
-        checkpoints: where checkpoints are kept.
+    Questions of which no window contains an answer are left out, with a message. ``validation``, by which
+    step and rate are chosen, may be empty. Of the paths in the settings only ``base`` is read here. With
+    ``perceptrons`` the new head, if the base has none, is a teacher's (Q3).
     """
     shown = progress or Silent()
+    say_once = cache(shown.say)  # not for each learning rate
 
-    def make() -> SpanMarker:
+    def make() -> tuple[SpanMarker, TrainingTask[Target]]:
         reader = load_reader(
             settings.base,
             device=device,
@@ -76,31 +76,24 @@ def train_reader_on(
             max_length=settings.max_length,
         )
         reader.tokenizer.model_max_length = reader.max_length  # saved for later use with the same windows
-        return SpanMarker(reader, training_windows(reader, questions))
+        examples = training_windows(reader, questions)
+        if left_out := len(questions) - len(examples):
+            say_once(
+                f"{left_out:,} of {len(questions):,} questions are left out: no window of "
+                f"{reader.max_length} tokens holds their answer"
+            )
 
-    told = False
+        def draw(number: int, _: int, rng: np.random.Generator) -> Target:
+            """A window at random, as several overlapping ones may contain the answer."""
+            targets = examples[number]
+            return targets[int(rng.integers(len(targets)))]
 
-    def lesson(marker: SpanMarker) -> TrainingTask[Target]:
-        nonlocal told
-        if not told:  # once, not for each learning rate
-            _say_left_out(len(questions), marker, shown)
-            told = True
-        measure = partial(validation_f1, marker.reader, validation) if validation else None
-        draw = partial(_drawn, marker.examples)
-        return TrainingTask(len(marker.examples), draw, partial(batch_of_windows, marker.reader), measure)
+        measure = partial(validation_f1, partial(answer, reader), validation) if validation else None
+        task = TrainingTask(len(examples), draw, partial(batch_of_windows, reader), measure, "F1")
+        return SpanMarker(reader, examples), task
 
-    marker, rate, training = fit_each_rate(
-        make, lesson, settings, metric="F1", device=device, progress=shown, checkpoints=checkpoints
-    )
+    marker, rate, training = fit_each_rate(make, settings, device, shown, checkpoints)
     return TrainedReader(marker.reader, rate, training, len(marker.examples))
-
-
-def _say_left_out(count: int, marker: "SpanMarker", progress: Progress) -> None:
-    if left_out := count - len(marker.examples):
-        progress.say(
-            f"{left_out:,} of {count:,} questions are left out: no window of {marker.reader.max_length} "
-            "tokens holds their answer"
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,11 +106,7 @@ class Target:
 
 
 def training_windows(reader: Reader, questions: Sequence[Question]) -> list[list[Target]]:
-    """For each question, the windows that contain its first answer or, where none do, its next answer.
-
-    Returns:
-        one list for each question that has such windows.
-    """
+    """For each question that has any, the windows that contain its first answer or else its next one."""
     windows: list[list[Feature]] = [[] for _ in questions]
     texts = [question.question for question in questions]
     for window in encode_questions(reader, texts, [question.context for question in questions]):
@@ -141,47 +130,33 @@ def _targets(windows: Sequence[Feature], answers: Sequence[Answer]) -> list[Targ
 
 
 def answer_tokens(window: Feature, gold: Answer) -> tuple[int, int] | None:
-    """The tokens of the text that cover an answer's first and last character; white space does not count.
+    """The first token on an answer's first character and the last on its last; None if either is missing.
 
-    Returns:
-        the first token on the first character, and the last token on the last; None if either is missing.
+    White space around the answer does not count.
     """
-    text = gold.text
-    first = gold.start + len(text) - len(text.lstrip())
-    last = gold.start + len(text.rstrip()) - 1
+    first = gold.start + len(gold.text) - len(gold.text.lstrip())
+    last = gold.start + len(gold.text.rstrip()) - 1
     begins, ends = window.offsets.unbind(1)
-
-    def covering(character: int) -> list[int]:
-        covered = window.is_context & (begins <= character) & (character < ends)
-        return [int(token) for token in covered.nonzero()]
-
-    starts, finals = covering(first), covering(last)
+    starts, finals = (
+        (window.is_context & (begins <= character) & (character < ends)).nonzero().flatten().tolist()
+        for character in (first, last)
+    )
     return (starts[0], finals[-1]) if starts and finals else None
-
-
-def _drawn(examples: Sequence[Sequence[Target]], number: int, _: int, rng: np.random.Generator) -> Target:
-    """A question's window, drawn at random if several overlapping windows contain the answer."""
-    targets = examples[number]
-    return targets[int(rng.integers(len(targets)))]
 
 
 def batch_of_windows(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any]:
     """The arguments of ``SpanMarker.forward``."""
-    lengths = [len(row.window.input_ids) for row in rows]
-    made = chunked(
-        lengths, lambda numbers: _features(reader, [rows[i] for i in numbers]), reader.model.device
-    )
-    return {"windows": made.as_inputs()}
 
+    def features(numbers: list[int]) -> dict[str, Any]:
+        some = [rows[number] for number in numbers]
+        return {
+            "inputs": collate(reader, [row.window for row in some]),
+            "allowed": pad_sequence([row.window.is_context for row in some], batch_first=True),
+            "starts": torch.tensor([row.start for row in some]),
+            "ends": torch.tensor([row.end for row in some]),
+        }
 
-def _features(reader: Reader, rows: Sequence[Target]) -> dict[str, Any]:
-    windows = [row.window for row in rows]
-    return {
-        "inputs": collate(reader, windows),
-        "allowed": pad_sequence([window.is_context for window in windows], batch_first=True),
-        "starts": torch.tensor([row.start for row in rows]),
-        "ends": torch.tensor([row.end for row in rows]),
-    }
+    return {"windows": chunked([len(row.window.input_ids) for row in rows], features, reader.model.device)}
 
 
 class SpanMarker(nn.Module):
@@ -207,20 +182,15 @@ class SpanMarker(nn.Module):
 def span_losses(
     start_logits: Tensor, end_logits: Tensor, allowed: Tensor, starts: Tensor, ends: Tensor
 ) -> Tensor:
-    """The mean of the cross-entropies of the answers' starts and ends (M9).
+    """The mean of the cross-entropies of the answers' starts and ends (M9): ``(n,)`` float32, at least 0.
 
     The softmax is over the tokens of the text, as at inference (Q7), without those of the question, which
     the heads of transformers include.
 
     Args:
-        start_logits: ``(n, tokens)`` of any floating dtype; finite where allowed.
-        end_logits: the same for ends.
+        start_logits, end_logits: ``(n, tokens)`` of any floating dtype; finite where allowed.
         allowed: ``(n, tokens)`` bool, the tokens of the text.
-        starts: ``(n,)`` int64, the first token of each answer; an allowed one.
-        ends: ``(n,)`` int64, the last token of each answer; an allowed one.
-
-    Returns:
-        ``(n,)`` float32, at least 0.
+        starts, ends: ``(n,)`` int64, the first and the last token of each answer; allowed ones.
     """
     of_starts, of_ends = (
         nn.functional.cross_entropy(
@@ -231,10 +201,12 @@ def span_losses(
     return (of_starts + of_ends) / 2
 
 
-def validation_f1(reader: Reader, questions: Sequence[Question]) -> float | None:
-    """F1 of the reader's answers, ×100; None where its scores are no longer finite."""
+def validation_f1(
+    answer_all: Callable[[list[str], list[str]], Sequence[Prediction]], questions: Sequence[Question]
+) -> float | None:
+    """F1 of a model's answers to questions on texts, ×100; None where its scores are no longer finite."""
     try:
-        found = answer(reader, [each.question for each in questions], [each.context for each in questions])
+        found = answer_all([each.question for each in questions], [each.context for each in questions])
     except ModelError:  # the training diverged, which is reported at its end
         return None
     return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1

@@ -1,18 +1,31 @@
-"""Negatives for an input, in addition to the in-batch negatives (M7, M8)."""
+"""Seeds as the trainings use them, and negatives for them besides those of the batch (M7, M8)."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from pairsmith.data.examples import Example, answer_in_passage
-from pairsmith.data.text import Entity
+from pairsmith.data.text import Entity, count_words, windows
 from pairsmith.runs.seeds import generator
 
 T = TypeVar("T")
 
 Negatives = Callable[[int, np.random.Generator], list[str]]
 """Draws negatives for the example with this index."""
+
+
+def in_window(example: Example, words: int) -> Example:
+    """Cut a long passage to the window with the answer, as mining does; other examples stay unchanged."""
+    if example.context is None or example.answer is None or example.answer_start is None:
+        return example
+    for window in windows(example.context, words, count_words):
+        start = example.answer_start - window.start
+        if start >= 0 and window.text.startswith(example.answer, start):
+            output = answer_in_passage(example.answer, window.text)
+            return replace(example, context=window.text, answer_start=start, output=output)
+    return example  # the answer crosses the end of a window
 
 
 def answer_negatives(
@@ -25,15 +38,10 @@ def answer_negatives(
 
     They keep the encoder from judging by the passage alone or by the answer alone. More passages make up for
     missing candidates. There are fewer in all if too many of the passages that are drawn contain the answer.
-
-    Args:
-        examples: of kind ``reading``.
-        passages: to draw wrong passages from, in addition to those of the other examples.
-        find: finds candidate answers.
-        count: number of negatives of each sort.
+    Wrong passages are those of the other examples and ``passages``; ``find`` finds candidate answers.
     """
     others = [
-        _other_answers(example, answers, find)
+        [entity.text for entity in find(example.context or "") if not overlaps(entity.text, answers)]
         for example, answers in zip(examples, positive_answers(examples), strict=True)
     ]
     contexts = list(dict.fromkeys([*(example.context or "" for example in examples), *passages]))
@@ -72,14 +80,6 @@ def _of_one_input(examples: Sequence[Example], part: Callable[[Example], str]) -
     for example in examples:
         found.setdefault(example.input, set()).add(part(example))
     return [frozenset(found[example.input]) for example in examples]
-
-
-def _other_answers(
-    example: Example, answers: frozenset[str], find: Callable[[str], list[Entity]]
-) -> list[str]:
-    """Candidates that neither are part of a right answer nor contain one."""
-    assert example.context is not None
-    return [entity.text for entity in find(example.context) if not overlaps(entity.text, answers)]
 
 
 def random_negatives(outputs: Sequence[str], count: int) -> Negatives:

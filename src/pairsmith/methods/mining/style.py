@@ -18,24 +18,16 @@ FILE = "style.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """A logistic regression on an encoder's vectors.
-
-    Attributes:
-        weight: ``(d,)`` float32, for vectors of length 1.
-        bias: a single number.
-    """
+    """A logistic regression on an encoder's vectors of length 1; its weight is ``(d,)`` float32."""
 
     weight: NDArray[np.float32]
     bias: float
 
     def likelihood(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The probability that each text is in the style of the seeds.
+        """The probability that each text is in the style of the seeds, ``(n,)`` float32.
 
-        Args:
-            vectors: ``(n, d)`` float32, of any length; a zero vector's probability comes from the bias alone.
-
-        Returns:
-            ``(n,)`` float32 in [0, 1].
+        Vectors, ``(n, d)`` float32, may have any length; a zero vector's probability comes from the bias
+        alone.
         """
         lengths = np.linalg.norm(vectors, axis=1)
         logits = vectors @ self.weight / np.where(lengths > 0, lengths, 1) + self.bias

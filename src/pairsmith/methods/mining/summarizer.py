@@ -3,13 +3,12 @@
 documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
@@ -29,23 +28,17 @@ from pairsmith.models.summarizer import (
 )
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked
-from pairsmith.training.fit import TrainingTask, fit_each_rate
+from pairsmith.training.chunks import chunked, sum_of_losses
+from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.settings import TrainSummarizerSettings
-from pairsmith.training.target_tokens import IGNORED, Writer, chunks_of
+
+IGNORED = -100
+"""The label of positions that do not count in the loss, such as padding."""
 
 
 def turned(example: Example, kind: str) -> Example:
     """The example with the text to write as output, which for kind ``reading`` is the question."""
     return Example(example.output, example.input) if kind == "reading" else example
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A metric, ×100, that is computed on batches of validation examples, and its name."""
-
-    name: str
-    measure: "Callable[[WithLoss, Sequence[Mapping[str, Tensor]]], float]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +56,25 @@ def train_summarizer_on(
     settings: TrainSummarizerSettings,
     device: str,
     *,
-    written_marker: str = "",
-    figure: Figure | None = None,
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[Summarizer, float, TrainingHistory]:
-    """Train a summariser at each learning rate, and keep the best.
+    """Train a summariser at each learning rate; returns the best, its rate, and how its training went.
 
-    Args:
-        seeds: documents with their summaries.
-        added: mined documents with summaries, which get the marker; may be empty.
-        validation: documents by whose ROUGE-L the best step and rate are chosen; may be empty.
-        settings: of its paths only ``base`` is read here.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        written_marker: a special token that occurs in the target texts.
-        figure: a metric to choose by instead of ROUGE-L.
-        progress: where progress is shown.
-        checkpoints: where checkpoints are kept.
+    The documents of ``added``, which may be none, get the marker. ``validation``, by whose ROUGE-L step and
+    rate are chosen, may be empty. Of the paths in the settings only ``base`` is read here.
     """
     if not seeds and not added:
         raise InputError("there are no documents with summaries to learn from; give one or more")
     marker = settings.marker if added else ""
-    if marker:
-        _refuse_marked([*seeds, *added, *validation], marker)
+    for example in [*seeds, *added, *validation] if marker else ():
+        if marker in example.input or marker in example.output:
+            raise InputError(
+                f"the marker {marker!r} occurs in the document that begins {example.input[:60]!r} or in its "
+                "summary; choose a --marker that occurs in none"
+            )
 
-    def make() -> WithLoss:
+    def make() -> tuple[WithLoss, TrainingTask[Row]]:
         summarizer = load_summarizer(
             settings.base,
             device=device,
@@ -97,48 +84,17 @@ def train_summarizer_on(
         )
         if marker:
             add_marker(summarizer, marker)
-        if written_marker:
-            add_marker(summarizer, written_marker, written=True)
-        return WithLoss(summarizer, settings.label_smoothing)
-
-    def lesson(model: WithLoss) -> TrainingTask[Row]:
-        summarizer = model.summarizer
+        model = WithLoss(summarizer, settings.label_smoothing)
         rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
+        measure = partial(rouge_l, summarizer, validation, settings) if validation else None
+        return model, TrainingTask(len(rows), same_rows(rows), model.batch, measure, "rougeL")
 
-        def draw(number: int, _: int, __: np.random.Generator) -> Row:
-            return rows[number]
-
-        measure = None
-        if validation and figure:
-            unseen = rows_of(summarizer, validation, [], "", settings.summary_tokens)
-            measure = partial(figure.measure, model, chunks_of(unseen, partial(_batch, summarizer)))
-        elif validation:
-            measure = partial(rouge_l, summarizer, validation, settings)
-        return TrainingTask(len(rows), draw, partial(_batch, summarizer), measure)
-
-    model, rate, training = fit_each_rate(
-        make,
-        lesson,
-        settings,
-        metric=figure.name if figure else "rougeL",
-        device=device,
-        progress=progress,
-        checkpoints=checkpoints,
-    )
+    model, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
     best = model.summarizer
     best.model.generation_config = search_settings(
         best, settings.beams, settings.summary_tokens, shortest_of(settings.kind)
     )
     return best, rate, training
-
-
-def _refuse_marked(examples: Sequence[Example], marker: str) -> None:
-    for example in examples:
-        if marker in example.input or marker in example.output:
-            raise InputError(
-                f"the marker {marker!r} occurs in the document that begins {example.input[:60]!r} or in its "
-                "summary; choose a --marker that occurs in none"
-            )
 
 
 def rows_of(
@@ -151,16 +107,46 @@ def rows_of(
     return [Row(*row) for row in zip(encode_documents(summarizer, texts), summaries, strict=True)]
 
 
-def _batch(summarizer: Summarizer, rows: Sequence[Row]) -> Mapping[str, Any]:
-    """Documents with the labels of their summaries, in chunks of documents of similar length."""
+class Writer(nn.Module):
+    """A text generator in training; called with a batch of pairs, it returns the loss on the target tokens.
 
-    def features(numbers: list[int]) -> dict[str, Tensor]:
-        some = [rows[number] for number in numbers]
-        labels = padded([row.summary for row in some], IGNORED)
-        return {**document_features(summarizer, [row.document for row in some]), "labels": labels}
+    A batch is what ``chunked`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
+    """
 
-    lengths = [len(row.document) for row in rows]
-    return {"pairs": chunked(lengths, features, summarizer.model.device).as_inputs()}
+    def __init__(self, model: Any, label_smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self._label_smoothing = label_smoothing
+
+    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """The logits for each label of a chunk, given the tokens before it: ``(n, tokens, vocabulary)``."""
+        raise NotImplementedError
+
+    def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The loss of a batch: the mean over all target tokens."""
+        tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in pairs["chunks"])
+        return {"loss": sum_of_losses(self._losses, pairs["chunks"], self) / tokens}
+
+    def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """The loss of each text."""
+        return sequence_losses(self.logits(chunk), chunk["labels"], self._label_smoothing)
+
+
+def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Negative log likelihood of each text, ``(n,)`` float32: the sum over its tokens, given those before.
+
+    Logits are ``(n, tokens, vocabulary)``, of any floating type, labels ``(n, tokens)`` int64, -100 for
+    padding. ``label_smoothing``, in [0, 1), is the share of a token's probability that is spread over the
+    vocabulary.
+    """
+    losses = nn.functional.cross_entropy(
+        logits.float().flatten(0, 1),
+        labels.flatten(),
+        ignore_index=IGNORED,
+        label_smoothing=label_smoothing,
+        reduction="none",
+    )
+    return losses.view_as(labels).sum(dim=1)
 
 
 class WithLoss(Writer):
@@ -174,6 +160,16 @@ class WithLoss(Writer):
                 f"models of type {self.model.config.model_type} cannot be trained as summarisers here; give "
                 "BART, T5 or the like as --base"
             )
+
+    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+        """Documents with the labels of their summaries, in chunks of documents of similar length."""
+
+        def features(numbers: list[int]) -> dict[str, Tensor]:
+            some = [rows[number] for number in numbers]
+            labels = padded([row.summary for row in some], IGNORED)
+            return {**document_features(self.summarizer, [row.document for row in some]), "labels": labels}
+
+        return {"pairs": chunked([len(row.document) for row in rows], features, self.model.device)}
 
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """The logits for each token of the summaries, given those before it: ``(n, tokens, vocabulary)``."""

@@ -4,12 +4,13 @@ passage and instruction -> sampled answers -> a sampled question for each
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.methods.quip.options import GenerationOptions
-from pairsmith.methods.quip.passages import Passage, keep_all, unheard
+from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Continuation, Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
@@ -49,46 +50,36 @@ class CausalGenerator:
         """The number of tokens in a text, without special ones."""
         return len(self.model.encode(text)) - self._special
 
-    def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
+    def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> list[Reject]:
         """Add generated questions to each passage; returns the outputs that were not kept."""
         rejects: list[Reject] = []
         for first in range(0, len(passages), self._options.batch_size):
             some = passages[first : first + self._options.batch_size]
             for _ in range(self._options.tries):
-                left = [passage for passage in some if len(passage.found) < self._options.questions]
+                left = [passage for passage in some if passage.missing(self._options.questions)]
                 rejects += keep_all(left, self._draw(left))
                 advance(len(some))
         return rejects
 
     def _draw(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
         """Sample as many answers as each passage lacks questions, and a question for each answer."""
-        streams: list[tuple[int, int]] = []  # the index of the passage, and the number of the sample
-        for place, passage in enumerate(passages):
-            last = passage.drawn + self._options.questions - len(passage.found)
-            streams += [(place, number) for number in range(passage.drawn, last)]
-        prompts = [self._prompt(passage.text, ANSWER) for passage in passages]
+        wanted = self._options.questions
+        samples = [(passage, number) for passage in passages for number in passage.missing(wanted)]
+        prompts = {passage.id: self._prompt(passage.text, ANSWER) for passage in passages}
         answers = self._continue(
-            [prompts[place] for place, _ in streams],
-            [stream_key(passages[place].id, number, "answer") for place, number in streams],
+            [(prompts[passage.id], stream_key(passage.id, number, "answer")) for passage, number in samples],
             ANSWER_TOKENS,
         )
-        asking: dict[int, Prompt] = {}
-        for row, ((place, _), answer) in enumerate(zip(streams, answers, strict=True)):
+        asking: dict[int, tuple[Prompt, int]] = {}
+        for row, ((passage, number), answer) in enumerate(zip(samples, answers, strict=True)):
             if not _fault(answer, "no answer", "long answer"):
-                prompt = self._prompt(passages[place].text, ANSWER + answer.text + QUESTION)
+                prompt = self._prompt(passage.text, ANSWER + answer.text + QUESTION)
                 # Encoded again, an answer may have more tokens than were sampled.
                 if len(prompt) <= self.model.context - QUESTION_TOKENS:
-                    asking[row] = prompt
-        questions = self._continue(
-            list(asking.values()),
-            [stream_key(passages[streams[row][0]].id, streams[row][1], "question") for row in asking],
-            QUESTION_TOKENS,
-        )
-        asked = dict(zip(asking, questions, strict=True))
-        found: list[list[WrittenQuestion]] = [[] for _ in passages]
-        for row, (place, _) in enumerate(streams):
-            found[place].append(_written(answers[row], asked.get(row)))
-        return found
+                    asking[row] = prompt, stream_key(passage.id, number, "question")
+        asked = dict(zip(asking, self._continue(list(asking.values()), QUESTION_TOKENS), strict=True))
+        written = (_written(answer, asked.get(row)) for row, answer in enumerate(answers))
+        return [list(islice(written, len(passage.missing(wanted)))) for passage in passages]
 
     def _prompt(self, passage: str, begun: str) -> Prompt:
         """The tokens of the instruction with the passage, and of the beginning of the model's output."""
@@ -97,17 +88,16 @@ class CausalGenerator:
             return tuple(self.model.encode_chat(instruction.replace("{passage}", passage), begun))
         return tuple(self.model.encode(told(passage, begun, instruction)))
 
-    def _continue(
-        self, prompts: Sequence[Prompt], streams: Sequence[int], max_tokens: int
-    ) -> list[Continuation]:
-        """Sample a continuation of each prompt, up to a quotation mark."""
+    def _continue(self, begun: Sequence[tuple[Prompt, int]], max_tokens: int) -> list[Continuation]:
+        """Sample a continuation of each prompt with its stream of random numbers, up to a quotation mark."""
         top_p = self._options.top_p
         sampling = Sampling(top_k=0, top_p=top_p, max_tokens=max_tokens, stop=END, may_end=True)
+        prompts = [prompt for prompt, _ in begun]
         decoder = MultiPromptDecoder(self.model, self_debias, sampling, self._options.seed, prompts)
-        for prompt, stream in zip(prompts, streams, strict=True):
+        for prompt, stream in begun:
             decoder.add(Group(prompt, (), stream))
         found = {each.group.stream: each for each in decoder.finished()}
-        return [found[stream] for stream in streams]
+        return [found[stream] for _, stream in begun]
 
 
 def _written(answer: Continuation, question: Continuation | None) -> WrittenQuestion:

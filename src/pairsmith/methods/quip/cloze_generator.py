@@ -15,7 +15,7 @@ from pairsmith.data.schemas import Reject
 from pairsmith.data.text import Entity, entity_finder, split_sentences
 from pairsmith.data.text.passages import PASSAGE_TOKENS
 from pairsmith.methods.quip.options import GenerationOptions
-from pairsmith.methods.quip.passages import Passage, keep_all, unheard
+from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.question_generator import QUESTION_TOKENS, GenerationFault, WrittenQuestion
 from pairsmith.runs.seeds import generator
 from pairsmith.runs.work import Advance
@@ -48,7 +48,7 @@ class ClozeGenerator:
         """The number of words and punctuation marks in a text."""
         return sum(1 for _ in _TOKEN.finditer(text))
 
-    def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
+    def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> list[Reject]:
         """Add questions to each passage; returns rejected ones, and passages without names and numbers."""
         answers = {passage.id: self._find(passage.text) for passage in passages}
         detail = "it holds no name or number"
@@ -58,7 +58,7 @@ class ClozeGenerator:
             if not answers[passage.id]
         ]
         for _ in range(self._options.tries):
-            left = [passage for passage in passages if len(passage.found) < self._options.questions]
+            left = [passage for passage in passages if passage.missing(self._options.questions)]
             rejects += keep_all(left, [self._write(passage, answers[passage.id]) for passage in left])
             advance(len(passages))
         return rejects
@@ -68,9 +68,8 @@ class ClozeGenerator:
         if not answers:
             return []
         order = generator(self._options.seed, passage.id, "answers").permutation(len(answers))
-        last = passage.drawn + self._options.questions - len(passage.found)
         written = []
-        for number in range(passage.drawn, last):
+        for number in passage.missing(self._options.questions):
             answer = answers[order[number % len(order)]]
             rng = generator(self._options.seed, passage.id, number)
             question = noisy_cloze(passage.text, answer, rng)
@@ -84,10 +83,7 @@ class ClozeGenerator:
 def noisy_cloze(passage: str, answer: Entity, rng: np.random.Generator) -> str:
     """Turn the sentence that contains an answer into a question for it; empty if no other word is left.
 
-    Args:
-        passage: any text.
-        answer: the answer and its place in the passage.
-        rng: draws the question word and the noise.
+    ``rng`` draws the question word and the noise.
     """
     end = answer.start + len(answer.text)
     around = [

@@ -39,8 +39,7 @@ def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weight
     This is the Kullback-Leibler divergence of p from T plus the entropy of T, which is constant.
 
     Args:
-        logits: ``(n, tokens)`` of any floating dtype, finite.
-        allowed: ``(n, tokens)`` bool.
+        logits: ``(n, tokens)`` of any floating dtype, finite; ``allowed``: the same shape, bool.
         places: ``(n, k)`` int64, the tokens at which T is not 0; all of them allowed.
         weights: ``(n, k)`` float32, T at these tokens; 0 as padding.
 
@@ -54,12 +53,9 @@ def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weight
 def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageExample]) -> dict[str, Tensor]:
     """Target tokens of starts and ends: ``{start,end}_places`` and ``…_weights``, ``(questions, k)``.
 
-    Probabilities of positions within the same token add up. Positions after the last token, in text that
-    was cut off, are left out. Where there is no distribution, the target is the first token (Q6).
-
-    Args:
-        tokens: the tokens of each row's passage.
-        rows: passages with their questions.
+    ``tokens`` are those of each row's passage. Probabilities of positions within the same token add up.
+    Positions after the last token, in text that was cut off, are left out. Where there is no distribution,
+    the target is the first token (Q6).
     """
     each = [(of_text, asked) for of_text, row in zip(tokens, rows, strict=True) for asked in row.questions]
     found = {

@@ -4,24 +4,44 @@ questions with answers -> passage to "answer separator question" -> sequence-to-
 a causal language model instead learns to follow the instruction that ``ask`` gives it
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
 from typing import Any
 
-from pairsmith.core.errors import InputError
+import torch
+from torch import Tensor
+
+from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
 from pairsmith.data.text import Window
+from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.data.text.passages import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import Figure, train_summarizer_on
-from pairsmith.methods.quip.causal_training import causal_limit, said, train_causal_generator_on
-from pairsmith.models.heads import load_tokenizer, writes_as
+from pairsmith.methods.mining.summarizer import IGNORED, WithLoss, Writer, rows_of
+from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
+from pairsmith.models.heads import load_config, load_tokenizer, writes_as
+from pairsmith.models.language.loading import load_causal
+from pairsmith.models.language.transformers_backend import context_of
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS, SEPARATOR
+from pairsmith.models.summarizer import (
+    BEAMS,
+    add_marker,
+    load_summarizer,
+    padded,
+    search_settings,
+    shortest_of,
+)
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.chunks import chunked
+from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
-from pairsmith.training.settings import TrainSummarizerSettings
-from pairsmith.training.target_tokens import token_accuracy
+
+_LOOKED_AT = 32
+"""Validation examples whose logits over the vocabulary are held in memory at once."""
 
 
 def train_question_generator_on(
@@ -35,49 +55,23 @@ def train_question_generator_on(
 ) -> tuple[Any, Any, float, TrainingHistory]:
     """Train a question generator, of the kind that suits ``base``, at each learning rate; keep the best.
 
-    Args:
-        examples: training examples from ``generator_examples``; at least one.
-        unseen: validation examples, by whose token accuracy step and rate are chosen; may be empty.
-        settings: of its paths only ``base`` is read here.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where progress is shown.
-        checkpoints: where checkpoints are kept.
-
-    Returns:
-        the model and its tokenizer, the learning rate, and how the training went.
+    ``examples``, one or more, are made by ``generator_examples``, like those of ``unseen``, by whose token
+    accuracy step and rate are chosen, and which may be none. Of the paths in the settings only ``base`` is
+    read here. Returned are the model and its tokenizer, the learning rate, and how the training went.
     """
-    if writes_as(settings.base) == "decoder":
-        writer, rate, training = train_causal_generator_on(
-            examples, unseen, settings, device, progress=progress, checkpoints=checkpoints
-        )
-        return writer.model, writer.tokenizer, rate, training
-    asker, rate, training = train_summarizer_on(
-        examples,
-        [],
-        unseen,
-        as_summarizer(settings, len(examples)),
-        device,
-        written_marker=SEPARATOR,
-        figure=Figure("token accuracy", token_accuracy),
-        progress=progress,
-        checkpoints=checkpoints,
-    )
-    return asker.model, asker.tokenizer, rate, training
+    causal = writes_as(settings.base) == "decoder"
 
+    def make() -> tuple[CausalWriter | SequenceWriter, TrainingTask[Any]]:
+        writer = CausalWriter(settings, device) if causal else SequenceWriter(settings, device)
+        rows, looked_at = writer.rows(examples), writer.rows(unseen)
+        measure = partial(token_accuracy, writer, chunks_of(looked_at, writer.batch)) if looked_at else None
+        return writer, TrainingTask(len(rows), same_rows(rows), writer.batch, measure, "token accuracy")
 
-def as_summarizer(settings: TrainQuestionGeneratorSettings, examples: int) -> TrainSummarizerSettings:
-    """The settings for training an encoder-decoder model on this number of examples.
-
-    Passages are already within their limit, which excludes special tokens, so they are not truncated.
-    """
-    return TrainSummarizerSettings(
-        **settings.model_dump(exclude={"data", "validation", "epochs", "max_steps", "max_length"}),
-        seeds="",
-        max_length=None,
-        kind="reading",
-        steps=settings.steps_of(examples),
-        summary_tokens=ANSWER_TOKENS + QUESTION_TOKENS + 3,
-    )
+    writer, rate, training = fit_each_rate(make, settings, device, progress, checkpoints)
+    if isinstance(writer, SequenceWriter):
+        how = search_settings(writer.summarizer, BEAMS, MAX_TOKENS, shortest_of("reading"))
+        writer.model.generation_config = how
+    return writer.model, writer.tokenizer, rate, training
 
 
 def generator_examples(
@@ -133,3 +127,147 @@ def _form(
 
 def _in_one_sequence(answer: str, question: str) -> str | None:
     return None if SEPARATOR in answer + question else f"{answer}{SEPARATOR}{question}"
+
+
+def causal_limit(base: str, tokenizer: Any) -> int:
+    """The most tokens that a passage in ``ask`` may have for this model, special tokens not counted."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    config = load_config(base)
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ModelError(
+            f"model {base}: models of type {config.model_type} cannot be trained to write text; give BART, "
+            "T5, BERT or a causal language model as --base"
+        )
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            f"model {base}: its tokenizer does not give the positions of tokens in a text; give one with a "
+            "tokenizer.json"
+        )
+    context = context_of(config)
+    around = len(_tokens(tokenizer, told("", ANSWER + QUESTION))[0])
+    room = room_for_passage(context, around, ANSWER_TOKENS + QUESTION_TOKENS)
+    if room < 1:
+        raise ModelError(
+            f"model {base}: reads {context} tokens, of which the instruction takes {around} and the "
+            f"output {ANSWER_TOKENS + QUESTION_TOKENS}; give one that reads more as --base"
+        )
+    return room
+
+
+def _tokens(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
+    """The tokens of a text as ``ask`` gives them to the model, and the offset at which each ends."""
+    found = tokenizer(text, return_offsets_mapping=True, verbose=False)
+    tokens, ends = list(found["input_ids"]), [end for _, end in found["offset_mapping"]]
+    while tokens and tokens[-1] in tokenizer.all_special_ids:  # some tokenizers append one to every text
+        tokens.pop()
+        ends.pop()
+    return tokens, ends
+
+
+def said(answer: str, question: str) -> str | None:
+    """The target text after ``ANSWER``; None if a quotation mark in answer or question would end it early."""
+    answer, question = " ".join(answer.split()), " ".join(question.split())
+    return None if END in answer + question else f"{answer}{QUESTION}{question}{END}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The tokens of an instruction and its target text; the first ``told`` of them are the prompt."""
+
+    tokens: Sequence[int]
+    told: int
+
+
+def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Row]:
+    """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
+    for example in examples:
+        given = told(example.input, ANSWER)
+        tokens, ends = _tokens(tokenizer, given + example.output)
+        # A token that spans the border belongs to the target: the prompt alone does not contain it.
+        begin = next((place for place, end in enumerate(ends) if end > len(given)), len(tokens))
+        if begin < min(len(tokens), context):
+            yield Row(tokens[:context], begin)
+
+
+class SequenceWriter(WithLoss):
+    """An encoder-decoder model, which learns to write answer, separator and question in one sequence."""
+
+    def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
+        # Passages are already within their limit, which excludes special tokens, so they are not truncated.
+        model = load_summarizer(settings.base, device=device, fresh_decoder=True, seed=settings.seed)
+        add_marker(model, SEPARATOR, written=True)
+        super().__init__(model, settings.label_smoothing)
+        self.tokenizer = model.tokenizer
+
+    def rows(self, examples: Sequence[Example]) -> Sequence[Any]:
+        """The tokens of passages and of the texts to write."""
+        return rows_of(self.summarizer, examples, [], "", MAX_TOKENS) if examples else []
+
+
+class CausalWriter(Writer):
+    """A causal language model; called with a batch of rows, it returns the loss on the target tokens."""
+
+    def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
+        self.tokenizer, model = load_causal(settings.base, device=device)
+        super().__init__(model, settings.label_smoothing)
+        self._context = context_of(load_config(settings.base))
+        self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
+
+    def rows(self, examples: Sequence[Example]) -> Sequence[Row]:
+        """The examples as rows, truncated to the context."""
+        return list(causal_rows(self.tokenizer, examples, self._context))
+
+    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+        """Rows in chunks of similar length; the labels are the next tokens.
+
+        ``kept`` are the positions from the first one on that predicts a target token. Logits are computed
+        for these only: with a large vocabulary those of the prompt would take most of the memory.
+        """
+
+        def features(numbers: list[int]) -> dict[str, Tensor]:
+            some = [rows[number] for number in numbers]
+            tokens = padded([row.tokens for row in some], 0)
+            first = min(max(row.told - 1, 0) for row in some)
+            return {
+                "input_ids": tokens,
+                "attention_mask": padded([[1] * len(row.tokens) for row in some], 0),
+                "kept": torch.arange(first, tokens.shape[1]),
+                "labels": padded([_labels(row) for row in some], IGNORED)[:, first:],
+            }
+
+        return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device)}
+
+    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """Logits of the next token at each kept position: ``(n, kept, vocabulary)``."""
+        keeping = {"logits_to_keep": chunk["kept"]} if self._keeps else {}
+        found: Tensor = self.model(
+            input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], use_cache=False, **keeping
+        ).logits
+        return found if self._keeps else found[:, chunk["kept"]]
+
+
+def _labels(row: Row) -> list[int]:
+    """The next token at each position, or ``IGNORED`` where that is not part of the target."""
+    given = max(row.told - 1, 0)
+    return [IGNORED] * given + [*row.tokens[given + 1 :], IGNORED]
+
+
+def chunks_of(
+    rows: Sequence[Any], batch: Callable[[Sequence[Any]], Mapping[str, Any]]
+) -> list[Mapping[str, Tensor]]:
+    """The chunks of validation rows, made from a few rows at a time."""
+    some = [rows[first : first + _LOOKED_AT] for first in range(0, len(rows), _LOOKED_AT)]
+    return [chunk for each in some for chunk in batch(each)["pairs"]["chunks"]]
+
+
+def token_accuracy(model: Writer, chunks: Sequence[Mapping[str, Tensor]]) -> float:
+    """Share, ×100, of the target tokens that the model ranks first, given those before them."""
+    right = count = 0
+    with torch.inference_mode():
+        for chunk in chunks:
+            here = {name: value.to(model.model.device) for name, value in chunk.items()}
+            counted = here["labels"] != IGNORED
+            right += int(((model.logits(here).argmax(dim=2) == here["labels"]) & counted).sum())
+            count += int(counted.sum())
+    return 100.0 * right / count

@@ -16,12 +16,7 @@ Kind = Literal["encoder-decoder", "causal", "cloze"]
 
 
 def generator_kind(model: str) -> Kind:
-    """The kind of question generator that a model makes.
-
-    Raises:
-        ModelError: there is no such model, or it writes no texts.
-        SettingsError: it is a server's.
-    """
+    """The kind of question generator that a model makes, if it writes texts and is not a server's."""
     if model == CLOZE:
         return "cloze"
     if is_remote(model):
@@ -61,9 +56,8 @@ def load_question_generator(
         return ClozeGenerator(options)
     if generator_kind(model) == "encoder-decoder":
         return SequenceGenerator(load_summarizer(model, device=device, dtype=dtype), options, model)
+    # These imports take seconds that the other kinds need not wait for.
     from pairsmith.methods.quip.causal_generator import CausalGenerator
-    from pairsmith.models.language.loading import (
-        load_model,  # takes seconds that the other kinds need not wait for
-    )
+    from pairsmith.models.language.loading import load_model
 
     return CausalGenerator(load_model(model, device=device, dtype=dtype), options)

@@ -10,6 +10,7 @@
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pairsmith.core.model_files import pick_device
@@ -18,7 +19,7 @@ from pairsmith.data.documents import Document
 from pairsmith.data.questions import AskedQuestion, Distribution, asked_in
 from pairsmith.data.readers import text_id
 from pairsmith.data.squad import Question
-from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut
+from pairsmith.methods.quip.passages import QuestionGenerator, cut
 from pairsmith.methods.quip.student import TrainedStudent, passages, train_student_on
 from pairsmith.models.reader import Reader
 from pairsmith.models.teacher import TOP, Places, SpanDistributions, predict_spans
@@ -40,7 +41,8 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
     of_texts, _ = cut(generator, documents)
     every = [passage for of_text in of_texts for passage in of_text]
     generator.generate(every)
-    return [question for passage in every for question in _questions(passage)]
+    rows = ((passage.id, row) for passage in every for row in passage.found.values())
+    return list(asked_in(rows))
 
 
 def label_questions(
@@ -96,21 +98,11 @@ def distil(
     )
 
 
-def _questions(passage: Passage) -> Iterable[AskedQuestion]:
-    return asked_in((passage.id, row) for row in passage.found.values())
-
-
 def _labelled(question: AskedQuestion, label: SpanDistributions) -> AskedQuestion:
     best = label.best
-    return AskedQuestion(
-        question.id,
-        question.context,
-        question.question,
-        question.written,
-        (best.start, best.start + len(best.text)) if best.text else None,
-        question.before,
-        _distribution(label.starts),
-        _distribution(label.ends),
+    answer = (best.start, best.start + len(best.text)) if best.text else None
+    return replace(
+        question, answer=answer, starts=_distribution(label.starts), ends=_distribution(label.ends)
     )
 
 

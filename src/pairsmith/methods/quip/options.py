@@ -14,21 +14,14 @@ CLOZE = "cloze"
 class GenerationOptions:
     """How questions are generated; each kind of generator uses some of these.
 
-    Attributes:
-        questions: distinct questions of each passage.
-        tries: times that missing questions are drawn anew.
-        max_length: longest passage in tokens, special ones not counted, in words and marks where there is no
-            model; None for as many as the model has room for.
-        batch_size: passages at once, each with all its questions.
-        seed: of what is drawn.
-        top_p: the share of the probability held by the tokens from which is drawn.
-        decoding: of models with an encoder and a decoder: ``nucleus`` draws, ``beams`` searches (Q2).
-        beams: answers that are searched with ``beams``.
-        separator: of such models, the token between answer and question.
-        instruction: of causal language models, what they are told; ``{passage}`` stands for the passage.
-        chat: whether they are told it as a user's message.
-        answers: of the generator without a model, what finds answers in passages: ``rule`` or
-            ``spacy:MODEL``.
+    Missing questions of ``questions`` distinct ones for each passage are drawn anew, ``tries`` times in all.
+    ``max_length`` is the longest passage in tokens, special ones not counted, in words and marks where there
+    is no model; None for as many as the model has room for. ``batch_size`` passages are processed at once.
+    Tokens are drawn from those that hold the share ``top_p`` of the probability. For models with an encoder
+    and a decoder, ``decoding`` by ``nucleus`` draws and by ``beams`` searches for as many answers as there
+    are ``beams`` (Q2); ``separator`` is the token between answer and question. Causal language models are
+    told ``instruction``, in which ``{passage}`` stands for the passage; with ``chat`` as a user's message.
+    Without a model, answers are found in passages by ``answers``: ``rule`` or ``spacy:MODEL``.
     """
 
     questions: int = 10

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -22,8 +23,10 @@ from pairsmith.runs.seeds import stream_key
 _TOGETHER = 4_096
 """Rows in a record batch."""
 
-_PASSAGE = pa.schema([("text", pa.string())])
-_QUESTION = pa.schema([("question", pa.string()), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)])
+_SCHEMA = pa.schema(
+    [("text", pa.string()), ("question", pa.string()), ("starts", DISTRIBUTION), ("ends", DISTRIBUTION)]
+)
+"""A row is a question with its passage's text, which is null where that is the text of the row before."""
 
 
 class PassageStore(Sequence[PassageExample]):
@@ -34,25 +37,21 @@ class PassageStore(Sequence[PassageExample]):
     """
 
     def __init__(self, asked: Iterable[tuple[str, Asked]]) -> None:
-        """Write passages and questions to disk.
-
-        Args:
-            asked: passages with questions; those of the same passage need not be adjacent.
-        """
+        """Write questions with their passages to disk; those of a passage need not be adjacent."""
         folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        keys, texts = array("Q"), array("q")
-        self._texts = _Rows(folder / "passages.arrow", _PASSAGE)
-        self._questions = _Rows(folder / "questions.arrow", _QUESTION)
-        for text, question in asked:
-            key = stream_key(text)
-            if not keys or keys[-1] != key:
-                self._texts.append({"text": text})
-            keys.append(key)
-            texts.append(self._texts.count - 1)
-            self._questions.append(_row(question))
-        self._texts.close()
-        self._questions.close()
+        keys, texts = array("Q"), array("q")  # of each question, its passage's key and the row with the text
+
+        def rows() -> Iterator[dict[str, Any]]:
+            for text, question in asked:
+                key = stream_key(text)
+                begins = not keys or keys[-1] != key
+                texts.append(len(keys) if begins else texts[-1])
+                keys.append(key)
+                lists = {"starts": _lists(question.starts), "ends": _lists(question.ends)}
+                yield {"text": text if begins else None, "question": question.question, **lists}
+
+        self._batches = _written(folder / "questions.arrow", rows())
         _, first, passage = np.unique(np.array(keys, np.uint64), return_index=True, return_inverse=True)
         order = np.argsort(first)
         numbers = np.argsort(order)[passage]  # each question's passage, numbered by first occurrence
@@ -67,11 +66,7 @@ class PassageStore(Sequence[PassageExample]):
         return len(self._rows)
 
     def only(self, kept: NDArray[np.bool_]) -> "PassageStore":
-        """A copy with some of the questions, without passages that have none left.
-
-        Args:
-            kept: whether each question stays, passage by passage.
-        """
+        """A copy with the questions that are ``kept``, given passage by passage, and their passages."""
         found = copy(self)
         found._whole = self  # which keeps the files
         sizes = np.diff(self._ends, prepend=0)
@@ -94,44 +89,31 @@ class PassageStore(Sequence[PassageExample]):
         number = range(len(self))[number]
         begin = self._ends[number - 1] if number else 0
         rows = self._rows[begin : self._ends[number]].tolist()
-        text: str = self._texts.row(int(self._text_of[number]))["text"]
-        return PassageExample(text, [_asked(self._questions.row(row)) for row in rows])
+        return PassageExample(
+            self._row(int(self._text_of[number]))["text"],
+            [
+                Asked(row["question"], _distribution(row["starts"]), _distribution(row["ends"]))
+                for row in map(self._row, rows)
+            ],
+        )
 
-
-class _Rows:
-    """Rows of an Arrow file: first appended, then, once it is closed, read through a memory map."""
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self.count = 0
-        self._path, self._schema = path, schema
-        with _writing(path):
-            self._writer = pa.ipc.new_file(str(path), schema)
-        self._waiting: list[dict[str, Any]] = []
-        self._batches: list[pa.RecordBatch] = []
-
-    def append(self, row: dict[str, Any]) -> None:
-        self.count += 1
-        self._waiting.append(row)
-        if len(self._waiting) == _TOGETHER:
-            self._write()
-
-    def close(self) -> None:
-        self._write()
-        with _writing(self._path):
-            self._writer.close()
-        reader = pa.ipc.open_file(pa.memory_map(str(self._path)))
-        self._batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
-
-    def row(self, number: int) -> dict[str, Any]:
+    def _row(self, number: int) -> dict[str, Any]:
         batch = self._batches[number // _TOGETHER]
         found: dict[str, Any] = batch.slice(number % _TOGETHER, 1).to_pylist()[0]
         return found
 
-    def _write(self) -> None:
-        if self._waiting:
-            with _writing(self._path):
-                self._writer.write_batch(pa.RecordBatch.from_pylist(self._waiting, schema=self._schema))
-            self._waiting = []
+
+def _written(path: Path, rows: Iterator[dict[str, Any]]) -> list[pa.RecordBatch]:
+    """Write rows to an Arrow file, and read its record batches through a memory map."""
+    with _writing(path):
+        writer = pa.ipc.new_file(str(path), _SCHEMA)
+    while some := list(islice(rows, _TOGETHER)):
+        with _writing(path):
+            writer.write_batch(pa.RecordBatch.from_pylist(some, schema=_SCHEMA))
+    with _writing(path):
+        writer.close()
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    return [reader.get_batch(number) for number in range(reader.num_record_batches)]
 
 
 @contextmanager
@@ -144,18 +126,10 @@ def _writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _row(asked: Asked) -> dict[str, Any]:
-    return {"question": asked.question, "starts": _lists(asked.starts), "ends": _lists(asked.ends)}
-
-
 def _lists(distribution: Distribution | None) -> dict[str, Sequence[float]] | None:
     if distribution is None:
         return None
     return {"position": distribution.positions, "probability": distribution.probabilities}
-
-
-def _asked(row: dict[str, Any]) -> Asked:
-    return Asked(row["question"], _distribution(row["starts"]), _distribution(row["ends"]))
 
 
 def _distribution(lists: dict[str, Any] | None) -> Distribution | None:

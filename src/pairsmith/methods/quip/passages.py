@@ -17,11 +17,8 @@ from pairsmith.runs.work import Advance
 class Passage:
     """A passage, and the questions that were generated for it so far.
 
-    Attributes:
-        id: made from the document's text and the offset of the passage in it.
-        text: the passage.
-        found: the rows of the questions that were kept, by case-folded question.
-        drawn: the number of outputs generated so far.
+    The ``id`` is made from the document's text and the offset of the passage in it. ``found`` are the rows of
+    the kept questions, by case-folded question; ``drawn`` is the number of outputs generated so far.
     """
 
     id: str
@@ -29,9 +26,9 @@ class Passage:
     found: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     drawn: int = 0
 
-
-def unheard(tries: int) -> None:
-    """Ignores progress reports."""
+    def missing(self, questions: int) -> range:
+        """The numbers of the outputs to be drawn so that the passage may have so many questions."""
+        return range(self.drawn, self.drawn + max(0, questions - len(self.found)))
 
 
 class QuestionGenerator(Protocol):
@@ -74,13 +71,6 @@ def cut(
     return found, rejects
 
 
-def _place(written: WrittenQuestion, passage: str) -> tuple[int, int] | None:
-    """The begin and end of the answer in the passage; None if it does not occur there."""
-    if written.start is None:
-        return find_answer(written.answer, passage)
-    return written.start, written.start + len(written.answer)
-
-
 def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[WrittenQuestion]]) -> list[Reject]:
     """Add generated questions to each passage; returns rejects for those that were not kept."""
     found = [keep(passage, each) for passage, some in zip(passages, written, strict=True) for each in some]
@@ -91,7 +81,10 @@ def keep(passage: Passage, written: WrittenQuestion) -> Reject | None:
     """Add a generated question to its passage, or return a reject that says why not."""
     name = f"{passage.id}-{passage.drawn}"
     passage.drawn += 1
-    place = _place(written, passage.text)
+    if written.start is None:
+        place = find_answer(written.answer, passage.text)
+    else:
+        place = written.start, written.start + len(written.answer)
     row = {
         "id": name,
         "context": passage.text,

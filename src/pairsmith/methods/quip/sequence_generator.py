@@ -16,7 +16,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.passages import passage_limit, token_count
 from pairsmith.methods.quip.options import GenerationOptions
-from pairsmith.methods.quip.passages import Passage, keep_all, unheard
+from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.metrics.squad import f1
 from pairsmith.models.encode import batches_by_length, one_thread_each
 from pairsmith.models.language.beams import search_sequences
@@ -35,7 +35,7 @@ from pairsmith.runs.work import Advance
 QUESTION_BEAMS = 5
 """Beams in the search for the question of an answer; the paper does not give their number."""
 
-_MAX_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
+MAX_TOKENS = ANSWER_TOKENS + QUESTION_TOKENS + 3
 """Longest sequence: answer and question with a start token, the separator and an end token."""
 
 
@@ -65,16 +65,15 @@ class SequenceGenerator:
         """The number of tokens in a text, without special ones."""
         return token_count(text, self.model.tokenizer)
 
-    def generate(self, passages: Sequence[Passage], advance: Advance = unheard) -> list[Reject]:
+    def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> list[Reject]:
         """Add generated questions to each passage; returns the outputs that were not kept."""
+        tries = self._options.tries
         if self._options.decoding == "beams":
-            tries = self._options.tries
-            return keep_all(
-                passages, self._each_batch(passages, self._search, lambda count: advance(tries * count))
-            )
+            found = self._each_batch(passages, self._search, lambda count: advance(tries * count))
+            return keep_all(passages, found)
         rejects: list[Reject] = []
-        for _ in range(self._options.tries):
-            left = [passage for passage in passages if len(passage.found) < self._options.questions]
+        for _ in range(tries):
+            left = [passage for passage in passages if passage.missing(self._options.questions)]
             advance(len(passages) - len(left))
             rejects += keep_all(left, self._each_batch(left, self._draw, advance))
         return rejects
@@ -105,8 +104,7 @@ class SequenceGenerator:
         """Sample as many sequences as each passage lacks questions."""
         streams = []
         for passage in passages:
-            last = passage.drawn + self._options.questions - len(passage.found)
-            numbers = range(passage.drawn, last)
+            numbers = passage.missing(self._options.questions)
             streams.append(np.array([stream_key(passage.id, number) for number in numbers], np.uint64))
         drawn = draw_sequences(
             self.model.model,
@@ -114,7 +112,7 @@ class SequenceGenerator:
             streams,
             seed=self._options.seed,
             top_p=self._options.top_p,
-            max_tokens=min(_MAX_TOKENS, self._room),
+            max_tokens=min(MAX_TOKENS, self._room),
         )
         return [[self._parse(tokens) for tokens in sequences] for sequences in drawn]
 

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
-from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import AskedQuestion, Distribution
 from pairsmith.data.squad import Question
+from pairsmith.methods.mining.reader import validation_f1
 from pairsmith.methods.quip.distillation import Asked, PassageExample, is_read, sparse_cross_entropy, targets
 from pairsmith.methods.quip.passage_store import PassageStore
-from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import QUESTION_TOKENS
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, span_logits
 from pairsmith.models.span_reader import answer_by_vectors
@@ -71,14 +71,9 @@ def _likeliest(distribution: Distribution) -> Distribution:
 
 @dataclass(frozen=True, slots=True)
 class TrainedStudent:
-    """A trained student, and how its training went.
+    """A student with the weights of its best step, and how its training went with the best learning rate.
 
-    Attributes:
-        student: the student with the weights of its best step.
-        learning_rate: the one that did best.
-        training: how it went with that rate.
-        passages: number of passages it was trained on.
-        questions: number of questions it was trained on: those whose answer starts or ends in the text read.
+    It was trained on the ``questions`` whose answer starts or ends in the text read.
     """
 
     student: SpanEncoder
@@ -99,18 +94,14 @@ def train_student_on(
 ) -> TrainedStudent:
     """Train a student at each learning rate, and keep the one with the best F1.
 
-    Args:
-        lessons: one or more; questions whose answers are cut off are left out, with a message.
-        validation: questions by which the best step and rate are chosen; may be empty.
-        settings: ``data`` and ``validation`` are not read here.
-        device: ``cpu``, ``cuda`` or ``mps``.
-        progress: where progress is shown.
-        checkpoints: where checkpoints are kept.
+    Questions whose answers are cut off are left out, with a message. ``validation``, by which step and rate
+    are chosen, may be empty. ``data`` and ``validation`` of the settings are not read here.
     """
     shown = progress or Silent()
     known: PassageStore | None = None
 
-    def make() -> Student:
+    def make() -> tuple[Student, TrainingTask[PassageExample]]:
+        nonlocal known
         encoder = load_span_encoder(
             settings.base,
             device=device,
@@ -120,18 +111,14 @@ def train_student_on(
         )
         encoder.tokens.tokenizer.model_max_length = encoder.tokens.max_length
         concatenated = settings.negatives == "batch"
-        return Student(encoder, concatenated=concatenated, batch_tokens=settings.batch_tokens)
-
-    def lesson(student: Student) -> TrainingTask[PassageExample]:
-        nonlocal known
-        known = known or read_by(student.encoder.tokens, lessons, shown)  # once, not for each learning rate
+        student = Student(encoder, concatenated=concatenated, batch_tokens=settings.batch_tokens)
+        known = known or read_by(encoder.tokens, lessons, shown)  # once, not for each learning rate
         draw = partial(_drawn, known, settings.questions, settings.seed)
-        measure = partial(validation_f1, student.encoder, validation) if validation else None
-        return TrainingTask(len(known), draw, student.batch, measure)
+        answer = partial(answer_by_vectors, encoder)
+        measure = partial(validation_f1, answer, validation) if validation else None
+        return student, TrainingTask(len(known), draw, student.batch, measure, "F1")
 
-    student, rate, training = fit_each_rate(
-        make, lesson, settings, metric="F1", device=device, progress=shown, checkpoints=checkpoints
-    )
+    student, rate, training = fit_each_rate(make, settings, device, shown, checkpoints)
     assert known is not None  # there is at least one rate
     return TrainedStudent(student.encoder, rate, training, len(known), known.questions)
 
@@ -176,17 +163,14 @@ def _drawn(
 
 
 class Student(nn.Module):
-    """A bi-encoder; called with a batch of passages and their questions, it returns the loss (Q4, Q5)."""
+    """A bi-encoder; called with a batch of passages and their questions, it returns the loss (Q4, Q5).
+
+    If ``concatenated``, the softmax is over the tokens of all passages of a batch (Q6). At most
+    ``batch_tokens`` tokens of passages, or of questions, are computed at once, unless a passage or its
+    questions have more; if None, what suits the device, or all if concatenated.
+    """
 
     def __init__(self, encoder: SpanEncoder, *, concatenated: bool, batch_tokens: int | None = None) -> None:
-        """Wrap an encoder for training.
-
-        Args:
-            encoder: the encoder to train.
-            concatenated: whether the softmax is over the tokens of all passages of a batch (Q6).
-            batch_tokens: most tokens of passages, or of questions, that are computed at once, unless a
-                passage or its questions have more; None: what suits the device, or all if concatenated.
-        """
         super().__init__()
         self.encoder = encoder
         self.model = encoder.tokens.model
@@ -205,9 +189,7 @@ class Student(nn.Module):
             some = [rows[number] for number in numbers]
             return {
                 "passages": _features(tokens, [row.text for row in some], most),
-                "questions": _features(
-                    short, [each.question for row in some for each in row.questions], most
-                ),
+                "questions": _features(short, _questions(some), most),
                 "counts": torch.tensor([len(row.questions) for row in some]),
                 **targets(tokens.text_tokens([row.text for row in some]), some),
             }
@@ -215,11 +197,11 @@ class Student(nn.Module):
         if self._concatenated:
             return {"passages": {"chunks": [features(list(range(len(rows))))]}}
         read = tokens.token_counts([row.text for row in rows])
-        asked = iter(short.token_counts([each.question for row in rows for each in row.questions]))
+        asked = iter(short.token_counts(_questions(rows)))
         larger = [
             max(count, sum(islice(asked, len(row.questions)))) for count, row in zip(read, rows, strict=True)
         ]
-        return {"passages": chunked(larger, features, self.model.device, self._batch_tokens).as_inputs()}
+        return {"passages": chunked(larger, features, self.model.device, self._batch_tokens)}
 
     def forward(self, passages: Mapping[str, Any]) -> dict[str, Tensor]:
         """The mean loss of a batch's questions."""
@@ -256,27 +238,20 @@ class Student(nn.Module):
         return _in_order([compute(each) for each in texts["chunks"]], texts)
 
 
+def _questions(rows: Sequence[PassageExample]) -> list[str]:
+    return [each.question for row in rows for each in row.questions]
+
+
 def _features(tokens: TokenEncoder, texts: Sequence[str], most: int | None) -> Mapping[str, Any]:
     """Model inputs for texts, in groups of similar length with at most ``most`` tokens each."""
-    return grouped(
-        tokens.token_counts(texts),
-        lambda numbers: tokens.features([texts[number] for number in numbers]),
-        tokens.model.device,
-        most,
-    ).as_inputs()
+
+    def features(numbers: list[int]) -> Mapping[str, Any]:
+        return tokens.features([texts[number] for number in numbers])
+
+    return grouped(tokens.token_counts(texts), features, tokens.model.device, most)
 
 
 def _in_order(groups: Sequence[Tensor], texts: Mapping[str, Any]) -> Tensor:
     """Join the results for groups of texts, ``(texts, tokens, …)`` each, into one in the texts' order."""
     rows = [row for group in groups for row in group]
     return pad_sequence([rows[place] for place in texts["order"].argsort().tolist()], batch_first=True)
-
-
-def validation_f1(encoder: SpanEncoder, questions: Sequence[Question]) -> float | None:
-    """F1 of the student's answers, ×100; None where its vectors are no longer finite."""
-    asked, texts = [each.question for each in questions], [each.context for each in questions]
-    try:
-        found = answer_by_vectors(encoder, asked, texts)
-    except ModelError:  # the training diverged, which is reported at its end
-        return None
-    return qa_scores([prediction.text for prediction in found], [each.golds for each in questions]).f1

@@ -31,8 +31,8 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text.folding import folded
-from pairsmith.methods.dino.acceptance import Row
 from pairsmith.methods.dino.requests import quotable
+from pairsmith.methods.dino.tries import Row
 from pairsmith.runs import (
     Card,
     DatasetFolder,

@@ -10,7 +10,7 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example, read_examples
 from pairsmith.data.text import finder_revision
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
-from pairsmith.methods.mining.examples import in_window
+from pairsmith.methods.mining.sampled_negatives import in_window
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, hash_source
 from pairsmith.steps.training.reading import Seeds, read_seeds
