@@ -8,6 +8,7 @@ from typing import Any
 
 from pairsmith.cli.compare.file import Comparison
 from pairsmith.cli.compare.recipe import Trial
+from pairsmith.cli.running import plain_table
 from pairsmith.core.progress import clock
 
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -119,12 +120,4 @@ def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tu
 
 def table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> str:
     """The comparison as a plain table, numbers right-aligned."""
-    lines = [HEAD, *rows_of_table(scores, costs)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if column else text.ljust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    return plain_table([HEAD, *rows_of_table(scores, costs)])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pairsmith.cli.compare.file import LABELLED, Comparison
+from pairsmith.cli.recipes import map_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
     for way, made in comparison.ways.items():
         own: dict[str, str] = {}  # references to earlier steps of the same way
         for entry in made.steps:
-            steps.append(_step(f"{way}-{entry.name}", entry.step, led(entry.settings, own)))
+            steps.append(_step(f"{way}-{entry.name}", entry.step, _led(entry.settings, own)))
             own[f"@{entry.name}"] = f"@{way}-{entry.name}"
     if comparison.labelled is not None:
         steps.append(_step(LABELLED, "mix", {"data": [comparison.labelled]}))
@@ -71,21 +72,19 @@ def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
         "name": comparison.name,
         "description": comparison.description,
         "seed": seed,
-        "steps": led(steps, done),
+        "steps": _led(steps, done),
         "results": results,
     }
 
 
-def led(value: Any, places: Mapping[str, str]) -> Any:
+def _led(value: Any, places: Mapping[str, str]) -> Any:
     """``value`` with references (``@name``, ``@name/part``) to the keys of ``places`` replaced."""
-    if isinstance(value, Mapping):
-        return {key: led(each, places) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [led(each, places) for each in value]
-    if isinstance(value, str):
-        name, slash, part = value.partition("/")
-        return f"{places[name]}{slash}{part}" if name in places else value
-    return value
+
+    def led(text: str) -> str:
+        name, slash, part = text.partition("/")
+        return f"{places[name]}{slash}{part}" if name in places else text
+
+    return map_texts(value, led)
 
 
 def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
