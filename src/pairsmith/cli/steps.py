@@ -28,10 +28,7 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.mix.settings import MixSettings
-from pairsmith.tools.audit.settings import AuditSettings
-from pairsmith.tools.export.settings import ExportSettings
-from pairsmith.tools.push.settings import PushSettings
-from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.question_settings import (
     InfuseSettings,
@@ -277,26 +274,26 @@ STEPS: Steps = {
         ExportSettings,
         "pairsmith.tools.export.route:export",
         "Export rows in the format of another tool.",
-        plan="pairsmith.tools.export.plan:plan_export",
+        plan="pairsmith.tools.plans:plan_export",
     ),
     "push": Step(
         PushSettings,
         "pairsmith.tools.push.route:push",
         "Upload a data set or a model to the Hugging Face Hub.",
-        plan="pairsmith.tools.push.plan:plan_push",
+        plan="pairsmith.tools.plans:plan_push",
         wet="dry_run",
     ),
     "report": Step(
         ReportSettings,
         "pairsmith.tools.report.route:report",
         "Write a one-page report about a folder.",
-        plan="pairsmith.tools.report.plan:plan_report",
+        plan="pairsmith.tools.plans:plan_report",
         checks={"encoder": check_name},
     ),
     "audit": Step(
         AuditSettings,
         "pairsmith.tools.audit.route:audit",
         "Have people label rows blind, in a browser.",
-        plan="pairsmith.tools.audit.plan:plan_audit",
+        plan="pairsmith.tools.plans:plan_audit",
     ),
 }

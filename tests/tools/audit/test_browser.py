@@ -20,11 +20,10 @@ from pairsmith.data.schemas import ScoredPair
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.tools.audit.app import LONGEST
 from pairsmith.tools.audit.route import audit
-from pairsmith.tools.audit.settings import AuditSettings
 from pairsmith.tools.report.parts import shown
 from pairsmith.tools.report.route import report
 from pairsmith.tools.report.rows import LOOKED_AT
-from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.settings import AuditSettings, ReportSettings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = ["--disable-gpu", "--no-sandbox", "--disable-background-networking", "--disable-component-update",

@@ -8,8 +8,7 @@ from statistics import fmean
 from pairsmith.cli.compare.file import Comparison
 from pairsmith.cli.compare.outcome import HEAD, Cost, Score, rows_of_table, tokens_of
 from pairsmith.tools.report.charts import Point, lines
-from pairsmith.tools.report.page import render
-from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Page, Section, Table, shown
+from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Page, Section, Table, render, shown
 
 _SPREAD = (
     "Vertical lines are 95 % intervals of the mean over {seeds} seeds, by Student's t. Ways whose intervals "

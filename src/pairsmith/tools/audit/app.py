@@ -30,7 +30,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_FILES = {"audit.js": "text/javascript", "audit.css": "text/css"}
+_TYPES = {"js": "text/javascript", "css": "text/css"}
 
 
 class Given(BaseModel):
@@ -46,13 +46,8 @@ class Given(BaseModel):
 class Session:
     """One annotator's work.
 
-    Attributes:
-        audit: the rows and the labels to choose from.
-        answers: where the labels are stored.
-        annotator: the annotator's name.
-        seed: seed of the order of rows.
-        token: secret that every request has to carry.
-        finished: called when the annotator says that they are done.
+    ``seed`` decides the order of rows; every request has to carry the secret ``token``; ``finished`` is
+    called when the annotator says that they are done.
     """
 
     audit: Audit
@@ -62,19 +57,21 @@ class Session:
     token: str
     finished: Callable[[], None]
 
-    def state(self, **more: Any) -> dict[str, Any]:
-        """The next unlabelled row, and how many rows the annotator has labelled."""
+    def state(self, row: int | None = None, **more: Any) -> dict[str, Any]:
+        """What the page shows: a row, by default the next unlabelled one, and how many are labelled."""
         said = self.answers.of(self.annotator)
-        rows = [self.audit.rows[place] for place in order_of(self.audit, self.annotator, self.seed)]
-        left = [row for row in rows if row.id not in said]
-        texts = [[name, shown(text, LONGEST)] for name, text in left[0].texts.items()] if left else []
+        order = order_of(self.audit, self.annotator, self.seed)
+        left = [place for place in order if self.audit.rows[place].id not in said]
+        if row is None and left:
+            row = left[0]
+        texts = {} if row is None else self.audit.rows[row].texts
         return {
-            "row": self.audit.rows.index(left[0]) if left else None,
-            "texts": texts,
+            "row": row,
+            "texts": [[name, shown(text, LONGEST)] for name, text in texts.items()],
             "labels": [shown(label) for label in self.audit.labels],
             "meanings": [shown(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
-            "done": len(rows) - len(left),
-            "total": len(rows),
+            "done": len(order) - len(left),
+            "total": len(order),
             "annotator": self.annotator,
             **more,
         }
@@ -105,11 +102,11 @@ def make_app(session: Session) -> FastAPI:
     def page() -> HTMLResponse:
         return HTMLResponse(_file("audit.html").replace("TOKEN", session.token))
 
-    @app.get("/{name}.{kind}")
-    def file(name: str, kind: str) -> Response:
-        if f"{name}.{kind}" not in _FILES:
+    @app.get("/audit.{kind}")
+    def file(kind: str) -> Response:
+        if kind not in _TYPES:
             raise HTTPException(404)
-        return Response(_file(f"{name}.{kind}"), media_type=_FILES[f"{name}.{kind}"])
+        return Response(_file(f"audit.{kind}"), media_type=_TYPES[kind])
 
     @app.get("/state")
     def state() -> JSONResponse:
@@ -120,18 +117,13 @@ def make_app(session: Session) -> FastAPI:
         if given.row >= len(rows) or given.place >= len(labels):
             raise HTTPException(422, "there is no such row or label")
         answer = Answer(session.annotator, rows[given.row].id, labels[given.place])
-        counted = session.answers.give(answer)
-        return JSONResponse(session.state(counted=counted))
+        return JSONResponse(session.state(counted=session.answers.give(answer)))
 
     @app.post("/back")
     def back() -> JSONResponse:
-        row = session.answers.take_back(session.annotator)
-        found = session.state()
-        place = next((place for place, each in enumerate(rows) if each.id == row), None)
-        if place is not None:
-            found["row"] = place
-            found["texts"] = [[name, shown(text, LONGEST)] for name, text in rows[place].texts.items()]
-        return JSONResponse(found)
+        taken = session.answers.take_back(session.annotator)
+        row = next((place for place, each in enumerate(rows) if each.id == taken), None)
+        return JSONResponse(session.state(row))
 
     @app.post("/finish")
     def finish() -> JSONResponse:

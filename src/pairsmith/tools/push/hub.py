@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pairsmith.core.errors import PairsmithError, RemoteError, SettingsError, first_line, redacted
 from pairsmith.tools.push.parts import Parts
-from pairsmith.tools.push.settings import PushSettings
+from pairsmith.tools.settings import PushSettings
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -9,7 +9,7 @@ from pairsmith.runs import DatasetFolder
 from pairsmith.runs.folder import REJECTS
 from pairsmith.tools.report.charts import bars
 from pairsmith.tools.report.parts import Block, Chart, Examples, Note, Section, shown
-from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.settings import ReportSettings
 
 _MOST_REASONS = 15
 
