@@ -93,8 +93,8 @@ def load_recipe(
     are relative to the current folder.
     """
     file = read_yaml(path, SettingsError)
-    reader = _Reader(file, steps, _parsed(overrides))
-    reader.read(seed)
+    reader = _Reader(file, steps, _parsed(overrides), file.data.get("seed") if seed is None else seed)
+    reader.read()
     if reader.faults or reader.unplaced or file.duplicates:
         placed = file.report(reader.faults, reader.place_name)
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
@@ -125,40 +125,40 @@ class _Reader:
     file: YamlFile
     known: Steps
     overrides: dict[tuple[str, str], Any]
+    seed: Any
+    names: list[str] = field(default_factory=list)
     planned: list[PlannedStep] = field(default_factory=list)
     faults: list[ValidationFault] = field(default_factory=list)
     unplaced: list[str] = field(default_factory=list)  # faults of overrides, which have no line in the file
 
-    def read(self, seed: int | None) -> None:
-        """Fill ``planned``, ``faults`` and ``unplaced``."""
+    def read(self) -> None:
+        """Fill ``names``, ``planned``, ``faults`` and ``unplaced``."""
         data = self.file.data
         try:
             RecipeFile.model_validate(data)
         except ValidationError as error:
             self.faults += errors_of(error, RecipeFile)
-        default = data.get("seed") if seed is None else seed
         entries = data.get("steps")
-        names: list[str] = []
         for position, entry in enumerate(entries if isinstance(entries, list) else []):
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
-                self._entry(("steps", position), entry, names, default)
-                names.append(entry["name"])
-        for name in sorted({name for name, _ in self.overrides} - set(names)):
-            self.unplaced.append(f"--set {name}: the recipe has no such step; {choices(name, names)}")
+                self._entry(("steps", position), entry)
+                self.names.append(entry["name"])
+        for name in sorted({name for name, _ in self.overrides} - set(self.names)):
+            self.unplaced.append(f"--set {name}: the recipe has no such step; {choices(name, self.names)}")
         results = data.get("results")
         for key, source in (results if isinstance(results, Mapping) else {}).items():
-            if isinstance(source, str) and (text := _result_fault(source, names)):
+            if isinstance(source, str) and (text := _result_fault(source, self.names)):
                 self._fault(("results", key), text)
 
     def _fault(self, keys: Keys, text: str) -> None:
         self.faults.append(ValidationFault(keys, text))
 
-    def _entry(self, keys: Keys, entry: Mapping[str, Any], names: list[str], seed: Any) -> None:
+    def _entry(self, keys: Keys, entry: Mapping[str, Any]) -> None:
         name, kind = entry["name"], entry.get("step")
         if not _NAME.fullmatch(name):
             text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
             self._fault((*keys, "name"), text)
-        if name in names:
+        if name in self.names:
             self._fault((*keys, "name"), f"two steps are called {name}; rename one of them")
         if not isinstance(kind, str):
             return
@@ -168,24 +168,22 @@ class _Reader:
         given = entry.get("settings") or {}
         if isinstance(given, Mapping):
             step = self.known[kind]
-            values = self._values((*keys, "settings"), name, step, given, names, seed)
+            values = self._values((*keys, "settings"), name, step, given)
             self.planned.append(PlannedStep(name, kind, step, values))
 
-    def _values(
-        self, keys: Keys, name: str, step: Step, given: Mapping[str, Any], names: list[str], seed: Any
-    ) -> dict[str, Any]:
+    def _values(self, keys: Keys, name: str, step: Step, given: Mapping[str, Any]) -> dict[str, Any]:
         """The step's settings with overrides, seed and paths filled in; faults are collected on the way."""
         values = {key: map_texts(value, self._beside) for key, value in given.items()}
         for key, value in values.items():
             if (name, key) not in self.overrides:
-                for text in _text_faults(value, names, f"; give its path with --set {name}.{key}=PATH"):
+                for text in _text_faults(value, self.names, f"; give its path with --set {name}.{key}=PATH"):
                     self._fault((*keys, key), text)
         for (target, key), value in self.overrides.items():
             if target == name:
                 values[key] = value
-                self.unplaced += [f"--set {name}.{key}: {text}" for text in _text_faults(value, names)]
-        if seed is not None and "seed" in step.settings.model_fields:
-            values.setdefault("seed", seed)
+                self.unplaced += [f"--set {name}.{key}: {text}" for text in _text_faults(value, self.names)]
+        if self.seed is not None and "seed" in step.settings.model_fields:
+            values.setdefault("seed", self.seed)
         found = []
         try:
             step.settings.model_validate(values)

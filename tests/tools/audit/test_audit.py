@@ -536,12 +536,12 @@ def test_a_stopped_audit_is_not_done_but_its_results_are_there(tmp_path, monkeyp
         answers.give(Answer("me", there_.rows[0].id, "1"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pairsmith.tools.audit.serve.serve", stopped)
+    monkeypatch.setattr("pairsmith.tools.audit.app.serve", stopped)
     with pytest.raises(KeyboardInterrupt):
         audit(AuditSettings(data=str(tmp_path / "in"), rows=5), run)
     assert json.loads((tmp_path / "out" / "results.json").read_text())["labelled"] == {"me": 1}
     assert status_lines(tmp_path / "out") == [f"{tmp_path / 'out'}: audit, stopped"]
-    monkeypatch.setattr("pairsmith.tools.audit.serve.serve", lambda *_: None)
+    monkeypatch.setattr("pairsmith.tools.audit.app.serve", lambda *_: None)
     audit(AuditSettings(data=str(tmp_path / "in"), rows=5), run)
     assert status_lines(tmp_path / "out") == [f"{tmp_path / 'out'}: audit, finished"]
 

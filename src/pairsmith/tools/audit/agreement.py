@@ -49,10 +49,9 @@ def wilson(count: int, total: int) -> tuple[float, float]:
 def agreement(audit: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
     """How far annotators agree beyond chance.
 
-    Returns:
-        ``cohen``: for each pair ``"one, other"`` Cohen's kappa on the rows that both labelled, None where
-        there are fewer than two or all have one label; ``krippendorff``: Krippendorff's alpha of all
-        annotators, on an interval scale if all labels are numbers, else nominal, None if undefined.
+    ``cohen``: for each pair ``"one, other"`` Cohen's kappa on the rows that both labelled, None where there
+    are fewer than two or all have one label; ``krippendorff``: Krippendorff's alpha of all annotators, on an
+    interval scale if all labels are numbers, else nominal, None if undefined.
     """
     from sklearn.metrics import cohen_kappa_score
 

@@ -1,25 +1,31 @@
-"""The web application on which rows are labelled.
+"""The web application on which rows are labelled, and the server that runs while an annotator works.
 
 Every request needs the token and must use a host name of this machine, and the page may load and run
 nothing but its own two files. Texts are sent to the browser as JSON and shown as plain text.
 """
 
+import os
 import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from pairsmith.core.errors import StorageError
+from pairsmith.core.errors import SettingsError, StorageError
+from pairsmith.core.progress import Progress
 from pairsmith.tools.audit.answers import Answer, Answers
 from pairsmith.tools.audit.rows import Audit, order_of
 from pairsmith.tools.report.parts import shown
+from pairsmith.tools.settings import AuditSettings
 
+_HOST = "127.0.0.1"
 LONGEST = 20_000
 """Longest text that is shown, in characters."""
 
@@ -80,7 +86,7 @@ class Session:
 def make_app(session: Session) -> FastAPI:
     """The application; its only state is that of ``session.answers``."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[_HOST, "localhost"])
     rows, labels = session.audit.rows, session.audit.labels
 
     @app.middleware("http")
@@ -135,3 +141,30 @@ def make_app(session: Session) -> FastAPI:
 
 def _file(name: str) -> str:
     return resources.files("pairsmith.tools.audit").joinpath(name).read_text(encoding="utf-8")
+
+
+def serve(audit: Audit, answers: Answers, settings: AuditSettings, progress: Progress) -> None:
+    """Serve the page to one annotator, on the loopback interface only, until they say that they are done."""
+    with socket.socket() as listening:
+        if os.name == "posix":  # allow a port whose last connections are still closing
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((_HOST, settings.port))
+            listening.listen()  # so that an early visitor waits and is not refused
+        except OSError as error:
+            raise SettingsError(
+                f"--port {settings.port}: {error.strerror}; give another, or 0 for any"
+            ) from error
+        token = secrets.token_urlsafe(24)
+
+        def finished() -> None:
+            server.should_exit = True
+
+        app = make_app(Session(audit, answers, settings.annotator, settings.seed, token, finished))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
+        )
+        # Not with ``say``, which removes tokens: the page can only be opened with this one.
+        progress.link(f"open http://{_HOST}:{listening.getsockname()[1]}/?token={token}")
+        progress.say("Ctrl-C ends the audit; labels are saved one by one")
+        server.run(sockets=[listening])

@@ -53,7 +53,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
         answers = Answers(run.out)
         _check(there, answers)
         if not settings.finish:
-            from pairsmith.tools.audit.serve import serve  # imported here, as it needs an extra
+            from pairsmith.tools.audit.app import serve  # imported here, as it needs an extra
 
             try:
                 serve(there, answers, settings, run.progress)
