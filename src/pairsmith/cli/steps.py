@@ -52,30 +52,21 @@ class Step:
     """A step: its settings, the function that does the work, and the function that says what it will cost.
 
     Functions are named as ``package.module:function``, and imported when they are needed.
-
-    Attributes:
-        settings: the model of its settings.
-        work: called with settings and a ``Run``; writes its results into the run's folder.
-        help: one line for people.
-        dry: the setting with which the step writes nothing and needs no folder; empty if there is none.
-        wet: the setting without which the step needs no folder; empty if there is none.
-        checks: by setting, a function that raises a ``UserError`` for values that cannot be used. Without it,
-            ``base``, ``model`` and the setting that ``reads`` names are checked as names of models.
-        plan: called with settings and the estimates of earlier steps; gives an ``Estimate``. Empty for a
-            training, which plans itself, and where ``sliced`` is given.
-        sliced: the setting that names the rows; a plan then runs the step on some of them and extrapolates.
-        reads: the setting that names a model which an earlier step may train; empty if there is none.
     """
 
     settings: type[Settings]
-    work: "str | Callable[[Any, Run], object]"
-    help: str
-    dry: str = ""
-    wet: str = ""
+    work: "str | Callable[[Any, Run], object]"  # takes settings and a ``Run``; writes into the run's folder
+    help: str  # one line for people
+    dry: str = ""  # the setting with which the step writes nothing and needs no folder
+    wet: str = ""  # the setting without which the step needs no folder
+    # By setting, a function that raises a ``UserError`` for values that cannot be used. Without one,
+    # ``base``, ``model`` and the setting that ``reads`` names are checked as names of models.
     checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
+    # Takes settings and the estimates of earlier steps; gives an ``Estimate``. Empty for a training, which
+    # plans itself, and where ``sliced`` is given.
     plan: str = ""
-    sliced: str = ""
-    reads: str = ""
+    sliced: str = ""  # the setting that names the rows; a plan runs the step on some of them and extrapolates
+    reads: str = ""  # the setting that names a model which an earlier step may train
 
     def run(self, settings: Settings, run: "Run") -> object:
         """Do the work."""

@@ -54,32 +54,19 @@ class Shared:
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts over all rows, and the sample.
+    """Counts over all rows, and the sample."""
 
-    Attributes:
-        columns: names of the text columns.
-        label: the column that holds the label, if there is one.
-        numbers: for each numeric column, all finite values.
-        splits: rows of each split.
-        labels: for each split, how many rows each label has; if there are more than ``MOST_LABELS``, the
-            rarest are merged into ``OTHERS``.
-        sources: how many rows each source of a mixture has.
-        lengths: for each text column, the number of words in each row.
-        distinct: for each text column, the number of distinct texts.
-        shared: for each evaluation set, how many of all rows share text with it.
-        rows: the sample, in the order of the data set.
-    """
-
-    columns: Sequence[str]
-    label: str | None
-    numbers: Mapping[str, Floats]
-    splits: Mapping[str, int]
+    columns: Sequence[str]  # names of the text columns
+    label: str | None  # the column that holds the label, if there is one
+    numbers: Mapping[str, Floats]  # for each numeric column, all finite values
+    splits: Mapping[str, int]  # rows of each split
+    # For each split, how many rows each label has; of more than ``MOST_LABELS`` the rarest are ``OTHERS``.
     labels: Mapping[str, Counter[str]]
-    sources: Mapping[str, int]
-    lengths: Mapping[str, NDArray[np.int64]]
-    distinct: Mapping[str, int]
-    shared: Mapping[str, Shared]
-    rows: Sequence[Row]
+    sources: Mapping[str, int]  # how many rows each source of a mixture has
+    lengths: Mapping[str, NDArray[np.int64]]  # for each text column, the number of words in each row
+    distinct: Mapping[str, int]  # for each text column, the number of distinct texts
+    shared: Mapping[str, Shared]  # for each evaluation set, how many of all rows share text with it
+    rows: Sequence[Row]  # the sample, in the order of the data set
 
     def label_of(self, row: Row) -> str:
         """The row's label as a key of ``labels``; empty if there are no labels."""
