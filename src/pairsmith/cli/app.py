@@ -72,17 +72,11 @@ def make_app(steps: Steps = STEPS) -> typer.Typer:
     """The command line for ``steps``."""
     app = _group(_HELP, epilog=_START, cls=_Commands)
     app.callback()(_version_option)
-    groups: dict[str, typer.Typer] = {}
+    evaluate = _group("Measure a model on graded data.")
+    app.add_typer(evaluate, name="evaluate")
     for name, step in steps.items():
         *above, last = command_of(name).split()
-        parent = app
-        if above:
-            (group,) = above
-            if group not in groups:
-                groups[group] = _group("Measure a model on graded data.")
-                app.add_typer(groups[group], name=group)
-            parent = groups[group]
-        parent.command(last, help=step.help)(step_command(step))
+        (evaluate if above else app).command(last, help=step.help)(step_command(step))
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
     app.command("compare", help="Compare ways of making rows by a model trained on each.")(_compare)
     app.command("plan", help="Say what a recipe will make and cost before it runs.")(_plan)
