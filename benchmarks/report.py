@@ -19,7 +19,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.tools.report.route import report
-from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.settings import ReportSettings
 
 VOCABULARY = 20_000
 

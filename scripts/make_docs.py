@@ -10,10 +10,9 @@ import re
 import tomllib
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 from pairsmith.cli.options import default_text, option_kind
-from pairsmith.cli.steps import STEPS, Step
+from pairsmith.cli.steps import STEPS, Step, command_of
 from pairsmith.core.settings import option_name
 
 ROOT = Path(__file__).parent.parent
@@ -165,16 +164,16 @@ def pages() -> dict[str, str]:
 def index() -> str:
     """The page that leads to all others."""
     rows = [
-        f"| [`pairsmith {step.command or name}`]({name}.md) | {step.help} | `{name}` |"
+        f"| [`pairsmith {command_of(name)}`]({name}.md) | {step.help} | `{name}` |"
         for name, step in STEPS.items()
     ]
     rows += [f"| [`pairsmith {call}`]({name}.md) | {line} | |" for name, (call, line, _) in _OTHERS.items()]
     return _HEAD + "\n".join(rows) + "\n"
 
 
-def step_page(name: str, step: Step[Any]) -> str:
+def step_page(name: str, step: Step) -> str:
     """One step: its line of help and a table of its options."""
-    lines = [f"# pairsmith {step.command or name}", "", _WRITTEN, "", step.help]
+    lines = [f"# pairsmith {command_of(name)}", "", _WRITTEN, "", step.help]
     if name in _GUIDES:
         lines += ["", f"More about it: [{_GUIDES[name].partition('.')[0]}](../{_GUIDES[name]})."]
     lines += ["", "| option | values | default | |", "|---|---|---|---|"]
@@ -251,7 +250,7 @@ def site(text: str) -> str:
     """The text of mkdocs.yml with the list of the pages as it is now."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
-    listed = [f"      - {step.command or name}: commands/{name}.md\n" for name, step in STEPS.items()]
+    listed = [f"      - {command_of(name)}: commands/{name}.md\n" for name, step in STEPS.items()]
     listed += [f"      - {name}: commands/{name}.md\n" for name in _OTHERS]
     return before + _BEGIN + "".join(listed) + _END + after
 

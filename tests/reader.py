@@ -19,10 +19,12 @@ from tests.tiny_bart import bart_tokenizer, make_bart
 from tests.training.few import PLAYS, passage, reading, write
 
 from pairsmith.core.bundled import TINY, model_path
+from pairsmith.core.progress import Progress
 from pairsmith.runs.executors import run_here
 from pairsmith.runs.work import Advance, Done, Load, R, W
 from pairsmith.tools.audit.answers import Answer, Answers
 from pairsmith.tools.audit.rows import Audit
+from pairsmith.tools.settings import AuditSettings
 
 CUT = {
     "generate --task emails.yaml": "--per-input 2",
@@ -186,10 +188,10 @@ def squad(path: Path, numbers: range) -> None:
 # people and machines
 
 
-def label_all(audit: Audit, answers: Answers, *, annotator: str, **_: Any) -> None:
+def label_all(audit: Audit, answers: Answers, settings: AuditSettings, _: Progress) -> None:
     """In the place of the page in a browser: somebody gives every row the first label."""
     for row in audit.rows:
-        answers.give(Answer(annotator, row.id, audit.labels[0]))
+        answers.give(Answer(settings.annotator, row.id, audit.labels[0]))
 
 
 def ray_here(

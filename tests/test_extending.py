@@ -126,7 +126,6 @@ def test_an_evaluation_is_one_file_and_one_line(package, pairs, tmp_path, monkey
             EvaluateLengthSettings,
             "extra.length:evaluate_length",
             "Measure how long texts are.",
-            command="evaluate length",
             sliced="data",
         ),
     )

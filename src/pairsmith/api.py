@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from pairsmith.cli.recipes import find_recipe, load_recipe
 from pairsmith.cli.running import run_recipe as run_planned
 from pairsmith.core.errors import SettingsError
-from pairsmith.core.paths import Place, place
+from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import SCORED_PAIR, GradedPair, ScoredPair, to_table
 from pairsmith.data.sts import StsSuite, read_sts
@@ -56,7 +56,9 @@ def train_encoder(
     try:
         settings = TrainEncoderSettings(base="given", data="given", **options)
     except ValidationError as error:
-        raise SettingsError(f"train_encoder: {_first_fault(error)}") from error
+        fault = error.errors()[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise SettingsError(f"train_encoder: {where}: {fault['msg']}") from error
     train, held_out = _table(pairs), _table(validation) if validation else None
     return train_encoder_on(encoder, train, held_out, settings, progress=progress)
 
@@ -93,11 +95,7 @@ def evaluate_sts(
 
 
 def open_dataset(path: str | Path) -> DatasetFolder:
-    """Open a finished dataset folder, to read its rows and rejects.
-
-    Raises:
-        FolderError: there is no such folder, it is no dataset folder, or its step did not finish.
-    """
+    """Open a finished dataset folder, else a ``FolderError``, to read its rows and rejects."""
     return DatasetFolder.open(str(path))
 
 
@@ -125,13 +123,7 @@ def run_recipe(
         UserError: the recipe has faults, or a step's inputs have.
     """
     planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
-    folder: Place = place(str(out))
-    return run_planned(planned, folder, progress or Silent())
-
-
-def _first_fault(error: ValidationError) -> str:
-    fault = error.errors()[0]
-    return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+    return run_planned(planned, place(str(out)), progress or Silent())
 
 
 def _table(pairs: Sequence[ScoredPair]) -> Any:

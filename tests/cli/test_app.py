@@ -12,7 +12,7 @@ from pairsmith import __version__
 from pairsmith.cli import app as cli
 from pairsmith.cli.app import make_app
 from pairsmith.cli.options import default_text, settings_from
-from pairsmith.cli.steps import STEPS, Step
+from pairsmith.cli.steps import STEPS, Step, command_of
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress, Quiet
@@ -55,7 +55,7 @@ def demo():
 def invoke(demo, monkeypatch):
     steps = {
         "demo": Step(DemoSettings, demo, "Do a demonstration.", dry="preview"),
-        "evaluate-demo": Step(DemoSettings, demo, "Measure the demonstration.", command="evaluate demo"),
+        "evaluate-demo": Step(DemoSettings, demo, "Measure the demonstration."),
     }
 
     def invoke(*arguments):
@@ -136,7 +136,7 @@ def test_without_arguments_the_help_is_shown(invoke):
 
 def test_the_help_is_whole_and_says_where_to_start(pairsmith):
     text = pairsmith("--help").output
-    assert all(step.help in text for step in STEPS.values() if not step.command)
+    assert all(step.help in text for name, step in STEPS.items() if command_of(name) == name)
     assert "..." not in text.replace("[ARGS]...", "")
     assert text.endswith("\n  Start with: pairsmith run quickstart --out runs/quickstart\n")
 
@@ -261,7 +261,7 @@ def test_a_task_is_shown_as_it_is(pairsmith):
 
 def test_every_step_is_a_command_with_help(pairsmith):
     for name, step in STEPS.items():
-        result = pairsmith(*(step.command or name).split(), "--help")
+        result = pairsmith(*command_of(name).split(), "--help")
         assert result.exit_code == 0
         for field in step.settings.model_fields:
             assert option_name(field) in result.output
@@ -271,7 +271,7 @@ def parsed(monkeypatch, *arguments):
     """The settings and the run that the real command line makes of ``arguments``; nothing runs."""
     seen = []
     steps = {
-        name: Step(step.settings, lambda *given: seen.append(given), step.help, step.command, step.dry)
+        name: Step(step.settings, lambda *given: seen.append(given), step.help, step.dry)
         for name, step in STEPS.items()
     }
     result = CliRunner().invoke(make_app(steps), arguments)

@@ -16,7 +16,7 @@ from pairsmith.runs.attribution import Sources
 from pairsmith.runs.croissant import as_json, describe, schemas_of
 from pairsmith.runs.provenance import Attribution
 from pairsmith.tools.export.route import export
-from pairsmith.tools.export.settings import ExportSettings
+from pairsmith.tools.settings import ExportSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:(rdflib|mlcroissant)")
 

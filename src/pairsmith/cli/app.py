@@ -9,24 +9,26 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from pairsmith import __version__
-from pairsmith.cli.options import keyword, parameters, settings_from, with_parameters
-from pairsmith.cli.steps import STEPS, Step, Steps
+from pairsmith.cli.options import settings_from, with_options
+from pairsmith.cli.steps import STEPS, Step, Steps, command_of
 from pairsmith.core.errors import PairsmithError, SettingsError, redacted
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
+from pairsmith.core.settings import option_name
 
 _HELP = "Labelled training data where there are few labels, and small models trained on it."
 _STOPPED = "stopped; finished work is kept; run the same command again without --fresh to continue"
 _OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
 _START = "Start with: pairsmith run quickstart --out runs/quickstart"
 
-Out = Annotated[str, typer.Option("--out", help=f"{_OUT}.", metavar="<folder>", show_default=False)]
-LocalOut = Annotated[
-    str,
-    typer.Option("--out", help="Folder of this machine to write to.", metavar="<folder>", show_default=False),
-]
+
+def _out_option(help_text: str) -> Any:
+    return typer.Option("--out", help=help_text, metavar="<folder>", show_default=False)
+
+
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what an earlier run left in the folder.")]
 Changes = Annotated[
     list[str] | None,
@@ -40,21 +42,41 @@ Changes = Annotated[
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show results only, no progress.")]
 
 
+@contextmanager
+def _spoken_errors() -> Iterator[None]:
+    """Turn expected errors into a line on stderr and an exit code; a bug keeps its traceback."""
+    try:
+        yield
+    except PairsmithError as error:
+        typer.echo(f"pairsmith: error: {redacted(str(error))}", err=True)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt as stop:
+        typer.echo(_STOPPED, err=True)
+        raise SystemExit(143 if stop.args else 130) from None
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        raise SystemExit(141) from None
+
+
+class _Commands(TyperGroup):
+    """All commands; their errors are told before typer tells them in its own words."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with _spoken_errors():
+            return super().invoke(ctx)
+
+
 def make_app(steps: Steps = STEPS) -> typer.Typer:
     """The command line for ``steps``."""
-    app = _group(_HELP, epilog=_START)
+    app = _group(_HELP, epilog=_START, cls=_Commands)
     app.callback()(_version_option)
-    groups: dict[str, typer.Typer] = {}
+    evaluate = _group("Measure a model on graded data.")
+    app.add_typer(evaluate, name="evaluate")
     for name, step in steps.items():
-        *above, last = (step.command or name).split()
-        parent = app
-        if above:
-            (group,) = above
-            if group not in groups:
-                groups[group] = _group("Measure a model on graded data.")
-                app.add_typer(groups[group], name=group)
-            parent = groups[group]
-        parent.command(last, help=step.help)(step_command(step))
+        *above, last = command_of(name).split()
+        (evaluate if above else app).command(last, help=step.help)(step_command(step))
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
     app.command("compare", help="Compare ways of making rows by a model trained on each.")(_compare)
     app.command("plan", help="Say what a recipe will make and cost before it runs.")(_plan)
@@ -81,65 +103,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.stdout.flush()  # here, as a closed pipe would print a traceback when Python ends
 
 
-def step_command(step: Step[Any]) -> Callable[..., None]:
+def step_command(step: Step) -> Callable[..., None]:
     """The command of a step, with an option for every setting and the options of all steps."""
 
     def body(out: str | None, fresh: bool, quiet: bool, **values: Any) -> None:
-        with _spoken_errors():
-            settings = settings_from(step.settings, values)
-            if out is None and step.needs_folder(settings):
-                raise SettingsError("--out is missing; give the folder to write to")
-            from pairsmith.runs import Run
+        settings = settings_from(step.settings, values)
+        if out is None and step.needs_folder(settings):
+            raise SettingsError("--out is missing; give the folder to write to")
+        from pairsmith.runs import Run
 
-            step.run(settings, Run(place(out or "."), _progress(quiet), fresh, kept=out is not None))
+        step.run(settings, Run(place(out or "."), _progress(quiet), fresh, kept=out is not None))
 
-    common = [
-        keyword("out", _optional_out(step)),
-        keyword("fresh", Fresh, False),
-        keyword("quiet", QuietFlag, False),
-    ]
-    return with_parameters(body, step.help, [*parameters(step.settings), *common])
-
-
-def _optional_out(step: Step[Any]) -> Any:
-    """The option ``--out`` of a step, with a help text that says when it is required."""
-    flag = next((f"--{name.replace('_', '-')}" for name in (step.dry, step.wet) if name), "")
-    required = "required" if not flag else f"required {'without' if step.dry else 'with'} {flag}"
-    option = typer.Option("--out", help=f"{_OUT}. [{required}]", metavar="<folder>", show_default=False)
-    return Annotated[str | None, option]
+    required = "required"
+    if flag := step.dry or step.wet:
+        required += f" {'without' if step.dry else 'with'} {option_name(flag)}"
+    out = Annotated[str | None, _out_option(f"{_OUT}. [{required}]")]
+    common = {"out": (out, None), "fresh": (Fresh, False), "quiet": (QuietFlag, False)}
+    return with_options(body, step.help, step.settings, common)
 
 
-def _group(help_text: str, *, no_args_is_help: bool = True, epilog: str | None = None) -> typer.Typer:
+def _group(help_text: str, **options: Any) -> typer.Typer:
     return typer.Typer(
         help=help_text,
-        epilog=epilog,
-        no_args_is_help=no_args_is_help,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        **{"no_args_is_help": True, **options},
     )
 
 
 def _progress(quiet: bool) -> Progress:
     return Quiet() if quiet else Progress()
-
-
-@contextmanager
-def _spoken_errors() -> Iterator[None]:
-    """Turn expected errors into a line on stderr and an exit code; a bug keeps its traceback."""
-    try:
-        yield
-    except PairsmithError as error:
-        typer.echo(f"pairsmith: error: {redacted(str(error))}", err=True)
-        raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt as stop:
-        typer.echo(_STOPPED, err=True)
-        raise SystemExit(143 if stop.args else 130) from None
-    except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (1, 2):
-            os.dup2(nowhere, stream)
-        raise SystemExit(141) from None
 
 
 def _stop(number: int, _: object) -> None:
@@ -172,14 +166,11 @@ def _run(
         ),
     ],
     *,
-    out: Out,
+    out: Annotated[str, _out_option(f"{_OUT}.")],
     seed: Annotated[
         int | None,
         typer.Option(
-            "--seed",
-            help="Replaces the recipe's seed.",
-            metavar="<whole number>",
-            show_default=False,
+            "--seed", help="Replaces the recipe's seed.", metavar="<whole number>", show_default=False
         ),
     ] = None,
     changes: Changes = None,
@@ -189,10 +180,9 @@ def _run(
     from pairsmith.cli.recipes import find_recipe, load_recipe
     from pairsmith.cli.running import results_table, run_recipe
 
-    with _spoken_errors():
-        plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
-        progress = _progress(quiet)
-        progress.result(results_table(run_recipe(plan, place(out), progress, fresh=fresh)))
+    plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
+    progress = _progress(quiet)
+    progress.result(results_table(run_recipe(plan, place(out), progress, fresh=fresh)))
 
 
 def _compare(
@@ -204,7 +194,7 @@ def _compare(
         ),
     ],
     *,
-    out: LocalOut,
+    out: Annotated[str, _out_option("Folder of this machine to write to.")],
     only_write: Annotated[
         bool, typer.Option("--only-write", help="Write the recipe of each seed, and end.")
     ] = False,
@@ -215,11 +205,10 @@ def _compare(
     from pairsmith.cli.compare.outcome import table
     from pairsmith.cli.compare.route import compare
 
-    with _spoken_errors():
-        comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
-        scores, costs = compare(comparison, place(out), progress, fresh=fresh, only_write=only_write)
-        if scores:
-            progress.result(table(scores, costs))
+    comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
+    scores, costs = compare(comparison, place(out), progress, fresh=fresh, only_write=only_write)
+    if scores:
+        progress.result(table(scores, costs))
 
 
 def _plan(
@@ -239,10 +228,9 @@ def _plan(
     from pairsmith.cli.planning import plan_recipe, plan_table
     from pairsmith.cli.recipes import find_recipe, load_recipe
 
-    with _spoken_errors():
-        plan = load_recipe(find_recipe(recipe), overrides=changes or ())
-        progress = _progress(quiet)
-        progress.result(plan_table(plan_recipe(plan, progress), workers))
+    plan = load_recipe(find_recipe(recipe), overrides=changes or ())
+    progress = _progress(quiet)
+    progress.result(plan_table(plan_recipe(plan, progress), workers))
 
 
 def _status(
@@ -250,8 +238,7 @@ def _status(
 ) -> None:
     from pairsmith.runs.status import status_lines
 
-    with _spoken_errors():
-        print(redacted("\n".join(status_lines(place(folder)))))
+    print(redacted("\n".join(status_lines(place(folder)))))
 
 
 def _list_tasks(context: typer.Context) -> None:
@@ -259,16 +246,14 @@ def _list_tasks(context: typer.Context) -> None:
 
     if context.invoked_subcommand is not None:
         return
-    with _spoken_errors():
-        names = builtin_tasks()
-        wide = max(map(len, names))
-        for name in names:
-            task = load_task(name)
-            print(f"{name:<{wide}}  {task.kind}  {task.description}")
+    names = builtin_tasks()
+    wide = max(map(len, names))
+    for name in names:
+        task = load_task(name)
+        print(f"{name:<{wide}}  {task.kind}  {task.description}")
 
 
 def _show_task(name: Annotated[str, typer.Argument(help="Which task.")]) -> None:
     from pairsmith.data.tasks import builtin_path
 
-    with _spoken_errors():
-        sys.stdout.write(builtin_path(name).read_text(encoding="utf-8"))
+    sys.stdout.write(builtin_path(name).read_text(encoding="utf-8"))

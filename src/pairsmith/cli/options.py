@@ -4,8 +4,8 @@ For the command line every option is optional and accepts any text. Defaults, re
 validation are left to the model, so that each fault is reported in one place and wording.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -20,28 +20,23 @@ from pairsmith.core.validation import errors_of
 S = TypeVar("S", bound=Settings)
 
 
-def parameters(model: type[Settings]) -> list[inspect.Parameter]:
-    """A keyword parameter for every setting of ``model``, annotated for typer; None means not given."""
-    return [keyword(name, *_option(name, field)) for name, field in model.model_fields.items()]
-
-
-def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """A keyword-only parameter."""
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def with_parameters(
-    body: Callable[..., None], help_text: str, given: list[inspect.Parameter]
+def with_options(
+    body: Callable[..., None], help_text: str, model: type[Settings], common: Mapping[str, tuple[Any, Any]]
 ) -> Callable[..., None]:
-    """``body``, which takes any keywords, as a function with the signature ``given`` for typer."""
+    """``body``, which takes any keywords, with a signature that typer reads.
 
-    def command(**values: Any) -> None:
-        body(**values)
-
-    command.__doc__ = help_text
-    command.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]  # typer reads it
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in given}
-    return command
+    It has a parameter for every setting of ``model``, where None means not given, and those in ``common``,
+    each with its annotation and default.
+    """
+    own = {name: (_option(name, field), None) for name, field in model.model_fields.items()}
+    given = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in {**own, **common}.items()
+    ]
+    body.__doc__ = help_text
+    body.__signature__ = Signature(given)  # type: ignore[attr-defined]  # typer reads it
+    body.__annotations__ = {parameter.name: parameter.annotation for parameter in given}
+    return body
 
 
 def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
@@ -90,7 +85,8 @@ def option_kind(annotation: Any) -> tuple[Any, str]:
     return str, {int: "whole number", float: "number"}.get(annotation, "text")
 
 
-def _option(name: str, field: FieldInfo) -> tuple[Any]:
+def _option(name: str, field: FieldInfo) -> Any:
+    """The annotation of a setting's parameter, for typer."""
     kind, values = option_kind(field.annotation)
     flag = option_name(name)
     if kind is bool:
@@ -99,4 +95,4 @@ def _option(name: str, field: FieldInfo) -> tuple[Any]:
     tail = "; ".join(filter(None, notes))
     text = (field.description or "") + (f" [{tail}]" if tail else "")
     metavar = f"<{values}>" if values else None
-    return (Annotated[kind | None, typer.Option(flag, help=text, metavar=metavar, show_default=False)],)
+    return Annotated[kind | None, typer.Option(flag, help=text, metavar=metavar, show_default=False)]

@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from pairsmith.cli.recipes import Recipe, texts_in
+from pairsmith.cli.running import plain_table
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.core.progress import Progress, clock
-from pairsmith.runs.estimate import Estimate, totals
+from pairsmith.runs.estimate import Estimate, Totals, totals
 from pairsmith.runs.executors import ignoring_interrupts
 
 
@@ -42,43 +43,30 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
 
 def plan_table(estimates: Mapping[str, Estimate], workers: int) -> str:
     """The estimates as a plain table with a total, and the time with ``workers`` workers."""
-    header = ("step", "rows", "tokens written", "time", "memory", "disk")
-    lines = [header]
+    cells = [("step", "rows", "tokens written", "time", "memory", "disk")]
     for name, each in estimates.items():
         rows = f"{sum(each.rows.values()):,}" if each.rows else ""
-        tokens = f"{each.tokens:,}" if each.tokens else ""
-        lines.append((name, rows, tokens, clock(each.seconds), _bytes(each.memory), _bytes(each.disk)))
+        cells.append((name, rows, *_costs(each)))
     whole = totals(estimates)
-    lines.append(
-        (
-            "all",
-            "",
-            f"{whole.tokens:,}" if whole.tokens else "",
-            clock(whole.seconds),
-            _bytes(whole.memory),
-            _bytes(whole.disk),
-        )
-    )
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    rows_of_text = [
-        "  ".join(
-            text.ljust(width) if column == 0 else text.rjust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
+    cells.append(("all", "", *_costs(whole)))
+    lines = [plain_table(cells)]
     if whole.peak_disk > whole.disk:
-        rows_of_text.append(f"peak disk use during the run, with checkpoints: {_bytes(whole.peak_disk)}")
+        lines.append(f"peak disk use during the run, with checkpoints: {_bytes(whole.peak_disk)}")
     if workers > 1:
         seconds = whole.seconds + sum(
             each.seconds_with(workers) - each.seconds for each in estimates.values()
         )
         memory = max((each.worker_memory for each in estimates.values()), default=0)
-        rows_of_text.append(
+        lines.append(
             f"with {workers} workers, each as fast as this machine: {clock(seconds)}; "
             f"each needs {_bytes(memory)} of memory"
         )
-    return "\n".join(rows_of_text)
+    return "\n".join(lines)
+
+
+def _costs(cost: Estimate | Totals) -> tuple[str, str, str, str]:
+    tokens = f"{cost.tokens:,}" if cost.tokens else ""
+    return tokens, clock(cost.seconds), _bytes(cost.memory), _bytes(cost.disk)
 
 
 def _estimate(

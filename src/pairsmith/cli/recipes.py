@@ -7,7 +7,7 @@ Any other value means what it means on the command line, so ``task: sts`` is nev
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,14 +58,16 @@ class PlannedStep:
 
     name: str
     kind: str
-    step: Step[Any]
+    step: Step
     values: Mapping[str, Any]
 
     def settings(self, run: Place) -> Any:
         """The settings, with references replaced by folders in ``run``."""
-        return self.step.settings.model_validate(
-            {key: _led(value, run) for key, value in self.values.items()}
-        )
+
+        def folder(text: str) -> str:
+            return str(run / text[1:]) if text.startswith("@") else text
+
+        return self.step.settings.model_validate(map_texts(self.values, folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +89,12 @@ def load_recipe(
 ) -> Recipe:
     """Read and check the recipe at ``path``: every step, setting, reference and result.
 
-    Args:
-        path: the YAML file.
-        steps: the available steps.
-        seed: replaces the recipe's ``seed``.
-        overrides: ``step.setting=value``, each replacing a setting of the recipe; paths in them are
-            relative to the current folder.
+    ``seed`` and ``overrides``, each ``step.setting=value``, replace what the recipe says; paths in overrides
+    are relative to the current folder.
     """
     file = read_yaml(path, SettingsError)
-    reader = _Reader(file, steps, _parsed(overrides))
-    reader.read(seed)
+    reader = _Reader(file, steps, _parsed(overrides), file.data.get("seed") if seed is None else seed)
+    reader.read()
     if reader.faults or reader.unplaced or file.duplicates:
         placed = file.report(reader.faults, reader.place_name)
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
@@ -127,70 +125,65 @@ class _Reader:
     file: YamlFile
     known: Steps
     overrides: dict[tuple[str, str], Any]
+    seed: Any
+    names: list[str] = field(default_factory=list)
     planned: list[PlannedStep] = field(default_factory=list)
     faults: list[ValidationFault] = field(default_factory=list)
     unplaced: list[str] = field(default_factory=list)  # faults of overrides, which have no line in the file
 
-    def read(self, seed: int | None) -> None:
-        """Fill ``planned``, ``faults`` and ``unplaced``."""
+    def read(self) -> None:
+        """Fill ``names``, ``planned``, ``faults`` and ``unplaced``."""
         data = self.file.data
         try:
             RecipeFile.model_validate(data)
         except ValidationError as error:
             self.faults += errors_of(error, RecipeFile)
-        default = data.get("seed") if seed is None else seed
         entries = data.get("steps")
-        names: list[str] = []
         for position, entry in enumerate(entries if isinstance(entries, list) else []):
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
-                self._entry(("steps", position), entry, names, default)
-                names.append(entry["name"])
-        for name in sorted({name for name, _ in self.overrides} - set(names)):
-            self.unplaced.append(f"--set {name}: the recipe has no such step; {choices(name, names)}")
+                self._entry(("steps", position), entry)
+                self.names.append(entry["name"])
+        for name in sorted({name for name, _ in self.overrides} - set(self.names)):
+            self.unplaced.append(f"--set {name}: the recipe has no such step; {choices(name, self.names)}")
         results = data.get("results")
         for key, source in (results if isinstance(results, Mapping) else {}).items():
-            if isinstance(source, str) and (text := _result_fault(source, names)):
-                self.faults.append(ValidationFault(("results", key), text))
+            if isinstance(source, str) and (text := _result_fault(source, self.names)):
+                self._fault(("results", key), text)
 
-    def _entry(self, keys: Keys, entry: Mapping[str, Any], names: list[str], seed: Any) -> None:
+    def _fault(self, keys: Keys, text: str) -> None:
+        self.faults.append(ValidationFault(keys, text))
+
+    def _entry(self, keys: Keys, entry: Mapping[str, Any]) -> None:
         name, kind = entry["name"], entry.get("step")
         if not _NAME.fullmatch(name):
             text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown(name)}"
-            self.faults.append(ValidationFault((*keys, "name"), text))
-        if name in names:
-            text = f"two steps are called {name}; rename one of them"
-            self.faults.append(ValidationFault((*keys, "name"), text))
+            self._fault((*keys, "name"), text)
+        if name in self.names:
+            self._fault((*keys, "name"), f"two steps are called {name}; rename one of them")
         if not isinstance(kind, str):
             return
         if kind not in self.known:
-            text = f"no step is called {kind!r}; {choices(kind, self.known)}"
-            self.faults.append(ValidationFault((*keys, "step"), text))
+            self._fault((*keys, "step"), f"no step is called {kind!r}; {choices(kind, self.known)}")
             return
         given = entry.get("settings") or {}
         if isinstance(given, Mapping):
             step = self.known[kind]
-            self.planned.append(
-                PlannedStep(name, kind, step, self._values(keys, name, step, given, names, seed))
-            )
+            values = self._values((*keys, "settings"), name, step, given)
+            self.planned.append(PlannedStep(name, kind, step, values))
 
-    def _values(
-        self, keys: Keys, name: str, step: Step[Any], given: Mapping[str, Any], names: list[str], seed: Any
-    ) -> dict[str, Any]:
+    def _values(self, keys: Keys, name: str, step: Step, given: Mapping[str, Any]) -> dict[str, Any]:
         """The step's settings with overrides, seed and paths filled in; faults are collected on the way."""
-        inside = (*keys, "settings")
-        values = {key: _map_text(value, self._beside) for key, value in given.items()}
+        values = {key: map_texts(value, self._beside) for key, value in given.items()}
         for key, value in values.items():
             if (name, key) not in self.overrides:
-                remedy = f"; give its path with --set {name}.{key}=PATH"
-                self.faults += [
-                    ValidationFault((*inside, key), text) for text in _text_faults(value, names, remedy)
-                ]
+                for text in _text_faults(value, self.names, f"; give its path with --set {name}.{key}=PATH"):
+                    self._fault((*keys, key), text)
         for (target, key), value in self.overrides.items():
             if target == name:
                 values[key] = value
-                self.unplaced += [f"--set {name}.{key}: {text}" for text in _text_faults(value, names)]
-        if seed is not None and "seed" in step.settings.model_fields:
-            values.setdefault("seed", seed)
+                self.unplaced += [f"--set {name}.{key}: {text}" for text in _text_faults(value, self.names)]
+        if self.seed is not None and "seed" in step.settings.model_fields:
+            values.setdefault("seed", self.seed)
         found = []
         try:
             step.settings.model_validate(values)
@@ -200,7 +193,7 @@ class _Reader:
             if fault.where and (name, str(fault.where[0])) in self.overrides:
                 self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
             else:
-                self.faults.append(ValidationFault((*inside, *fault.where), fault.text))
+                self._fault((*keys, *fault.where), fault.text)
         return values
 
     def place_name(self, keys: Keys) -> str:
@@ -235,9 +228,9 @@ def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Ite
             yield f"there is no {text}{here}{hint}{remedy}"
 
 
-def _check_faults(step: Step[Any], values: Mapping[str, Any]) -> Iterator[ValidationFault]:
+def _check_faults(step: Step, values: Mapping[str, Any]) -> Iterator[ValidationFault]:
     """Faults that the step's own checks find in settings other than references and missing files."""
-    for key, check in step.checks.items():
+    for key, check in step.all_checks().items():
         value = values.get(key)
         if not isinstance(value, str) or value.startswith("@") or any(_text_faults(value, ())):
             continue
@@ -271,13 +264,10 @@ def texts_in(value: object) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
 
 
-def _map_text(value: Any, change: Any) -> Any:
-    """``value`` with ``change`` applied to it if it is a text, or to the texts in it if it is a list."""
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """``value`` with ``change`` applied to all texts in it, also in lists and mappings, but not to keys."""
     if isinstance(value, str):
         return change(value)
-    return [_map_text(item, change) for item in value] if isinstance(value, list) else value
-
-
-def _led(value: Any, run: Place) -> Any:
-    """``value`` with references replaced by folders in ``run``."""
-    return _map_text(value, lambda text: str(run / text[1:]) if text.startswith("@") else text)
+    if isinstance(value, Mapping):
+        return {key: map_texts(each, change) for key, each in value.items()}
+    return [map_texts(each, change) for each in value] if isinstance(value, list | tuple) else value

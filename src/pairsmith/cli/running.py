@@ -3,8 +3,9 @@
 import gc
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -42,8 +43,8 @@ class Record(Settings):
 
     recipe: str
     planned: tuple[str, ...] = ()
-    afresh: tuple[str, ...] = ()
-    spent: Mapping[str, float] = Field(default_factory=dict)
+    afresh: set[str] = Field(default_factory=set)
+    spent: dict[str, float] = Field(default_factory=dict)
     steps: dict[str, FinishedStep]
 
 
@@ -59,7 +60,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
     """
     from pairsmith.runs import write_json
 
-    memory = _Memory(recipe, out, fresh)
+    memory = _Memory(out / RECORD, _record(recipe, out, fresh))
     memory.save()
     for number, planned in enumerate(recipe.steps, start=1):
         folder = out / planned.name
@@ -83,60 +84,48 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
         gc.collect()  # a trainer's reference cycles would outlive the step
         trim()
     figures = {name: figure_of(source, out, name) for name, source in recipe.results.items()}
-    figures["seconds"] = round(sum(memory.spent.values()), 1)
+    figures["seconds"] = round(sum(memory.record.spent.values()), 1)
     write_json(out / RESULTS, figures)
     return figures
 
 
+@dataclass(frozen=True, slots=True)
 class _Memory:
-    """The state in ``run.json`` while a recipe runs."""
+    """The record of a recipe that runs, written to ``file`` whenever it changes."""
 
-    def __init__(self, recipe: Recipe, out: Place, fresh: bool) -> None:
-        self._recipe = recipe.name
-        self._names = tuple(planned.name for planned in recipe.steps)
-        self._file = out / RECORD
-        before = _before(recipe, out, fresh)
-        self.afresh = set(self._names) if fresh else set(before.afresh)
-        self.steps = {name: done for name, done in before.steps.items() if name not in self.afresh}
-        self.spent = {name: before.spent[name] for name in self._names if name in before.spent}
+    file: Place
+    record: Record
 
     def has_finished(self, name: str, fingerprint: str, folder: Place) -> bool:
         """Whether the step is finished with this fingerprint, and its folder is unchanged."""
-        done = self.steps.get(name)
-        if done is None or name in self.afresh or not is_folder(folder):
+        done = self.record.steps.get(name)
+        if done is None or not is_folder(folder):
             return False
         return (done.fingerprint, done.content) == (fingerprint, _content(folder))
 
     def begin(self, name: str) -> None:
         """Record that a step has been started over, so that later calls continue it."""
-        self.afresh.discard(name)
-        self.steps.pop(name, None)
-        self.spent.pop(name, None)
+        self.record.afresh.discard(name)
+        self.record.steps.pop(name, None)
+        self.record.spent.pop(name, None)
         self.save()
 
     def finish(self, name: str, done: FinishedStep) -> None:
         """Record a finished step."""
-        self.afresh.discard(name)
-        self.steps[name] = done
+        self.record.afresh.discard(name)
+        self.record.steps[name] = done
         self.save()
 
     def spend(self, name: str, seconds: float) -> None:
         """Add to the recorded time of a step."""
-        self.spent[name] = round(self.spent.get(name, 0.0) + seconds, 3)
+        self.record.spent[name] = round(self.record.spent.get(name, 0.0) + seconds, 3)
         self.save()
 
     def save(self) -> None:
         """Write the file."""
         from pairsmith.runs import write_json
 
-        record = Record(
-            recipe=self._recipe,
-            planned=self._names,
-            afresh=tuple(sorted(self.afresh)),
-            spent=self.spent,
-            steps=self.steps,
-        )
-        write_json(self._file, record.model_dump())
+        write_json(self.file, self.record.model_dump() | {"afresh": sorted(self.record.afresh)})
 
 
 def _run_step(
@@ -145,61 +134,67 @@ def _run_step(
     """Run a step, or start it over if the data of earlier steps that it was made from have changed."""
     from pairsmith.runs import Run
 
-    def anew() -> Run:
-        return Run(folder, progress, True, lambda: memory.begin(planned.name))
-
-    if planned.name in memory.afresh:
-        planned.step.run(settings, anew())
+    anew = Run(folder, progress, True, lambda: memory.begin(planned.name))
+    if planned.name in memory.record.afresh:
+        planned.step.run(settings, anew)
         return
-    done = memory.steps.get(planned.name)
+    done = memory.record.steps.get(planned.name)
     try:
         planned.step.run(settings, Run(folder, progress))
     except OtherWorkError:
         own = _fingerprint(planned, settings, with_content=False)
-        if done is None or done.own != own or not _refers(planned):
+        refers = any(text.startswith("@") for value in planned.values.values() for text in texts_in(value))
+        if done is None or done.own != own or not refers:
             raise
         progress.say(f"{folder}: made from older output of earlier steps; making it again")
-        planned.step.run(settings, anew())
+        planned.step.run(settings, anew)
 
 
 def results_table(figures: Mapping[str, Any]) -> str:
-    """``figures`` as a plain table, one figure a line, with values right-aligned."""
-    shown_figures = {name: _number(value) for name, value in figures.items()}
-    wide = max(map(len, shown_figures))
-    right = max(map(len, shown_figures.values()))
-    return "\n".join(f"{name:<{wide}}  {value:>{right}}" for name, value in shown_figures.items())
+    """``figures`` as a plain table, one figure a line."""
+    return plain_table([(name, _number(value)) for name, value in figures.items()])
 
 
-def _foreign(file: Place) -> bool:
-    """Whether a file is neither a temporary file of a killed run nor one of the file manager."""
+def plain_table(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of equally many cells as text, the first column left-aligned and the others right-aligned."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if column else text.ljust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _record(recipe: Recipe, out: Place, fresh: bool) -> Record:
+    """The record to begin with: that of earlier calls in ``out``, without what is to be started over."""
     from pairsmith.runs.storage import is_temporary
 
-    return not is_temporary(file) and file.name != ".DS_Store"
-
-
-def _before(recipe: Recipe, out: Place, fresh: bool) -> Record:
-    """The record of earlier calls in ``out``; an empty one if there were none or with ``fresh``."""
-    nothing = Record(recipe=recipe.name, steps={})
-    record = out / RECORD
+    names = tuple(planned.name for planned in recipe.steps)
+    file = out / RECORD
     with reaching(out, FolderError):
-        if size_of(record) is None:
-            if size_of(out) is not None or any(_foreign(file) for file in inside(out)):
-                raise FolderError(f"{out} holds something other than a recipe's run; give another --out")
-            return nothing
-        text = record.read_bytes()
-    if fresh:
-        return nothing
+        text = None if size_of(file) is None else file.read_bytes()
+        if text is None and (
+            size_of(out) is not None
+            or any(not is_temporary(other) and other.name != ".DS_Store" for other in inside(out))
+        ):
+            raise FolderError(f"{out} holds something other than a recipe's run; give another --out")
+    if text is None or fresh:
+        return Record(recipe=recipe.name, planned=names, afresh=set(names) if fresh else set(), steps={})
     try:
-        return Record.model_validate_json(text)
+        before = Record.model_validate_json(text)
     except ValidationError:
         raise FolderError(
-            f"{record} is not a valid record of a run; give --fresh to start over, or another --out"
+            f"{file} is not a valid record of a run; give --fresh to start over, or another --out"
         ) from None
-
-
-def _refers(planned: PlannedStep) -> bool:
-    """Whether a step reads the output of earlier steps."""
-    return any(text.startswith("@") for value in planned.values.values() for text in texts_in(value))
+    return Record(
+        recipe=recipe.name,
+        planned=names,
+        afresh=before.afresh,
+        spent={name: before.spent[name] for name in names if name in before.spent},
+        steps={name: done for name, done in before.steps.items() if name not in before.afresh},
+    )
 
 
 def _fingerprint(planned: PlannedStep, settings: Settings, *, with_content: bool = True) -> str:

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -26,15 +25,12 @@ _FEW = 16
 
 
 def plan_by_slice(
-    step: Step[Any], settings: Settings, before: Mapping[str, Estimate], base: str | None = None
+    step: Step, settings: Settings, before: Mapping[str, Estimate], base: str | None = None
 ) -> Estimate:
     """Run the step on two slices of its rows; what a row costs more in the larger one is the price of a row.
 
-    Args:
-        step: its ``sliced`` names the setting whose rows are cut; ``reads`` one that may name a model.
-        settings: of the step.
-        before: estimates of earlier steps; the sample of one replaces what it will make.
-        base: stands in for a model that an earlier step will train.
+    The step's ``sliced`` names the setting whose rows are cut. The sample of an earlier step stands for what
+    that will make, and ``base`` for a model that an earlier step will train.
     """
     if base is not None and getattr(settings, step.reads) in before:
         settings = settings.model_copy(update={step.reads: base})
@@ -43,38 +39,27 @@ def plan_by_slice(
     if not rows:
         return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={})
     name = f"{PurePath(source.removeprefix('@')).stem}.jsonl"  # an error names the file
-    with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
 
-        def tried(some: int, trial: str) -> _Trial:
-            file, out = Path(folder) / trial / name, Path(folder) / trial / "out"
-            file.parent.mkdir()
+    def tried(some: int) -> tuple[float, int]:
+        """Seconds that the step takes for the first rows, and bytes that it writes."""
+        with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
+            file, out = Path(folder) / name, Path(folder) / "out"
             lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows[:some])
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             begun = time.monotonic()
             step.run(settings.model_copy(update={step.sliced: str(file)}), Run(out, Silent()))
-            return _Trial(
-                some, time.monotonic() - begun, sum(f.stat().st_size for f in files_below(out).values())
-            )
+            return time.monotonic() - begun, sum(f.stat().st_size for f in files_below(out).values())
 
-        # The first trial also loads libraries and the model's files.
-        few_rows = min(_FEW, len(rows))
-        first, few, many = tried(few_rows, "first"), tried(few_rows, "few"), tried(len(rows), "many")
-    more = max(1, many.rows - few.rows)
+    small = min(_FEW, len(rows))
+    first, _ = tried(small)  # also loads libraries and the model's files
+    (few, few_bytes), (many, many_bytes) = tried(small), tried(len(rows))
+    left, more = count - len(rows), max(1, len(rows) - small)
     return Estimate(
-        seconds=max(0.0, first.seconds - few.seconds)
-        + many.seconds
-        + (count - many.rows) * max(0.0, many.seconds - few.seconds) / more,
+        seconds=max(0.0, first - few) + many + left * max(0.0, many - few) / more,
         memory=peak_memory(),
-        disk=many.bytes + (count - many.rows) * max(0, many.bytes - few.bytes) // more,
+        disk=many_bytes + left * max(0, many_bytes - few_bytes) // more,
         rows={},
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    rows: int
-    seconds: float
-    bytes: int
 
 
 def _rows(source: str, before: Mapping[str, Estimate]) -> tuple[list[dict[str, Any]], int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import Settings
@@ -28,10 +28,7 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.mix.settings import MixSettings
-from pairsmith.tools.audit.settings import AuditSettings
-from pairsmith.tools.export.settings import ExportSettings
-from pairsmith.tools.push.settings import PushSettings
-from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.question_settings import (
     InfuseSettings,
@@ -49,41 +46,29 @@ if TYPE_CHECKING:
     from pairsmith.runs import Run
     from pairsmith.runs.estimate import Estimate
 
-S = TypeVar("S", bound=Settings)
-
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[S]):
+class Step:
     """A step: its settings, the function that does the work, and the function that says what it will cost.
 
     Functions are named as ``package.module:function``, and imported when they are needed.
-
-    Attributes:
-        settings: the model of its settings.
-        work: called with settings and a ``Run``; writes its results into the run's folder.
-        help: one line for people.
-        command: its name on the command line, where that differs: ``evaluate sts``.
-        dry: the setting with which the step writes nothing and needs no folder; empty if there is none.
-        wet: the setting without which the step needs no folder; empty if there is none.
-        checks: by setting, a function that raises a ``UserError`` for values that cannot be used.
-        plan: called with settings and the estimates of earlier steps; gives an ``Estimate``. Empty for a
-            training, which plans itself, and where ``sliced`` is given.
-        sliced: the setting that names the rows; a plan then runs the step on some of them and extrapolates.
-        reads: the setting that names a model which an earlier step may train; empty if there is none.
     """
 
-    settings: type[S]
-    work: "str | Callable[[S, Run], object]"
-    help: str
-    command: str = ""
-    dry: str = ""
-    wet: str = ""
+    settings: type[Settings]
+    work: "str | Callable[[Any, Run], object]"  # takes settings and a ``Run``; writes into the run's folder
+    help: str  # one line for people
+    dry: str = ""  # the setting with which the step writes nothing and needs no folder
+    wet: str = ""  # the setting without which the step needs no folder
+    # By setting, a function that raises a ``UserError`` for values that cannot be used. Without one,
+    # ``base``, ``model`` and the setting that ``reads`` names are checked as names of models.
     checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
+    # Takes settings and the estimates of earlier steps; gives an ``Estimate``. Empty for a training, which
+    # plans itself, and where ``sliced`` is given.
     plan: str = ""
-    sliced: str = ""
-    reads: str = ""
+    sliced: str = ""  # the setting that names the rows; a plan runs the step on some of them and extrapolates
+    reads: str = ""  # the setting that names a model which an earlier step may train
 
-    def run(self, settings: S, run: "Run") -> object:
+    def run(self, settings: Settings, run: "Run") -> object:
         """Do the work."""
         work = imported(self.work) if isinstance(self.work, str) else self.work
         return work(settings, run)
@@ -97,7 +82,12 @@ class Step(Generic[S]):
             planner = imported(self.plan) if self.plan else imported(str(self.work)).plan
         return planner
 
-    def needs_folder(self, settings: S) -> bool:
+    def all_checks(self) -> Mapping[str, Callable[[str], object]]:
+        """``checks``, and those of the settings that name models."""
+        names = {"base", "model", self.reads} - self.checks.keys()
+        return {**self.checks, **dict.fromkeys(sorted(names), check_name)}
+
+    def needs_folder(self, settings: Settings) -> bool:
         """Whether the step needs a folder to write to."""
         if self.dry and getattr(settings, self.dry):
             return False
@@ -110,8 +100,12 @@ def imported(name: str) -> Any:
     return getattr(import_module(module), function)
 
 
-Steps = Mapping[str, Step[Any]]
+def command_of(name: str) -> str:
+    """A step's name on the command line: that of ``evaluate-sts`` is ``evaluate sts``."""
+    return name.replace("evaluate-", "evaluate ")
 
+
+Steps = Mapping[str, Step]
 
 STEPS: Steps = {
     "generate": Step(
@@ -120,7 +114,7 @@ STEPS: Steps = {
         "Generate labelled texts or pairs from a task.",
         plan="pairsmith.steps.generate.plan:plan_generate",
         dry="preview",
-        checks={"task": load_task, "model": check_name},
+        checks={"task": load_task},
     ),
     "postprocess": Step(
         PostprocessSettings,
@@ -133,13 +127,11 @@ STEPS: Steps = {
         "pairsmith.steps.training.encoder:train_encoder",
         "Train a sentence encoder on scored pairs.",
         plan="pairsmith.steps.training.plan_encoder:plan_train_encoder",
-        checks={"base": check_name},
     ),
     "train-biencoder": Step(
         TrainBiencoderSettings,
         "pairsmith.steps.training.biencoder:train_biencoder",
         "Train an encoder on seed pairs, for mining more.",
-        checks={"base": check_name},
     ),
     "mine": Step(
         MineSettings,
@@ -147,13 +139,11 @@ STEPS: Steps = {
         "Find pairs of texts in two corpora.",
         plan="pairsmith.steps.mine.plan:plan_mine",
         reads="encoder",
-        checks={"encoder": check_name},
     ),
     "train-crossencoder": Step(
         TrainCrossencoderSettings,
         "pairsmith.steps.training.crossencoder:train_crossencoder",
         "Train a model that tells pairs from hard negatives.",
-        checks={"base": check_name},
     ),
     "filter": Step(
         FilterSettings,
@@ -161,7 +151,6 @@ STEPS: Steps = {
         "Keep the pairs that a cross-encoder ranks highest.",
         plan="pairsmith.steps.mine.plan:plan_filter",
         reads="model",
-        checks={"model": check_name},
     ),
     "rewrite": Step(
         RewriteSettings,
@@ -169,25 +158,21 @@ STEPS: Steps = {
         "Have a model rewrite questions or summaries.",
         plan="pairsmith.steps.mine.plan:plan_rewrite",
         reads="model",
-        checks={"model": check_name},
     ),
     "train-reader": Step(
         TrainReaderSettings,
         "pairsmith.steps.training.reader:train_reader",
         "Train a reader on seeds and mined questions.",
-        checks={"base": check_name},
     ),
     "train-summarizer": Step(
         TrainSummarizerSettings,
         "pairsmith.steps.training.summarizer:train_summarizer",
         "Train a summariser on seeds and mined pairs.",
-        checks={"base": check_name},
     ),
     "train-asker": Step(
         TrainQuestionGeneratorSettings,
         "pairsmith.steps.training.question_generator:train_question_generator",
         "Train a model that generates questions on passages.",
-        checks={"base": check_name},
     ),
     "ask": Step(
         AskSettings,
@@ -195,13 +180,11 @@ STEPS: Steps = {
         "Generate questions on passages.",
         plan="pairsmith.steps.infuse.plan:plan_ask",
         reads="model",
-        checks={"model": check_name},
     ),
     "train-teacher": Step(
         TrainTeacherSettings,
         "pairsmith.steps.training.teacher:train_teacher",
         "Train a reader that serves as a teacher.",
-        checks={"base": check_name},
     ),
     "relabel": Step(
         RelabelSettings,
@@ -209,13 +192,11 @@ STEPS: Steps = {
         "Have a teacher predict the answers to questions.",
         plan="pairsmith.steps.infuse.plan:plan_relabel",
         reads="model",
-        checks={"model": check_name},
     ),
     "infuse": Step(
         InfuseSettings,
         "pairsmith.steps.training.student:infuse",
         "Train an encoder whose token vectors answer questions.",
-        checks={"base": check_name},
     ),
     "evaluate-sts": Step(
         EvaluateStsSettings,
@@ -223,8 +204,6 @@ STEPS: Steps = {
         "Evaluate a sentence encoder on semantic textual similarity.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_sts",
         reads="model",
-        command="evaluate sts",
-        checks={"model": check_name},
     ),
     "evaluate-labels": Step(
         EvaluateLabelsSettings,
@@ -232,8 +211,6 @@ STEPS: Steps = {
         "Measure how much the similarity of pairs differs by label.",
         sliced="data",
         reads="model",
-        command="evaluate labels",
-        checks={"model": check_name},
     ),
     "evaluate-mteb": Step(
         EvaluateMtebSettings,
@@ -241,8 +218,6 @@ STEPS: Steps = {
         "Evaluate a sentence encoder on tasks of the package mteb.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_mteb",
         reads="model",
-        command="evaluate mteb",
-        checks={"model": check_name},
     ),
     "evaluate-qa": Step(
         EvaluateQaSettings,
@@ -250,8 +225,6 @@ STEPS: Steps = {
         "Evaluate a reader on questions with answers.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_qa",
         reads="model",
-        command="evaluate qa",
-        checks={"model": check_name},
     ),
     "evaluate-summaries": Step(
         EvaluateSummariesSettings,
@@ -259,7 +232,6 @@ STEPS: Steps = {
         "Evaluate the summaries that a model writes.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_summaries",
         reads="model",
-        command="evaluate summaries",
         checks={"model": check_summarizer_name},
     ),
     "evaluate-paraphrase": Step(
@@ -268,8 +240,6 @@ STEPS: Steps = {
         "Evaluate token vectors on paraphrase detection.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_paraphrase",
         reads="model",
-        command="evaluate paraphrase",
-        checks={"model": check_name},
     ),
     "evaluate-ner": Step(
         EvaluateNerSettings,
@@ -277,8 +247,6 @@ STEPS: Steps = {
         "Evaluate an encoder on few-shot named entity recognition.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_ner",
         reads="model",
-        command="evaluate ner",
-        checks={"model": check_name},
     ),
     "evaluate-sentiment": Step(
         EvaluateSentimentSettings,
@@ -286,8 +254,6 @@ STEPS: Steps = {
         "Evaluate a model on zero-shot sentiment classification.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_sentiment",
         reads="model",
-        command="evaluate sentiment",
-        checks={"model": check_name},
     ),
     "mix": Step(
         MixSettings,
@@ -299,26 +265,26 @@ STEPS: Steps = {
         ExportSettings,
         "pairsmith.tools.export.route:export",
         "Export rows in the format of another tool.",
-        plan="pairsmith.tools.export.plan:plan_export",
+        plan="pairsmith.tools.plans:plan_export",
     ),
     "push": Step(
         PushSettings,
         "pairsmith.tools.push.route:push",
         "Upload a data set or a model to the Hugging Face Hub.",
-        plan="pairsmith.tools.push.plan:plan_push",
+        plan="pairsmith.tools.plans:plan_push",
         wet="dry_run",
     ),
     "report": Step(
         ReportSettings,
         "pairsmith.tools.report.route:report",
         "Write a one-page report about a folder.",
-        plan="pairsmith.tools.report.plan:plan_report",
-        checks={"encoder": check_name, "model": check_name},
+        plan="pairsmith.tools.plans:plan_report",
+        checks={"encoder": check_name},
     ),
     "audit": Step(
         AuditSettings,
         "pairsmith.tools.audit.route:audit",
         "Have people label rows blind, in a browser.",
-        plan="pairsmith.tools.audit.plan:plan_audit",
+        plan="pairsmith.tools.plans:plan_audit",
     ),
 }

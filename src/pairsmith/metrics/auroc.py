@@ -11,15 +11,8 @@ Floats = NDArray[np.float64]
 def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
     """The area under the ROC curve: the share of positive-negative pairs in which the positive scores higher.
 
-    Args:
-        scores: ``(n,)``, finite.
-        positive: ``(n,)`` bool.
-
-    Returns:
-        Within [0, 1], where equal scores count half; NaN where one of the classes is missing.
-
-    Raises:
-        ValueError: the shapes differ or are not ``(n,)``, or a score is not finite.
+    Both are ``(n,)``, the scores finite, else a ``ValueError``. Within [0, 1], where equal scores count half;
+    NaN where one of the classes is missing.
     """
     if scores.ndim != 1 or scores.shape != positive.shape:
         raise ValueError(f"expected two series of one length, got shapes {scores.shape} and {positive.shape}")
@@ -29,11 +22,7 @@ def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
 def auroc_draws(
     scores: NDArray[np.floating], positive: NDArray[np.bool_], *, draws: int, rng: np.random.Generator
 ) -> Floats:
-    """``auroc`` of ``draws`` bootstrap resamples, each of n rows drawn with replacement.
-
-    Returns:
-        ``(draws,)``, within [0, 1]; NaN for a resample of one class.
-    """
+    """``auroc`` of bootstrap resamples, each of n rows drawn with replacement: ``(draws,)``."""
     groups, count = dense_groups(scores), len(scores)
     chosen = (rng.integers(0, count, size=count) for _ in range(draws))
     return np.array([_of_groups(groups[rows], positive[rows]) for rows in chosen], np.float64)

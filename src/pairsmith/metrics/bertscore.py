@@ -18,20 +18,14 @@ def bertscore(
 
     Args:
         first: ``(…, n, a, d)`` of any floating dtype: token vectors of n texts, perhaps from several layers.
-            A zero vector has cosine 0 with all others.
-        second: ``(…, n, b, d)``, token vectors of the texts they are compared with.
+            A zero vector has cosine 0 with all others. ``second`` is ``(…, n, b, d)``.
         first_there: ``(n, a)`` bool, false for padding; at least one token in each text.
-        second_there: ``(n, b)`` bool, likewise.
         first_counted: ``(n, a)`` bool, the tokens whose cosines are averaged, at least one in each text; if
             not given, all tokens, special tokens included, as for QUIP's figures. The package ``bert_score``
             averages all but the special tokens, which can still be the nearest.
-        second_counted: ``(n, b)`` bool, likewise.
 
     Returns:
         ``(…, n)`` float32, at most 1; 0 where the two means add up to 0.
-
-    Raises:
-        ValueError: the shapes do not match.
     """
     _check(first, second, first_there, second_there)
     a, b = (torch.nn.functional.normalize(vectors.float(), dim=-1) for vectors in (first, second))

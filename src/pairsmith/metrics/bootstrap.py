@@ -13,22 +13,11 @@ Floats = NDArray[np.float64]
 def spearman_draws(
     a: NDArray[np.floating], b: NDArray[np.floating], *, draws: int, rng: np.random.Generator
 ) -> Floats:
-    """Spearman's correlation of ``draws`` bootstrap resamples, each of n pairs drawn with replacement.
+    """Spearman's correlation of bootstrap resamples, each of n pairs drawn with replacement: ``(draws,)``.
 
-    A resample changes only how often each value occurs, so the values are sorted once and the ranks of
-    each resample follow from counting.
-
-    Args:
-        a: values, shape (n,), finite.
-        b: values, shape (n,), finite.
-        draws: number of resamples, at least 0.
-        rng: random generator of the resamples.
-
-    Returns:
-        Shape (draws,), within [-1, 1]; NaN for a resample in which a series is constant.
-
-    Raises:
-        ValueError: the shapes differ or are not (n,), n is 0, or a value is not finite.
+    ``a`` and ``b`` are ``(n,)``, not empty and finite, else a ``ValueError``. NaN for a resample in which a
+    series is constant. A resample changes only how often each value occurs, so the values are sorted once
+    and the ranks of each resample follow from counting.
     """
     if a.shape != b.shape or a.size == 0:
         raise ValueError(
@@ -43,16 +32,9 @@ def spearman_draws(
 
 
 def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | None:
-    """The central ``level`` of ``draws``, shape (draws,); None where no draw is defined.
+    """The interval that holds the central ``level``, above 0 and below 1, of ``draws``, shape (draws,).
 
-    Undefined (NaN) draws are left out; they occur only for a handful of pairs.
-
-    Args:
-        draws: correlations within [-1, 1], or NaN.
-        level: the share of the draws that the interval holds, above 0 and below 1.
-
-    Raises:
-        ValueError: ``level`` is out of range.
+    Undefined (NaN) draws are left out; they occur only for a handful of pairs. None where all are.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be above 0 and below 1, got {level}")
@@ -65,16 +47,9 @@ def interval(draws: Floats, *, level: float = 0.95) -> tuple[float, float] | Non
 
 
 def mean_draws(parts: Sequence[Floats]) -> Floats:
-    """The mean over subsets of each draw, so that resampling stays within a subset.
+    """The mean over subsets of each draw, so that resampling stays within a subset: ``(draws,)``.
 
-    Args:
-        parts: the draws of each subset, at least one, shape (draws,), within [-1, 1] or NaN.
-
-    Returns:
-        Shape (draws,), within [-1, 1]; NaN where a subset's draw is.
-
-    Raises:
-        ValueError: there are no parts, or their shapes differ.
+    ``parts`` are at least one, each of shape (draws,); NaN where a subset's draw is.
     """
     averages: Floats = np.mean(np.stack(parts), axis=0)
     return averages

@@ -7,28 +7,17 @@ Floats = NDArray[np.float64]
 
 
 def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Spearman's correlation of two series: Pearson's correlation of their average ranks.
+    """Spearman's correlation of two series ``(n,)``: Pearson's correlation of their average ranks.
 
-    Args:
-        a: values, shape (n,), any real dtype, finite.
-        b: values, shape (n,).
-
-    Returns:
-        Within [-1, 1]; NaN where it is undefined: fewer than two values, or a constant series.
-
-    Raises:
-        ValueError: the shapes differ or are not (n,), or a value is not finite.
+    Within [-1, 1]; NaN where it is undefined: fewer than two values, or a constant series. Raises a
+    ``ValueError`` where shapes differ or a value is not finite.
     """
     _same_shape(a, b)
     return pearson(group_ranks(dense_groups(a)), group_ranks(dense_groups(b)))
 
 
 def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Pearson's correlation of two series of shape (n,), within [-1, 1]; NaN where a series is constant.
-
-    Raises:
-        ValueError: the shapes differ or are not (n,).
-    """
+    """Pearson's correlation of two series of shape (n,), within [-1, 1]; NaN where a series is constant."""
     _same_shape(a, b)
     if a.size < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
@@ -37,11 +26,7 @@ def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
 
 
 def dense_groups(values: NDArray[np.floating]) -> NDArray[np.intp]:
-    """For each of ``values``, shape (n,), how many distinct values are smaller: 0 for the smallest.
-
-    Raises:
-        ValueError: a value is not finite.
-    """
+    """For each of ``values``, shape (n,), how many distinct values are smaller: 0 for the smallest."""
     if not np.isfinite(values).all():
         raise ValueError("ranks need finite values, got NaN or infinity")
     groups: NDArray[np.intp] = np.unique(values, return_inverse=True)[1]

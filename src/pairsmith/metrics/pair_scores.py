@@ -25,7 +25,7 @@ def pair_scores(
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> NDArray[np.float32]:
-    """The BERTScore F of each pair with the vectors of each of ``layers``.
+    """The BERTScore F of each pair with each of ``layers``: ``(len(pairs), len(layers))`` float32.
 
     Args:
         encoder: encoder of the vectors that are compared; it is put into evaluation mode.
@@ -34,9 +34,6 @@ def pair_scores(
         special_tokens: whether the means count special tokens too; see ``bertscore``.
         batch_tokens: most tokens in a batch, padding included; None: what suits the device.
         advance: called with the number of pairs that were finished.
-
-    Returns:
-        ``(len(pairs), len(layers))`` float32.
     """
     encoder.model.eval()
     scores: NDArray[np.float32] = np.empty((len(pairs), len(layers)), np.float32)
@@ -47,14 +44,11 @@ def pair_scores(
 
     def scored(features: Mapping[str, Tensor]) -> NDArray[np.float32]:
         with torch.inference_mode():
-            found: NDArray[np.float32] = (
-                batch_scores(encoder, features, layers, special_tokens=special_tokens).T.cpu().numpy()
-            )
-            return found
+            found = batch_scores(encoder, features, layers, special_tokens=special_tokens)
+            return np.asarray(found.T.cpu().numpy(), np.float32)
 
     def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[NDArray[np.float32]]:
-        some = [pairs[row] for row in rows]
-        return pool.submit(scored, pair_features(encoder, some))
+        return pool.submit(scored, pair_features(encoder, [pairs[row] for row in rows]))
 
     most = batch_tokens or tokens_at_once(encoder.model.device)
     with one_thread_each(encoder.model.device) as pool:

@@ -16,16 +16,11 @@ _TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 @dataclass(frozen=True, slots=True)
 class RougeScores:
-    """Means ×100 over the summaries.
+    """Means ×100 over ``count`` summaries: by single words, pairs of neighbouring words, and subsequences.
 
-    Attributes:
-        rouge1: by single words; ``rouge2``: by pairs of neighbouring words.
-        rouge_l: by the longest common subsequence of the two whole texts.
-        rouge_lsum: by the longest common subsequences of lines, joined for each line of the reference; the
-            same as ``rouge_l`` where texts are single lines. None where it was not computed.
-        count: number of summaries.
-        settings: the package with its version, the measure, and how texts were split into words.
-        each: the scores of each summary, ×100, under ROUGE's usual names.
+    ``rouge_l`` is by the longest common subsequence of the two whole texts; ``rouge_lsum`` by those of lines,
+    joined for each line of the reference: the same where texts are single lines, None where it was not
+    computed. ``each`` has the scores of each summary, ×100, under ROUGE's usual names.
     """
 
     rouge1: float
@@ -44,26 +39,12 @@ class RougeScores:
 
 
 def check_rouge() -> None:
-    """Check at the start of a long run whether its summaries can be scored.
-
-    Raises:
-        MissingExtra: the package ``rouge-score`` is not installed.
-    """
+    """Raise ``MissingExtra`` at the start of a long run if the package ``rouge-score`` is not installed."""
     _scorer(_TYPES)
 
 
 def rouge_scores(predictions: Sequence[str], references: Sequence[str]) -> RougeScores:
-    """ROUGE-1, -2, -L and -Lsum F of summaries against their references.
-
-    Args:
-        predictions: an empty summary scores 0.
-        references: the reference of each.
-
-    Raises:
-        ValueError: the two are of different lengths.
-        InputError: there are none.
-        MissingExtra: the package ``rouge-score`` is not installed.
-    """
+    """ROUGE-1, -2, -L and -Lsum F of summaries against the reference of each; an empty summary scores 0."""
     return _scores(predictions, references, _TYPES, "fmeasure")
 
 
@@ -71,16 +52,7 @@ def abstractiveness(summaries: Sequence[str], documents: Sequence[str]) -> Rouge
     """ROUGE-1, -2 and -L precision of summaries against the documents they were written for (M11).
 
     This is the share of a summary that occurs in its document, 100 for a copied sentence: the lower, the
-    more abstractive the summaries are.
-
-    Args:
-        summaries: an empty summary scores 0.
-        documents: the document of each.
-
-    Raises:
-        ValueError: the two are of different lengths.
-        InputError: there are none.
-        MissingExtra: the package ``rouge-score`` is not installed.
+    more abstractive the summaries are. An empty summary scores 0.
     """
     return _scores(summaries, documents, _TYPES[:3], "precision")
 
@@ -95,16 +67,16 @@ def _scores(
     scorer = _scorer(types)
     found = [scorer.score(target=other, prediction=text) for text, other in zip(texts, against, strict=True)]
     each = {name: tuple(100.0 * getattr(scores[name], measure) for scores in found) for name in types}
-    means = {name: math.fsum(figures) / len(figures) for name, figures in each.items()}
-    return RougeScores(
-        means["rouge1"],
-        means["rouge2"],
-        means["rougeL"],
-        means.get("rougeLsum"),
-        len(texts),
-        _settings(measure),
-        each,
-    )
+    settings = {
+        "package": f"rouge-score {version('rouge-score')}",
+        "measure": measure,
+        "use_stemmer": True,
+        "tokenizer": "the package's own: lower case, runs of a-z and 0-9",
+        "rougeL": "over the whole text",
+        "rougeLsum": "over lines",
+    }
+    one, two, longest, *lines = (math.fsum(figures) / len(figures) for figures in each.values())
+    return RougeScores(one, two, longest, lines[0] if lines else None, len(texts), settings, each)
 
 
 def _scorer(types: Sequence[str]) -> Any:
@@ -115,14 +87,3 @@ def _scorer(types: Sequence[str]) -> Any:
         raise MissingExtra("rouge-score", "eval") from None
     # If the scorer made its own tokenizer, it would log that, which adds a handler to the root logger.
     return scoring.RougeScorer(list(types), tokenizer=tokenizers.DefaultTokenizer(use_stemmer=True))
-
-
-def _settings(measure: Measure) -> dict[str, Any]:
-    return {
-        "package": f"rouge-score {version('rouge-score')}",
-        "measure": measure,
-        "use_stemmer": True,
-        "tokenizer": "the package's own: lower case, runs of a-z and 0-9",
-        "rougeL": "over the whole text",
-        "rougeLsum": "over lines",
-    }

@@ -7,17 +7,9 @@ Floats = NDArray[np.float64]
 
 
 def cosine_similarity_rows(a: NDArray[np.floating], b: NDArray[np.floating]) -> Floats:
-    """Cosine of row i of ``a`` with row i of ``b`` (D11).
+    """Cosine of row i of ``a`` with row i of ``b``, both (n, d) of any floating dtype (D11): (n,) float64.
 
-    Args:
-        a: vectors, shape (n, d), any floating dtype.
-        b: vectors, the same shape.
-
-    Returns:
-        Shape (n,), float64, within [-1, 1]. A zero vector is similar to nothing: its cosine is 0.
-
-    Raises:
-        ValueError: the shapes differ or are not (n, d).
+    Within [-1, 1]. A zero vector is similar to nothing: its cosine is 0.
     """
     if a.ndim != 2 or a.shape != b.shape:
         raise ValueError(f"expected two arrays of one shape (n, d), got {a.shape} and {b.shape}")

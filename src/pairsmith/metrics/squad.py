@@ -15,13 +15,7 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True, slots=True)
 class QaScores:
-    """Scores of all answers together: means over the questions, ×100.
-
-    Attributes:
-        exact: share of the questions whose answer equals one of the gold answers.
-        f1: mean of the best overlap with a gold answer.
-        count: number of questions.
-    """
+    """Means over ``count`` questions, ×100: of the exact matches, and of the best F1 with a gold answer."""
 
     exact: float
     f1: float
@@ -42,24 +36,17 @@ def normalized(answer: str) -> str:
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> bool:
-    """Whether ``prediction`` equals one of ``golds`` once all are ``normalized``.
-
-    Raises:
-        ValueError: there is no gold answer.
-    """
+    """Whether ``prediction`` equals one of ``golds``, of which there is at least one, when ``normalized``."""
     _check(golds)
     return normalized(prediction) in [normalized(gold) for gold in golds]
 
 
 def f1(prediction: str, golds: Sequence[str]) -> float:
-    """The largest F1 of ``prediction`` with one of ``golds``, in [0, 1].
+    """The largest F1 of ``prediction`` with one of ``golds``, of which there is at least one, in [0, 1].
 
     F1 is the harmonic mean of precision and recall of the words of the ``normalized`` texts; a word counts
     as often as it occurs in both. It is 0 where no word is shared, so also where both are empty, which
     ``exact_match`` calls equal: version 1.1 has no empty answers.
-
-    Raises:
-        ValueError: there is no gold answer.
     """
     _check(golds)
     words = normalized(prediction).split()
@@ -67,16 +54,7 @@ def f1(prediction: str, golds: Sequence[str]) -> float:
 
 
 def qa_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> QaScores:
-    """Score answers, each against the gold answers of its question.
-
-    Args:
-        predictions: one for each question; an empty text where none was found.
-        golds: one or more gold answers for each question.
-
-    Raises:
-        ValueError: the two are of different lengths.
-        InputError: there are no questions, or one of them has no gold answer.
-    """
+    """Score answers, an empty text where none was found, each against one or more gold answers."""
     if len(predictions) != len(golds):
         raise ValueError(f"expected a prediction for each question, got {len(predictions)} for {len(golds)}")
     if not golds:

@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 
 from pairsmith.cli.app import main
 from pairsmith.cli.compare.file import Comparison, find_comparison, read_comparison
-from pairsmith.cli.compare.outcome import Cost, Score, margin, table
-from pairsmith.cli.compare.page import curves, points, time_of, tokens_of
+from pairsmith.cli.compare.outcome import Cost, Score, margin, table, tokens_of
+from pairsmith.cli.compare.page import curves, points, time_of
 from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, trials
 from pairsmith.cli.compare.route import compare
 from pairsmith.cli.compare.tokens import _texts
@@ -247,9 +247,9 @@ def test_intervals_by_hand():
 
 
 SCORES = [
-    Score(Trial("labelled", 0, (), None, "a", "b"), [0, 0], [50.0, 52.0], [10.0, 10.0]),
-    Score(Trial("one", 100, ("one",), "c", "a", "b"), [100, 100], [60.0, 60.0], [20.0, 22.0]),
-    Score(Trial("one+two", 100, ("one", "two"), "c", "a", "b"), [90, 100], [70.0, 70.0], [20.0, 22.0]),
+    Score(Trial(()), [0, 0], [50.0, 52.0], [10.0, 10.0]),
+    Score(Trial(("one",), 100), [100, 100], [60.0, 60.0], [20.0, 22.0]),
+    Score(Trial(("one", "two"), 100), [90, 100], [70.0, 70.0], [20.0, 22.0]),
 ]
 COSTS = {"one": Cost([100.0, 110.0], [3000, 3200], [120, 120]), "two": Cost([5.0, 5.0], [0, 0], [90, 100])}
 

@@ -32,10 +32,10 @@ from pairsmith.tools.audit.agreement import agreement, confusion, wilson
 from pairsmith.tools.audit.answers import Answer, Answers
 from pairsmith.tools.audit.app import Session, make_app
 from pairsmith.tools.audit.export import export
-from pairsmith.tools.audit.plan import plan_audit
 from pairsmith.tools.audit.route import audit, audit_table, most, results_of
 from pairsmith.tools.audit.rows import Audit, AuditRow, draw, order_of
-from pairsmith.tools.audit.settings import AuditSettings
+from pairsmith.tools.plans import plan_audit
+from pairsmith.tools.settings import AuditSettings
 
 pytestmark = pytest.mark.slow
 
@@ -532,16 +532,16 @@ def test_a_stopped_audit_is_not_done_but_its_results_are_there(tmp_path, monkeyp
     data(tmp_path)
     run = Run(tmp_path / "out", Silent())
 
-    def stopped(there_, answers, **_):
+    def stopped(there_, answers, *_):
         answers.give(Answer("me", there_.rows[0].id, "1"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pairsmith.tools.audit.serve.serve", stopped)
+    monkeypatch.setattr("pairsmith.tools.audit.app.serve", stopped)
     with pytest.raises(KeyboardInterrupt):
         audit(AuditSettings(data=str(tmp_path / "in"), rows=5), run)
     assert json.loads((tmp_path / "out" / "results.json").read_text())["labelled"] == {"me": 1}
     assert status_lines(tmp_path / "out") == [f"{tmp_path / 'out'}: audit, stopped"]
-    monkeypatch.setattr("pairsmith.tools.audit.serve.serve", lambda *_, **__: None)
+    monkeypatch.setattr("pairsmith.tools.audit.app.serve", lambda *_: None)
     audit(AuditSettings(data=str(tmp_path / "in"), rows=5), run)
     assert status_lines(tmp_path / "out") == [f"{tmp_path / 'out'}: audit, finished"]
 

@@ -20,11 +20,10 @@ from pairsmith.data.schemas import ScoredPair
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.tools.audit.app import LONGEST
 from pairsmith.tools.audit.route import audit
-from pairsmith.tools.audit.settings import AuditSettings
 from pairsmith.tools.report.parts import shown
 from pairsmith.tools.report.route import report
 from pairsmith.tools.report.rows import LOOKED_AT
-from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.settings import AuditSettings, ReportSettings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = ["--disable-gpu", "--no-sandbox", "--disable-background-networking", "--disable-component-update",
@@ -215,7 +214,7 @@ def test_hostile_names_do_nothing_in_a_comparison(browser, tmp_path):
             train=Trained(step="train-encoder", settings={"base": names[0]}),
             measure=Measured(step="evaluate-sts", figure=names[1]),
         )
-        scores = [Score(Trial(name, 9, (name,), "a", "b", "c"), [9, 9], [50, 52], [1, 1]) for name in names]
+        scores = [Score(Trial((name,), 9), [9, 9], [50, 52], [1, 1]) for name in names]
         costs = {name: Cost([1.0, 2.0], [7, 7], [9, 9]) for name in names}
         path = tmp_path / f"{number}.html"
         path.write_text(comparison_page(compared, scores, costs), encoding="utf-8")

@@ -17,9 +17,9 @@ from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import read_questions
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.tools.export.plan import plan_export
 from pairsmith.tools.export.route import export
-from pairsmith.tools.export.settings import ExportSettings
+from pairsmith.tools.plans import plan_export
+from pairsmith.tools.settings import ExportSettings
 
 pytestmark = pytest.mark.slow
 

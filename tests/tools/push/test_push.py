@@ -25,10 +25,10 @@ from pairsmith.data.schemas import SCORED_PAIR, Reject
 from pairsmith.runs import Card, DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
+from pairsmith.tools.plans import plan_push
 from pairsmith.tools.push.names import Names
-from pairsmith.tools.push.plan import plan_push
 from pairsmith.tools.push.route import push
-from pairsmith.tools.push.settings import PushSettings
+from pairsmith.tools.settings import PushSettings
 
 pytestmark = pytest.mark.slow
 

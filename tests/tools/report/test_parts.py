@@ -7,8 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.tools.report.charts import _ticks, bars, histogram, lines
-from pairsmith.tools.report.page import render
-from pairsmith.tools.report.parts import Chart, Examples, Facts, Note, Page, Section, Table, percent, shown
+from pairsmith.tools.report.parts import (
+    Chart,
+    Examples,
+    Facts,
+    Note,
+    Page,
+    Section,
+    Table,
+    percent,
+    render,
+    shown,
+)
 
 HOSTILE = [
     "<script>alert(1)</script>",

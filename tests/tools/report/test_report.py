@@ -24,10 +24,10 @@ from pairsmith.data.schemas import (
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.status import status_lines
+from pairsmith.tools.plans import plan_report
 from pairsmith.tools.report.parts import shown
-from pairsmith.tools.report.plan import plan_report
 from pairsmith.tools.report.route import report
-from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.settings import ReportSettings
 
 pytestmark = pytest.mark.slow
 

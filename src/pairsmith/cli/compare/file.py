@@ -123,18 +123,13 @@ def _placed(file: YamlFile) -> dict[Any, Any]:
             return [placed(each, (*keys, place), within) for place, each in enumerate(value)]
         if isinstance(value, str) and re.fullmatch(r"\$\w+", value):
             if value[1:] not in known:
-                unknown.append(
-                    ValidationFault(
-                        keys, f"{value} is not defined under names; {choices(value[1:], map(str, known))}"
-                    )
-                )
-                return value
-            if value in within:
-                unknown.append(
-                    ValidationFault(keys, f"{value} refers to itself: {' → '.join((*within, value))}")
-                )
-                return value
-            return placed(known[value[1:]], keys, (*within, value)) if keys[0] != "names" else value
+                fault = f"{value} is not defined under names; {choices(value[1:], map(str, known))}"
+            elif value in within:
+                fault = f"{value} refers to itself: {' → '.join((*within, value))}"
+            else:
+                return placed(known[value[1:]], keys, (*within, value)) if keys[0] != "names" else value
+            unknown.append(ValidationFault(keys, fault))
+            return value
         if isinstance(value, str) and value.startswith(("./", "../")):
             return str((folder / value).resolve())
         return value
@@ -158,14 +153,11 @@ def _faults_between(comparison: Comparison) -> list[ValidationFault]:
         if not _NAME.fullmatch(name)
     ]
     for place, mixture in enumerate(comparison.mixtures):
+        where = ("mixtures", place)
         if len(mixture) < 2 or len(set(mixture)) != len(mixture):
-            found.append(
-                ValidationFault(("mixtures", place), "a mixture needs two or more ways, each named once")
-            )
+            found.append(ValidationFault(where, "a mixture needs two or more ways, each named once"))
         found += [
-            ValidationFault(
-                ("mixtures", place), f"no way is called {name!r}; {choices(name, comparison.ways)}"
-            )
+            ValidationFault(where, f"no way is called {name!r}; {choices(name, comparison.ways)}")
             for name in mixture
             if name not in comparison.ways
         ]

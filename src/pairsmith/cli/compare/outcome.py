@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
 
 from pairsmith.cli.compare.file import Comparison
 from pairsmith.cli.compare.recipe import Trial
+from pairsmith.cli.running import plain_table
 from pairsmith.core.progress import clock
 
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -18,10 +19,8 @@ _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 class Cost:
     """What a way's rows cost, with one value for each seed.
 
-    Attributes:
-        seconds: time that its steps took, without the steps that it shares with other ways.
-        tokens: number of tokens that models generated in these steps, including rejected texts.
-        rows: number of rows that were made.
+    The steps that it shares with other ways are left out; ``tokens`` are those that models generated,
+    including rejected texts.
     """
 
     seconds: Sequence[float]
@@ -31,13 +30,9 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The scores of a trial, with one value for each seed.
+    """The figures of a trial, with one value for each seed.
 
-    Attributes:
-        trial: what the models were trained on.
-        rows: number of rows that were actually taken from the ways.
-        figures: the evaluation's figure.
-        seconds: time that the training took.
+    ``rows`` were actually taken from the ways; ``seconds`` is the time that the training took.
     """
 
     trial: Trial
@@ -57,10 +52,9 @@ class Score:
 
 
 def margin(values: Sequence[float]) -> float | None:
-    """Half the width of a mean's 95 % interval, by Student's t: ``t · s / √n``; None for a single value.
+    """Half the width of the 95 % interval, by Student's t, of the mean of 1 to 10 values: ``t · s / √n``.
 
-    Args:
-        values: 1 to 10 values.
+    None for a single value.
     """
     if len(values) < 2:
         return None
@@ -85,11 +79,13 @@ def as_record(comparison: Comparison, scores: Sequence[Score], costs: Mapping[st
             }
             for score in scores
         ],
-        "costs": {
-            way: {"seconds": list(cost.seconds), "tokens": list(cost.tokens), "rows": list(cost.rows)}
-            for way, cost in costs.items()
-        },
+        "costs": {way: asdict(cost) for way, cost in costs.items()},
     }
+
+
+def tokens_of(score: Score, costs: Mapping[str, Cost]) -> float:
+    """Tokens that models generated for a score's ways, as the mean over seeds."""
+    return sum(fmean(costs[way].tokens) for way in score.trial.ways)
 
 
 HEAD = ("rows of", "rows", "score", "± 95 %", "to make", "tokens written", "to train")
@@ -99,9 +95,8 @@ def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tu
     """The comparison as table rows under ``HEAD``; costs are those of all rows of a way."""
     found: list[tuple[str, ...]] = []
     for score in scores:
-        made = [costs[way] for way in score.trial.ways]
-        tokens = sum(fmean(cost.tokens) for cost in made)
-        rows = round(fmean(score.rows))
+        ways = score.trial.ways
+        tokens, rows = tokens_of(score, costs), round(fmean(score.rows))
         short = f" of {score.trial.rows:,}" if rows < score.trial.rows else ""
         found.append(
             (
@@ -109,7 +104,7 @@ def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tu
                 f"{rows:,}{short}",
                 f"{score.mean:.2f}",
                 "–" if score.margin is None else f"{score.margin:.2f}",
-                clock(sum(fmean(cost.seconds) for cost in made)) if made else "",
+                clock(sum(fmean(costs[way].seconds) for way in ways)) if ways else "",
                 f"{tokens:,.0f}" if tokens else "",
                 clock(fmean(score.seconds)),
             )
@@ -119,12 +114,4 @@ def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tu
 
 def table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> str:
     """The comparison as a plain table, numbers right-aligned."""
-    lines = [HEAD, *rows_of_table(scores, costs)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if column else text.ljust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+    return plain_table([HEAD, *rows_of_table(scores, costs)])

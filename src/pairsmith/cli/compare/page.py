@@ -6,10 +6,9 @@ from pathlib import Path
 from statistics import fmean
 
 from pairsmith.cli.compare.file import Comparison
-from pairsmith.cli.compare.outcome import HEAD, Cost, Score, rows_of_table
+from pairsmith.cli.compare.outcome import HEAD, Cost, Score, rows_of_table, tokens_of
 from pairsmith.tools.report.charts import Point, lines
-from pairsmith.tools.report.page import render
-from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Page, Section, Table, shown
+from pairsmith.tools.report.parts import Block, Chart, Facts, Note, Page, Section, Table, render, shown
 
 _SPREAD = (
     "Vertical lines are 95 % intervals of the mean over {seeds} seeds, by Student's t. Ways whose intervals "
@@ -29,35 +28,28 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
             ("seeds", ", ".join(map(str, comparison.seeds))),
         ]
     )
+    table = Table(
+        HEAD,
+        [tuple(shown(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
+        note="To make: the time for all rows of a way, made once, and the models trained for them; mean "
+        "over seeds. Tokens: those of all texts that models wrote, also of texts that were not kept.",
+    )
+    most = f"with the most rows of each way. {spread}"
+    by_rows, spans = curves(scores)
+    by_time, time_spans = points(scores, partial(time_of, costs=costs))
+    by_tokens, token_spans = points(scores, partial(tokens_of, costs=costs))
+    time_chart = lines(by_time, "seconds to make the rows and to train", time_spans)
+    token_chart = lines(by_tokens, "tokens that models wrote", token_spans)
     described = shown(comparison.description.strip())
     blocks: list[Block] = [
         *([Note(described)] if described else []),
         facts,
-        Table(
-            HEAD,
-            [tuple(shown(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
-            note="To make: the time for all rows of a way, made once, and the models trained for them; mean "
-            "over seeds. Tokens: those of all texts that models wrote, also of texts that were not kept.",
-        ),
+        table,
+        Chart(lines(by_rows, "rows", spans), f"{figure} by rows. {spread}"),
+        Chart(time_chart, f"{figure} by the time taken, {most}"),
     ]
-    by_rows, spans = curves(scores)
-    blocks.append(Chart(lines(by_rows, "rows", spans), f"{figure} by rows. {spread}"))
-    most = f"with the most rows of each way. {spread}"
-    by_time, time_spans = points(scores, partial(time_of, costs=costs))
-    blocks.append(
-        Chart(
-            lines(by_time, "seconds to make the rows and to train", time_spans),
-            f"{figure} by the time taken, {most}",
-        )
-    )
-    by_tokens, token_spans = points(scores, partial(tokens_of, costs=costs))
     if any(tokens for line in by_tokens.values() for tokens, _ in line):
-        blocks.append(
-            Chart(
-                lines(by_tokens, "tokens that models wrote", token_spans),
-                f"{figure} by the tokens that models wrote, {most}",
-            )
-        )
+        blocks.append(Chart(token_chart, f"{figure} by the tokens that models wrote, {most}"))
     return render(Page(shown(comparison.name), [Section("Comparison", blocks, level=2)]))
 
 
@@ -90,11 +82,6 @@ def points(scores: Sequence[Score], cost: Callable[[Score], float]) -> tuple[Lin
 def time_of(score: Score, costs: Mapping[str, Cost]) -> float:
     """Seconds to make the rows of a score's ways and to train, as means over seeds."""
     return fmean(score.seconds) + sum(fmean(costs[way].seconds) for way in score.trial.ways)
-
-
-def tokens_of(score: Score, costs: Mapping[str, Cost]) -> float:
-    """Tokens that models generated for a score's ways, as the mean over seeds."""
-    return sum(fmean(costs[way].tokens) for way in score.trial.ways)
 
 
 def _interval(score: Score) -> Point:

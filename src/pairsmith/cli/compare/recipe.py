@@ -1,44 +1,47 @@
 """Turns a comparison into recipes, which can be read, planned and run on their own."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pairsmith.cli.compare.file import LABELLED, Comparison
+from pairsmith.cli.recipes import map_texts
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A model trained on the rows of one way or mixture.
+    """A model trained on ``rows`` rows of one way or of several; of none for human-labelled rows alone."""
 
-    Attributes:
-        way: name of the way or mixture (``generate+mine``), or ``labelled`` for human-labelled rows alone.
-        rows: number of rows requested from the ways; 0 for human-labelled rows alone.
-        ways: the ways whose rows are used.
-        taken: the step whose folder holds these rows; None for human-labelled rows alone.
-        trained: the step that trains the model.
-        measured: the step that evaluates it.
-    """
-
-    way: str
-    rows: int
     ways: tuple[str, ...]
-    taken: str | None
-    trained: str
-    measured: str
+    rows: int = 0
+
+    @property
+    def way(self) -> str:
+        """The name of the way or mixture (``generate+mine``), or ``labelled``."""
+        return "+".join(self.ways) or LABELLED
+
+    @property
+    def taken(self) -> str:
+        """The step whose folder holds the rows; the steps for its model and its score are named after it."""
+        return f"{'-and-'.join(self.ways)}-{self.rows}" if self.ways else LABELLED
+
+    @property
+    def trained(self) -> str:
+        """The step that trains the model."""
+        return f"{self.taken}-model"
+
+    @property
+    def measured(self) -> str:
+        """The step that evaluates the model."""
+        return f"{self.taken}-score"
 
 
 def trials(comparison: Comparison) -> list[Trial]:
     """All trials of a comparison with one seed, in order."""
-    found = []
-    if comparison.labelled is not None:
-        found.append(Trial(LABELLED, 0, (), None, f"{LABELLED}-model", f"{LABELLED}-score"))
-    for ways in (*((way,) for way in comparison.ways), *comparison.mixtures):
-        for rows in sorted(comparison.rows):
-            stem = f"{'-and-'.join(ways)}-{rows}"
-            found.append(Trial("+".join(ways), rows, ways, stem, f"{stem}-model", f"{stem}-score"))
-    return found
+    alone = [] if comparison.labelled is None else [Trial(())]
+    every = [*((way,) for way in comparison.ways), *comparison.mixtures]
+    return alone + [Trial(ways, rows) for ways in every for rows in sorted(comparison.rows)]
 
 
 def steps_of_way(comparison: Comparison, way: str) -> list[str]:
@@ -58,7 +61,7 @@ def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
     for way, made in comparison.ways.items():
         own: dict[str, str] = {}  # references to earlier steps of the same way
         for entry in made.steps:
-            steps.append(_step(f"{way}-{entry.name}", entry.step, led(entry.settings, own)))
+            steps.append(_step(f"{way}-{entry.name}", entry.step, _led(entry.settings, own)))
             own[f"@{entry.name}"] = f"@{way}-{entry.name}"
     if comparison.labelled is not None:
         steps.append(_step(LABELLED, "mix", {"data": [comparison.labelled]}))
@@ -71,29 +74,32 @@ def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
         "name": comparison.name,
         "description": comparison.description,
         "seed": seed,
-        "steps": led(steps, done),
+        "steps": _led(steps, done),
         "results": results,
     }
 
 
-def led(value: Any, places: Mapping[str, str]) -> Any:
+def _led(value: Any, places: Mapping[str, str]) -> Any:
     """``value`` with references (``@name``, ``@name/part``) to the keys of ``places`` replaced."""
-    if isinstance(value, Mapping):
-        return {key: led(each, places) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [led(each, places) for each in value]
-    if isinstance(value, str):
-        name, slash, part = value.partition("/")
-        return f"{places[name]}{slash}{part}" if name in places else value
-    return value
+
+    def led(text: str) -> str:
+        name, slash, part = text.partition("/")
+        return f"{places[name]}{slash}{part}" if name in places else text
+
+    return map_texts(value, led)
 
 
 def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
     """The steps that take the rows, add the human-labelled ones, train and evaluate."""
-    data = f"@{LABELLED}"
-    if trial.taken is not None:
-        yield _step(trial.taken, "mix", _taken(trial.ways, trial.rows, comparison))
-        data = f"@{trial.taken}"
+    data = f"@{trial.taken}"
+    if trial.ways:
+        mixed = {
+            "data": [f"@{steps_of_way(comparison, way)[-1]}" for way in trial.ways],
+            "weight": [1.0] * len(trial.ways),
+            "rows": trial.rows,
+            "pick": [comparison.ways[way].pick for way in trial.ways],
+        }
+        yield _step(trial.taken, "mix", mixed)
         if comparison.labelled is not None:
             both = f"{trial.taken}-all"
             yield _step(both, "mix", {"data": [f"@{LABELLED}", data]})
@@ -101,16 +107,6 @@ def _steps_of(trial: Trial, comparison: Comparison) -> Iterator[dict[str, Any]]:
     train, measure = comparison.train, comparison.measure
     yield _step(trial.trained, train.step, {**train.settings, train.data: data})
     yield _step(trial.measured, measure.step, {**measure.settings, "model": f"@{trial.trained}"})
-
-
-def _taken(ways: Sequence[str], rows: int, comparison: Comparison) -> dict[str, Any]:
-    """Settings of the step ``mix`` that takes ``rows`` rows in equal parts from the ways."""
-    return {
-        "data": [f"@{steps_of_way(comparison, way)[-1]}" for way in ways],
-        "weight": [1.0] * len(ways),
-        "rows": rows,
-        "pick": [comparison.ways[way].pick for way in ways],
-    }
 
 
 def _step(name: str, kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,11 +19,10 @@ from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of
 from pairsmith.cli.compare.tokens import written_tokens
 from pairsmith.cli.recipes import Recipe, load_recipe
 from pairsmith.cli.running import RECORD as RUN
-from pairsmith.cli.running import run_recipe
+from pairsmith.cli.running import figure_of, run_recipe
 from pairsmith.core.errors import FolderError, SettingsError, StorageError
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.storage import write_atomic, write_json
 from pairsmith.tools.report.route import COMPARISON
 
@@ -38,14 +37,8 @@ def compare(
     """Run a comparison, and write ``comparison.json`` and ``comparison.html`` into ``out``.
 
     Each seed has a folder ``seed-N`` with its ``recipe.yaml``, an ordinary recipe, and its ``run``. Steps
-    that an earlier call finished are not run again.
-
-    Args:
-        comparison: from ``read_comparison``.
-        out: a folder on this machine.
-        progress: where progress is shown.
-        fresh: start over.
-        only_write: only write the recipes; both results are then empty.
+    that an earlier call finished are not run again. With ``only_write`` nothing but the recipes is written,
+    and both results are empty.
     """
     if not isinstance(out, Path):
         raise FolderError(f"--out {out}: a comparison needs a folder on this machine; give a path")
@@ -53,9 +46,8 @@ def compare(
     _check(comparison)
     once = out.resolve() / ONCE / "run"
     first = _written(once_recipe(comparison), out / ONCE) if comparison.once else None
-    files = {
-        seed: _written(as_recipe(comparison, seed, once), _folder(out, seed)) for seed in comparison.seeds
-    }
+    folders = {seed: out / f"seed-{seed}" for seed in comparison.seeds}
+    files = {seed: _written(as_recipe(comparison, seed, once), folder) for seed, folder in folders.items()}
     if only_write:
         for path in filter(None, [first, *files.values()]):
             progress.say(f"wrote {path}")
@@ -64,12 +56,11 @@ def compare(
         return [], {}
     if first is not None:
         run_recipe(load_recipe(first), once, progress, fresh=fresh)
-    recipes = {seed: load_recipe(path) for seed, path in files.items()}
+    runs = [_Run(folder / "run", load_recipe(files[seed])) for seed, folder in folders.items()]
     found = []
-    for number, (seed, recipe) in enumerate(recipes.items(), start=1):
-        progress.say(f"seed {seed} ({number}/{len(recipes)}) → {_folder(out, seed)}")
-        found.append(run_recipe(recipe, _folder(out, seed) / "run", progress, fresh=fresh))
-    runs = [FinishedRun(_folder(out, seed) / "run", recipe) for seed, recipe in recipes.items()]
+    for number, (seed, run) in enumerate(zip(folders, runs, strict=True), start=1):
+        progress.say(f"seed {seed} ({number}/{len(runs)}) → {folders[seed]}")
+        found.append(run_recipe(run.recipe, run.folder, progress, fresh=fresh))
     scores = [_score(trial, found, runs) for trial in trials(comparison)]
     costs = {way: _cost(comparison, way, runs) for way in comparison.ways}
     write_json(out / RECORD, as_record(comparison, scores, costs))
@@ -79,8 +70,8 @@ def compare(
 
 
 @dataclass(frozen=True, slots=True)
-class FinishedRun:
-    """A recipe that was run, and its folder."""
+class _Run:
+    """A recipe and the folder of its run; what it took can be read once the recipe has run."""
 
     folder: Path
     recipe: Recipe
@@ -92,22 +83,16 @@ class FinishedRun:
 
     def rows(self, step: str) -> int:
         """Number of rows that a step made."""
-        manifest = json.loads((self.folder / step / MANIFEST).read_text(encoding="utf-8"))
-        found: int = manifest["counts"]["rows"]
-        return found
+        return int(figure_of(f"{step}:rows", self.folder, "rows"))
 
-    def tokens(self, steps: Iterable[str]) -> int:
+    def tokens(self, steps: Sequence[str]) -> int:
         """Number of tokens that models generated in these steps."""
-        planned = {each.name: each for each in self.recipe.steps}
-        found = 0
-        for name in steps:
-            model = getattr(planned[name].settings(self.folder), "model", None)
-            found += written_tokens(self.folder / name, planned[name].kind, model)
-        return found
-
-
-def _folder(out: Path, seed: int) -> Path:
-    return out / f"seed-{seed}"
+        count = 0
+        for step in self.recipe.steps:
+            if step.name in steps:
+                model = getattr(step.settings(self.folder), "model", None)
+                count += written_tokens(self.folder / step.name, step.kind, model)
+        return count
 
 
 def _refuse_others(out: Path) -> None:
@@ -143,7 +128,7 @@ def _check(comparison: Comparison) -> None:
             raise SettingsError(f"the recipe made from this comparison has faults:\n{faults}") from None
 
 
-def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[FinishedRun]) -> Score:
+def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[_Run]) -> Score:
     name = f"{trial.way} {trial.rows}"
     values = []
     for found in figures:
@@ -151,11 +136,11 @@ def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[Fi
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SettingsError(f"measure.figure: {name} is {value!r}, not a number; choose another figure")
         values.append(float(value))
-    rows = [ran.rows(trial.taken) if trial.taken else 0 for ran in runs]
+    rows = [ran.rows(trial.taken) if trial.ways else 0 for ran in runs]
     return Score(trial, rows, values, [ran.spent([trial.trained]) for ran in runs])
 
 
-def _cost(comparison: Comparison, way: str, runs: Sequence[FinishedRun]) -> Cost:
+def _cost(comparison: Comparison, way: str, runs: Sequence[_Run]) -> Cost:
     steps = steps_of_way(comparison, way)
     return Cost(
         [ran.spent(steps) for ran in runs],

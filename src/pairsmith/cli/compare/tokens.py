@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 from pairsmith.core.errors import UserError
 from pairsmith.models.heads import load_tokenizer
@@ -43,14 +42,7 @@ def written_tokens(folder: Path, step: str, model: str | None) -> int:
 
 def _texts(made: DatasetFolder, columns: tuple[str, ...], not_written: str | None) -> Iterator[str]:
     """The texts in these columns of all rows, and of all rejects but those of the filter ``not_written``."""
-    for split in made.splits:
-        for shard in made.shards(split):
-            for row in shard.to_pylist():
-                yield from _written(row, columns)
-    for reject in made.rejects().to_pylist():
-        if reject["filter"] != not_written:
-            yield from _written(json.loads(reject["row"]), columns)
-
-
-def _written(row: dict[str, Any], columns: tuple[str, ...]) -> Iterator[str]:
-    return (str(row[name]) for name in columns if row.get(name))
+    rows = (row for split in made.splits for shard in made.shards(split) for row in shard.to_pylist())
+    rejects = (each for each in made.rejects().to_pylist() if each["filter"] != not_written)
+    for row in chain(rows, (json.loads(reject["row"]) for reject in rejects)):
+        yield from (str(row[name]) for name in columns if row.get(name))

@@ -11,79 +11,56 @@ from pairsmith.tools.audit.rows import MOST_LABELS, Audit, is_number
 Labels = Mapping[str, str]
 """The labels that one annotator gave, by row id."""
 
-_Z = 1.959963984540054
-
 
 def confusion(audit: Audit, said: Sequence[Labels]) -> dict[str, dict[str, Any]]:
-    """For each label in the data, how often annotators gave each label (D13); the shares sum to 100.
-
-    Args:
-        audit: the rows.
-        said: the labels of each annotator; every answer counts.
+    """For each label in the data, how often annotators gave each label (D13); every answer counts.
 
     Returns:
         For each label in the data, the number of ``answers`` and, for each given label, its ``share``
-        ×100 with the 95 % Wilson interval ``share_ci``; labels without answers are left out. Empty if the
-        data have more labels than there are keys, such as the scores of a model.
+        ×100, which add up to 100, with the 95 % Wilson interval ``share_ci``; labels without answers are left
+        out. Empty if the data have more labels than there are keys, such as the scores of a model.
     """
     if len(audit.claimed) > MOST_LABELS:
         return {}
     claims = {row.id: row.label for row in audit.rows}
-    by_claim: dict[str, list[str]] = {}
-    for each in said:
-        for row, label in each.items():
-            by_claim.setdefault(claims[row], []).append(label)
+    answers = [(claims[row], label) for each in said for row, label in each.items()]
     found = {}
     for claimed in audit.claimed:
-        if given := by_claim.get(claimed):
-            shares = {label: given.count(label) for label in audit.labels}
-            found[claimed] = {
-                "answers": len(given),
-                "given": {
-                    label: {
-                        "share": round(100 * count / len(given), 2),
-                        "share_ci": [round(100 * limit, 2) for limit in wilson(count, len(given))],
-                    }
-                    for label, count in shares.items()
-                },
-            }
+        if given := [label for claim, label in answers if claim == claimed]:
+            shares = {}
+            for label in audit.labels:
+                limits = wilson(given.count(label), len(given))
+                shares[label] = {
+                    "share": round(100 * given.count(label) / len(given), 2),
+                    "share_ci": [round(100 * limit, 2) for limit in limits],
+                }
+            found[claimed] = {"answers": len(given), "given": shares}
     return found
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:
-    """The 95 % Wilson interval of a proportion.
+    """The 95 % Wilson interval, within [0, 1], of the share of ``count`` in at least one trial."""
+    from scipy.stats import binomtest  # type: ignore[import-untyped]  # it has no types
 
-    Args:
-        count: number of successes.
-        total: number of trials, at least 1.
-
-    Returns:
-        The limits, within [0, 1].
-    """
-    share, spread = count / total, _Z**2 / total
-    middle = (share + spread / 2) / (1 + spread)
-    width = _Z * ((share * (1 - share) + spread / 4) / total) ** 0.5 / (1 + spread)
-    return max(0.0, middle - width), min(1.0, middle + width)
+    limits = binomtest(count, total).proportion_ci(method="wilson")
+    return float(limits.low), float(limits.high)
 
 
 def agreement(audit: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
     """How far annotators agree beyond chance.
 
-    Returns:
-        ``cohen``: for each pair ``"one, other"`` Cohen's kappa on the rows that both labelled, None where
-        there are fewer than two or all have one label; ``krippendorff``: Krippendorff's alpha of all
-        annotators, on an interval scale if all labels are numbers, else nominal, None if undefined.
+    ``cohen``: for each pair ``"one, other"`` Cohen's kappa on the rows that both labelled, None where there
+    are fewer than two or all have one label; ``krippendorff``: Krippendorff's alpha of all annotators, on an
+    interval scale if all labels are numbers, else nominal, None if undefined.
     """
     from sklearn.metrics import cohen_kappa_score
 
     pairs: dict[str, float | None] = {}
     for one, other in combinations(said, 2):
-        both = [row.id for row in audit.rows if row.id in said[one] and row.id in said[other]]
-        first, second = ([said[name][row] for row in both] for name in (one, other))
-        apart = len(set(first) | set(second)) > 1
-        pairs[f"{one}, {other}"] = (
-            round(float(cohen_kappa_score(first, second)), 4) if len(both) > 1 and apart else None
-        )
+        both = said[one].keys() & said[other].keys()
+        given = [[said[name][row.id] for row in audit.rows if row.id in both] for name in (one, other)]
+        defined = len(both) > 1 and len({*given[0], *given[1]}) > 1
+        pairs[f"{one}, {other}"] = round(float(cohen_kappa_score(*given)), 4) if defined else None
     return {"cohen": pairs, "krippendorff": _krippendorff(audit, said)}
 
 

@@ -33,21 +33,14 @@ class Answers:
         """Read the answers in ``folder``; raises ``FolderError`` if a line of the file is not an answer."""
         self._path = folder / FILE
         self._lock = threading.Lock()
-        self._said: dict[str, dict[str, str]] = {}
-        self._order: dict[str, list[str]] = {}
+        self._said: dict[str, dict[str, str]] = {}  # each annotator's labels, the last given at the end
         for answer in self._read():
             self._take(answer)
 
     def give(self, answer: Answer, *, again: bool = False) -> bool:
-        """Write an answer to the disk, then count it.
+        """Write an answer to the disk, then count it; returns whether it was counted.
 
-        Args:
-            answer: the answer.
-            again: whether it may replace an earlier one; by default a double click or a second window
-                changes nothing.
-
-        Returns:
-            Whether the answer was counted.
+        Only with ``again`` may it replace an earlier one: a double click or a second window changes nothing.
         """
         with self._lock:
             before = self._said.get(answer.annotator, {}).get(answer.row)
@@ -62,8 +55,7 @@ class Answers:
     def take_back(self, annotator: str) -> str | None:
         """Take back the annotator's last answer and return the id of its row, or None if there is none."""
         with self._lock:
-            given = self._order.get(annotator, [])
-            last = given[-1] if given else None
+            last = next(reversed(self._said.get(annotator, {})), None)
         if last is None:
             return None
         self.give(Answer(annotator, last, None), again=True)
@@ -94,13 +86,9 @@ class Answers:
 
     def _take(self, answer: Answer) -> None:
         labels = self._said.setdefault(answer.annotator, {})
-        order = self._order.setdefault(answer.annotator, [])
-        if answer.row in labels:
-            order.remove(answer.row)
         labels.pop(answer.row, None)
         if answer.label is not None:
             labels[answer.row] = answer.label
-            order.append(answer.row)
 
     def _read(self) -> Iterable[Answer]:
         try:

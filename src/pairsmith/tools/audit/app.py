@@ -1,25 +1,31 @@
-"""The web application on which rows are labelled.
+"""The web application on which rows are labelled, and the server that runs while an annotator works.
 
 Every request needs the token and must use a host name of this machine, and the page may load and run
 nothing but its own two files. Texts are sent to the browser as JSON and shown as plain text.
 """
 
+import os
 import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from pairsmith.core.errors import StorageError
+from pairsmith.core.errors import SettingsError, StorageError
+from pairsmith.core.progress import Progress
 from pairsmith.tools.audit.answers import Answer, Answers
 from pairsmith.tools.audit.rows import Audit, order_of
 from pairsmith.tools.report.parts import shown
+from pairsmith.tools.settings import AuditSettings
 
+_HOST = "127.0.0.1"
 LONGEST = 20_000
 """Longest text that is shown, in characters."""
 
@@ -30,7 +36,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_FILES = {"audit.js": "text/javascript", "audit.css": "text/css"}
+_TYPES = {"js": "text/javascript", "css": "text/css"}
 
 
 class Given(BaseModel):
@@ -46,13 +52,8 @@ class Given(BaseModel):
 class Session:
     """One annotator's work.
 
-    Attributes:
-        audit: the rows and the labels to choose from.
-        answers: where the labels are stored.
-        annotator: the annotator's name.
-        seed: seed of the order of rows.
-        token: secret that every request has to carry.
-        finished: called when the annotator says that they are done.
+    ``seed`` decides the order of rows; every request has to carry the secret ``token``; ``finished`` is
+    called when the annotator says that they are done.
     """
 
     audit: Audit
@@ -62,19 +63,21 @@ class Session:
     token: str
     finished: Callable[[], None]
 
-    def state(self, **more: Any) -> dict[str, Any]:
-        """The next unlabelled row, and how many rows the annotator has labelled."""
+    def state(self, row: int | None = None, **more: Any) -> dict[str, Any]:
+        """What the page shows: a row, by default the next unlabelled one, and how many are labelled."""
         said = self.answers.of(self.annotator)
-        rows = [self.audit.rows[place] for place in order_of(self.audit, self.annotator, self.seed)]
-        left = [row for row in rows if row.id not in said]
-        texts = [[name, shown(text, LONGEST)] for name, text in left[0].texts.items()] if left else []
+        order = order_of(self.audit, self.annotator, self.seed)
+        left = [place for place in order if self.audit.rows[place].id not in said]
+        if row is None and left:
+            row = left[0]
+        texts = {} if row is None else self.audit.rows[row].texts
         return {
-            "row": self.audit.rows.index(left[0]) if left else None,
-            "texts": texts,
+            "row": row,
+            "texts": [[name, shown(text, LONGEST)] for name, text in texts.items()],
             "labels": [shown(label) for label in self.audit.labels],
             "meanings": [shown(self.audit.meanings.get(label, ""), 300) for label in self.audit.labels],
-            "done": len(rows) - len(left),
-            "total": len(rows),
+            "done": len(order) - len(left),
+            "total": len(order),
             "annotator": self.annotator,
             **more,
         }
@@ -83,7 +86,7 @@ class Session:
 def make_app(session: Session) -> FastAPI:
     """The application; its only state is that of ``session.answers``."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[_HOST, "localhost"])
     rows, labels = session.audit.rows, session.audit.labels
 
     @app.middleware("http")
@@ -105,11 +108,11 @@ def make_app(session: Session) -> FastAPI:
     def page() -> HTMLResponse:
         return HTMLResponse(_file("audit.html").replace("TOKEN", session.token))
 
-    @app.get("/{name}.{kind}")
-    def file(name: str, kind: str) -> Response:
-        if f"{name}.{kind}" not in _FILES:
+    @app.get("/audit.{kind}")
+    def file(kind: str) -> Response:
+        if kind not in _TYPES:
             raise HTTPException(404)
-        return Response(_file(f"{name}.{kind}"), media_type=_FILES[f"{name}.{kind}"])
+        return Response(_file(f"audit.{kind}"), media_type=_TYPES[kind])
 
     @app.get("/state")
     def state() -> JSONResponse:
@@ -120,18 +123,13 @@ def make_app(session: Session) -> FastAPI:
         if given.row >= len(rows) or given.place >= len(labels):
             raise HTTPException(422, "there is no such row or label")
         answer = Answer(session.annotator, rows[given.row].id, labels[given.place])
-        counted = session.answers.give(answer)
-        return JSONResponse(session.state(counted=counted))
+        return JSONResponse(session.state(counted=session.answers.give(answer)))
 
     @app.post("/back")
     def back() -> JSONResponse:
-        row = session.answers.take_back(session.annotator)
-        found = session.state()
-        place = next((place for place, each in enumerate(rows) if each.id == row), None)
-        if place is not None:
-            found["row"] = place
-            found["texts"] = [[name, shown(text, LONGEST)] for name, text in rows[place].texts.items()]
-        return JSONResponse(found)
+        taken = session.answers.take_back(session.annotator)
+        row = next((place for place, each in enumerate(rows) if each.id == taken), None)
+        return JSONResponse(session.state(row))
 
     @app.post("/finish")
     def finish() -> JSONResponse:
@@ -143,3 +141,30 @@ def make_app(session: Session) -> FastAPI:
 
 def _file(name: str) -> str:
     return resources.files("pairsmith.tools.audit").joinpath(name).read_text(encoding="utf-8")
+
+
+def serve(audit: Audit, answers: Answers, settings: AuditSettings, progress: Progress) -> None:
+    """Serve the page to one annotator, on the loopback interface only, until they say that they are done."""
+    with socket.socket() as listening:
+        if os.name == "posix":  # allow a port whose last connections are still closing
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((_HOST, settings.port))
+            listening.listen()  # so that an early visitor waits and is not refused
+        except OSError as error:
+            raise SettingsError(
+                f"--port {settings.port}: {error.strerror}; give another, or 0 for any"
+            ) from error
+        token = secrets.token_urlsafe(24)
+
+        def finished() -> None:
+            server.should_exit = True
+
+        app = make_app(Session(audit, answers, settings.annotator, settings.seed, token, finished))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
+        )
+        # Not with ``say``, which removes tokens: the page can only be opened with this one.
+        progress.link(f"open http://{_HOST}:{listening.getsockname()[1]}/?token={token}")
+        progress.say("Ctrl-C ends the audit; labels are saved one by one")
+        server.run(sockets=[listening])

@@ -16,12 +16,8 @@ from pairsmith.runs.storage import write_atomic
 from pairsmith.tools.audit.agreement import Labels
 from pairsmith.tools.audit.rows import Audit
 
-LABELLED, LABEL_STUDIO, LABEL_STUDIO_CONFIG, ARGILLA = (
-    "labelled",
-    "label-studio.json",
-    "label-studio.xml",
-    "argilla.json",
-)
+LABELLED, ARGILLA = "labelled", "argilla.json"
+LABEL_STUDIO, LABEL_STUDIO_CONFIG = "label-studio.json", "label-studio.xml"
 _PEOPLE = uuid.UUID("5b1b7b5e-6d0c-5e0b-9d5f-0e6a51f3c0de")
 """Namespace of the UUIDs that Argilla needs for annotators; each is derived from the name."""
 
@@ -31,13 +27,8 @@ def export(
 ) -> None:
     """Write all formats into the audit's folder, replacing earlier exports.
 
-    Args:
-        audit: the rows.
-        said: the labels of each annotator.
-        most: for each row the label that most annotators gave; labelled rows without one are rejects.
-        out: the audit's folder.
-        source: hash of the data.
-        sources: the data, with their licences and citations.
+    ``said`` has the labels of each annotator, ``most`` for each row the label that most gave; labelled
+    rows without one are rejects. ``source`` is the hash of the data, and ``sources`` their licences.
     """
     write_labelled(audit, said, most, out / LABELLED, source, sources)
     files: dict[str, Any] = {LABEL_STUDIO: label_studio(audit, said), ARGILLA: argilla(audit, said)}
@@ -99,31 +90,18 @@ def write_labelled(
 
 def label_studio(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:
     """Tasks with their annotations, for an import into Label Studio."""
-    target = next(iter(audit.rows[0].texts))
-    return [
-        {
-            "data": {
-                "row": row.id,
-                **row.texts,
-                "annotators": [name for name in said if row.id in said[name]],
-            },
-            "annotations": [
-                {
-                    "result": [
-                        {
-                            "from_name": "label",
-                            "to_name": target,
-                            "type": "choices",
-                            "value": {"choices": [labels[row.id]]},
-                        }
-                    ]
-                }
-                for labels in said.values()
-                if row.id in labels
-            ],
-        }
-        for row in audit.rows
-    ]
+    choice = {"from_name": "label", "to_name": next(iter(audit.rows[0].texts)), "type": "choices"}
+    found = []
+    for row in audit.rows:
+        given = {name: labels[row.id] for name, labels in said.items() if row.id in labels}
+        results = [choice | {"value": {"choices": [label]}} for label in given.values()]
+        found.append(
+            {
+                "data": {"row": row.id, **row.texts, "annotators": list(given)},
+                "annotations": [{"result": [result]} for result in results],
+            }
+        )
+    return found
 
 
 def label_studio_config(audit: Audit) -> str:
@@ -137,6 +115,7 @@ def label_studio_config(audit: Audit) -> str:
 
 def argilla(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:
     """Records with their responses, as ``Dataset.records.from_json`` of Argilla reads them."""
+    people = {name: str(uuid.uuid5(_PEOPLE, name)) for name in said}
     return [
         {
             "id": row.id,
@@ -146,11 +125,7 @@ def argilla(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:
             "vectors": {},
             "responses": {
                 "label": [
-                    {
-                        "value": labels[row.id],
-                        "user_id": str(uuid.uuid5(_PEOPLE, name)),
-                        "status": "submitted",
-                    }
+                    {"value": labels[row.id], "user_id": people[name], "status": "submitted"}
                     for name, labels in said.items()
                     if row.id in labels
                 ]

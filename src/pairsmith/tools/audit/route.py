@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from pairsmith.core.errors import FolderError, MissingExtra, SettingsError
-from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, sources_of, write_json
-from pairsmith.runs.claim import claim
-from pairsmith.runs.folder import Manifest, read_manifest
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of, write_json
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors
 from pairsmith.tools.audit.agreement import Labels, agreement, confusion
 from pairsmith.tools.audit.answers import FILE, Answers
 from pairsmith.tools.audit.export import export
 from pairsmith.tools.audit.rows import Audit, draw
-from pairsmith.tools.audit.settings import AuditSettings
+from pairsmith.tools.record import recorded
+from pairsmith.tools.settings import AuditSettings
 
 RECORD = "audit.json"
 RESULTS = "results.json"
@@ -44,33 +43,27 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
             raise MissingExtra(package, "audit")
     refuse_source(run, data=settings.data)
     there = draw(DatasetFolder.open(settings.data), settings)
-    identity = Identity.of(
-        "audit",
-        settings.deciding(),
-        inputs={"data": hash_source(settings.data)},
-        models={},
-    )
-    claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest))
-    try:
+    inputs = {"data": hash_source(settings.data)}
+    identity = Identity.of("audit", settings.deciding(), inputs=inputs, models={})
+    stopped: KeyboardInterrupt | None = None
+    with recorded(run, identity, RECORD) as save:
         if run.fresh:
             _set_aside(run.out)
-        write_json(run.out / RECORD, identity.as_record())
+        save()
         answers = Answers(run.out)
         _check(there, answers)
-        stopped: KeyboardInterrupt | None = None
         if not settings.finish:
+            from pairsmith.tools.audit.app import serve  # imported here, as it needs an extra
+
             try:
-                _serve(there, answers, settings, run)
+                serve(there, answers, settings, run.progress)
             except KeyboardInterrupt as stop:
                 stopped = stop
         said = {name: answers.of(name) for name in answers.annotators()}
         results = results_of(there, said)
         write_json(run.out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
-        sources = sources_of(data=[settings.data])
-        export(there, said, results["labels"], run.out, identity.inputs["data"], sources)
-        write_json(run.out / RECORD, identity.as_record() | {"complete": stopped is None})
-    finally:
-        lock.release(run.out)
+        export(there, said, results["labels"], run.out, inputs["data"], sources_of(data=[settings.data]))
+        save(complete=stopped is None)
     run.progress.result(audit_table(there, results))
     if stopped:  # the step is not finished, so a recipe will continue it
         raise stopped
@@ -97,20 +90,6 @@ def _check(there: Audit, answers: Answers) -> None:
                 )
 
 
-def _serve(there: Audit, answers: Answers, settings: AuditSettings, run: Run) -> None:
-    from pairsmith.tools.audit.serve import serve
-
-    serve(
-        there,
-        answers,
-        annotator=settings.annotator,
-        seed=settings.seed,
-        port=settings.port,
-        link=run.progress.link,
-        say=run.progress.say,
-    )
-
-
 def results_of(there: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
     """The results of the annotators' labels: counts, confusion, agreement and majority labels."""
     return {
@@ -118,16 +97,15 @@ def results_of(there: Audit, said: Mapping[str, Labels]) -> dict[str, Any]:
         "labelled": {name: len(labels) for name, labels in said.items()},
         "confusion": confusion(there, list(said.values())),
         "agreement": agreement(there, said),
-        "labels": {row.id: most(row.id, said) for row in there.rows if most(row.id, said) is not None},
+        "labels": {row.id: label for row in there.rows if (label := most(row.id, said)) is not None},
     }
 
 
 def most(row: str, said: Mapping[str, Labels]) -> str | None:
     """The label that most annotators gave a row; None where nobody labelled it, or in a tie."""
     counts = Counter(labels[row] for labels in said.values() if row in labels).most_common(2)
-    if not counts or (len(counts) > 1 and counts[0][1] == counts[1][1]):
-        return None
-    return counts[0][0]
+    tie = len(counts) > 1 and counts[0][1] == counts[1][1]
+    return counts[0][0] if counts and not tie else None
 
 
 def audit_table(there: Audit, results: Mapping[str, Any]) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
-from pairsmith.tools.audit.settings import AuditSettings
 from pairsmith.tools.report.rows import label_name, texts_of, with_sample
+from pairsmith.tools.settings import AuditSettings
 
 MOST_LABELS = 9
 """One for each key 1 to 9."""
@@ -25,12 +25,9 @@ _TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """A row to be labelled.
+    """A row to be labelled, with its texts by column name.
 
-    Attributes:
-        id: the row's id.
-        texts: the row's texts by column name, in order.
-        label: the label in the data, never shown; empty if there is none that people could give too.
+    ``label`` is the label in the data, never shown; empty if there is none that people could give too.
     """
 
     id: str
@@ -40,14 +37,10 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The rows to label, and the labels to choose from.
+    """The rows to label, in the order of the data, and the labels to choose from, in the order of the keys.
 
-    Attributes:
-        rows: the rows, in the order of the data.
-        labels: the labels that may be given, in the order of the keys.
-        claimed: the labels that these rows have in the data, sorted.
-        graded: whether the data's labels are scores.
-        meanings: for rows written by a task, the first line of each label's instruction.
+    ``claimed``: the labels that these rows have in the data, sorted; ``graded``: whether these are scores;
+    ``meanings``: for rows written by a task, the first line of each label's instruction.
     """
 
     rows: Sequence[AuditRow]
@@ -96,17 +89,12 @@ def draw(folder: DatasetFolder, settings: AuditSettings) -> Audit:
             "choose from as --labels"
         )
     graded = column == "score" and all(map(is_number, labels))
-    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings_of(folder))
-
-
-def meanings_of(folder: DatasetFolder) -> dict[str, str]:
-    """The first line of each label's instruction, for rows that were written by a task."""
     task = folder.manifest.settings.get("task")
-    described = task.get("labels", []) if isinstance(task, Mapping) else []
-    return {
+    meanings = {
         label_name(label["name"]): str(label["instruction"]).partition("\n")[0].removeprefix("Task: ")
-        for label in described
+        for label in (task.get("labels", []) if isinstance(task, Mapping) else [])
     }
+    return Audit(rows, labels, in_order({row.label for row in rows} - {""}), graded, meanings)
 
 
 def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:

@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.kinds import Kind, Row
 from pairsmith.data.readers import text_id
-from pairsmith.tools.export.settings import FormName
+from pairsmith.tools.settings import FormName
 
 Splits = Mapping[str, Sequence[Row]]
 """Rows by split."""
@@ -37,12 +36,14 @@ def squad(splits: Splits, kind: Kind) -> Files:
     if kind.name != "questions with answers":
         raise SettingsError(f"--form squad is for questions with answers; these are {kind.name}")
     for split, rows in splits.items():
-        ordered = sorted(rows, key=_place_of(rows))
-        articles = [
-            {"title": title, "paragraphs": [_paragraph(*each) for each in groupby(some, _context)]}
-            for title, some in groupby(ordered, _title)
+        articles: dict[str, dict[str, list[Row]]] = {}  # rows by title and passage, as they first appear
+        for row in rows:
+            articles.setdefault(_title(row), {}).setdefault(str(row["context"]), []).append(row)
+        data = [
+            {"title": title, "paragraphs": [_paragraph(*each) for each in passages.items()]}
+            for title, passages in articles.items()
         ]
-        yield f"{split}.json", [json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False)]
+        yield f"{split}.json", [json.dumps({"version": "1.1", "data": data}, ensure_ascii=False)]
 
 
 def beir(splits: Splits, kind: Kind) -> Files:
@@ -62,10 +63,9 @@ def beir(splits: Splits, kind: Kind) -> Files:
 
 def sentence_transformers(splits: Splits, kind: Kind) -> Files:
     """Columns in the order that losses expect: anchor and positive, or two sentences with score or label."""
-    if kind.name == "scored pairs":
-        names = {"sentence1": "sentence1", "sentence2": "sentence2", "score": "score"}
-    elif kind.name == "labelled pairs":
-        names = {"sentence1": "sentence1", "sentence2": "sentence2", "label": "label"}
+    if kind.name in ("scored pairs", "labelled pairs"):
+        target = "score" if kind.name == "scored pairs" else "label"
+        names = {name: name for name in ("sentence1", "sentence2", target)}
     else:
         asked, found = _belonging(kind, "sentence-transformers")
         names = {asked: "anchor", found: "positive"}
@@ -88,47 +88,22 @@ def _belonging(kind: Kind, form: str) -> tuple[str, str]:
     return _BELONG[kind.name]
 
 
-def _place_of(rows: Sequence[Row]) -> Callable[[Row], tuple[int, int]]:
-    """A sort key that groups rows by title and passage, in order of first appearance."""
-    titles: dict[str, int] = {}
-    passages: dict[tuple[str, str], int] = {}
-    for row in rows:
-        title = _title(row)
-        titles.setdefault(title, len(titles))
-        passages.setdefault((title, _context(row)), len(passages))
-
-    def place(row: Row) -> tuple[int, int]:
-        title = _title(row)
-        return titles[title], passages[title, _context(row)]
-
-    return place
-
-
 def _title(row: Row) -> str:
     return str(row.get("title") or "")
 
 
-def _context(row: Row) -> str:
-    return str(row["context"])
-
-
 def _paragraph(context: str, rows: Iterable[Row]) -> dict[str, Any]:
-    return {
-        "context": context,
-        "qas": [
+    questions = []
+    for row in rows:
+        answers = zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
+        questions.append(
             {
                 "id": row["id"],
                 "question": row["question"],
-                "answers": [
-                    {"text": text, "answer_start": start}
-                    for text, start in zip(
-                        row["answers"]["text"], row["answers"]["answer_start"], strict=True
-                    )
-                ],
+                "answers": [{"text": text, "answer_start": start} for text, start in answers],
             }
-            for row in rows
-        ],
-    }
+        )
+    return {"context": context, "qas": questions}
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -10,45 +10,34 @@ from pairsmith.data.mrqa import one_a_row
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import official
-from pairsmith.runs import DatasetFolder, Run, hash_source, lock, refuse_source, write_json
-from pairsmith.runs.claim import claim
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
 from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
-from pairsmith.runs.folder import Manifest, check_files, read_manifest
+from pairsmith.runs.folder import check_files
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors, write_atomic
 from pairsmith.tools.export.forms import FORMS
-from pairsmith.tools.export.settings import ExportSettings
+from pairsmith.tools.record import recorded
+from pairsmith.tools.settings import ExportSettings
 
 RECORD = "export.json"
 Content = Callable[[], bytes]
 
 
 def export(settings: ExportSettings, run: Run) -> list[Place]:
-    """Write the files of the format into the run's folder, replacing those of an earlier call.
-
-    Returns:
-        the files that were written.
-    """
+    """Write the format's files into the run's folder, replacing those of an earlier call; returns them."""
     refuse_source(run, data=settings.data)
     written = _with_croissant(settings.data) if settings.form == "croissant" else _rows(settings, run)
-    identity = Identity.of(
-        "export",
-        settings.deciding(),
-        inputs={"data": hash_source(settings.data)},
-        models={},
-    )
-    claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest))
-    try:
+    inputs = {"data": hash_source(settings.data)}
+    identity = Identity.of("export", settings.deciding(), inputs=inputs, models={})
+    with recorded(run, identity, RECORD) as save:
         earlier = [name for name in _files_there(run.out) if name not in written]
-        write_json(run.out / RECORD, identity.as_record() | {"files": [*written, *earlier]})
+        save(files=[*written, *earlier])
         for name, content in written.items():
             write_atomic(run.out / name, content())
         for name in earlier:  # another tool would take them for part of this export
             with storage_errors(run.out / name):
                 (run.out / name).unlink(missing_ok=True)
-        write_json(run.out / RECORD, identity.as_record() | {"files": list(written), "complete": True})
-    finally:
-        lock.release(run.out)
+        save(files=list(written), complete=True)
     for name in written:
         run.progress.say(f"wrote {run.out / name}")
     return [run.out / name for name in written]

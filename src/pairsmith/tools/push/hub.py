@@ -4,14 +4,10 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from pairsmith.core.errors import PairsmithError, RemoteError, SettingsError, first_line, redacted
 from pairsmith.tools.push.parts import Parts
-from pairsmith.tools.push.settings import PushSettings
-
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
+from pairsmith.tools.settings import PushSettings
 
 _OURS = {
     "dataset": re.compile(r"(data|rejects)/.+\.parquet"),
@@ -30,10 +26,7 @@ def endpoint() -> str:
 def send(parts: Parts, settings: PushSettings) -> str:
     """Create the repository if it does not exist, and upload the files in one commit.
 
-    The same commit deletes files of an earlier push that are no longer among them.
-
-    Returns:
-        the URL of the commit.
+    The same commit deletes files of an earlier push that are no longer among them. Returns its URL.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 
@@ -51,20 +44,16 @@ def send(parts: Parts, settings: PushSettings) -> str:
         if branch and branch != "main" and not branch.startswith("refs/"):
             api.create_branch(repo, branch=branch, repo_type=kind, exist_ok=True)
         adds = [CommitOperationAdd(name, content) for name, content in parts.files.items()]
-        old = [CommitOperationDelete(name) for name in _left_over(api, parts, settings)]
+        there = api.list_repo_files(repo, repo_type=kind, revision=branch)
+        old = [name for name in there if name not in parts.files and _OURS[kind].fullmatch(name)]
         done = api.create_commit(
             repo,
-            [*adds, *old],
+            [*adds, *map(CommitOperationDelete, old)],
             commit_message="Written by pairsmith",
             repo_type=kind,
             revision=branch,
         )
     return str(done.commit_url)
-
-
-def _left_over(api: "HfApi", parts: Parts, settings: PushSettings) -> list[str]:
-    there = api.list_repo_files(settings.repo, repo_type=parts.kind, revision=settings.revision)
-    return [name for name in there if name not in parts.files and _OURS[parts.kind].fullmatch(name)]
 
 
 @contextmanager

@@ -49,12 +49,9 @@ class Parts:
 
 
 def parts_of(data: str, repo: str, endpoint: str) -> Parts:
-    """The files to upload from the folder ``data``, with paths replaced by names.
+    """The files to upload from the folder ``data``, a path or URL, with the paths in them replaced by names.
 
-    Args:
-        data: a path, or the URL of a folder in a store.
-        repo: OWNER/NAME, for the description of a data set.
-        endpoint: URL of the Hub, likewise.
+    The description of a data set says where on the Hub it will be: in OWNER/NAME at the URL ``endpoint``.
     """
     found = place(data)
     with reaching(found, FolderError):

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.core.paths import files_below
-from pairsmith.runs import Manifest, Run, hash_file, lock, refuse_source, write_json
-from pairsmith.runs.claim import claim
-from pairsmith.runs.folder import read_manifest
+from pairsmith.runs import Run, hash_file, refuse_source
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
 from pairsmith.tools.push.hub import endpoint, send
 from pairsmith.tools.push.parts import Content, Parts, parts_of
-from pairsmith.tools.push.settings import PushSettings
+from pairsmith.tools.record import recorded
+from pairsmith.tools.settings import PushSettings
 
 RECORD = "push.json"
 
@@ -23,8 +22,7 @@ RECORD = "push.json"
 def push(settings: PushSettings, run: Run) -> str | None:
     """Upload a folder; see ``PushSettings``. If the run has a folder, its ``push.json`` records the upload.
 
-    Returns:
-        the URL of the commit; None for a dry run.
+    Returns the URL of the commit; None for a dry run.
     """
     if run.kept:
         refuse_source(run, data=settings.data)
@@ -54,7 +52,10 @@ def _write(files: Mapping[str, Content], run: Run) -> None:
             "as --out"
         )
     for name, content in files.items():
-        if (run.out / name).is_file() and not run.fresh and not _is(content, run.out / name):
+        with storage_errors(run.out / name):
+            there = (run.out / name).is_file() and not run.fresh
+            differs = there and _hash(content) != hash_file(run.out / name)
+        if differs:
             raise FolderError(
                 f"--out {run.out} holds a different {name}; give a new or empty folder, or --fresh to "
                 "overwrite it"
@@ -65,27 +66,18 @@ def _write(files: Mapping[str, Content], run: Run) -> None:
         write_atomic(run.out / name, data)
 
 
-def _is(content: Content, file: Path) -> bool:
-    """Whether a file has this content."""
-    with storage_errors(file):
-        digest = hash_bytes(content) if isinstance(content, bytes) else hash_file(content)
-        return hash_file(file) == digest
+def _hash(content: Content) -> str:
+    return hash_bytes(content) if isinstance(content, bytes) else hash_file(content)
 
 
 def _recorded(settings: PushSettings, run: Run, parts: Parts) -> str:
     """Upload the files, and record the commit and their hashes."""
-    hashes = {
-        name: hash_bytes(content) if isinstance(content, bytes) else hash_file(content)
-        for name, content in parts.files.items()
-    }
+    hashes = {name: _hash(content) for name, content in parts.files.items()}
     identity = Identity.of("push", settings.deciding(), inputs=hashes, models={})
     # Every call uploads again: the files on the Hub may have been changed there.
-    claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest), lambda _: True)
-    try:
-        write_json(run.out / RECORD, identity.as_record())
+    with recorded(run, identity, RECORD, any_work=True) as save:
+        save()
         run.on_begun()
         address = send(parts, settings)
-        write_json(run.out / RECORD, identity.as_record() | {"complete": True, "commit": address})
-    finally:
-        lock.release(run.out)
+        save(complete=True, commit=address)
     return address

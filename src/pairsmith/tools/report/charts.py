@@ -25,41 +25,24 @@ def bars(values: Sequence[tuple[str, float]], unit: str = "") -> Markup:
     parts = []
     for place, (name, value) in enumerate(values):
         y, width = place * _ROW, (WIDTH - _NAME - 90) * value / longest
-        parts.append(
-            Markup(
-                '<text x="{x}" y="{text_y}" text-anchor="end">{name}</text>'
-                '<rect x="{left}" y="{y}" width="{width:.1f}" height="{height}" fill="{colour}"/>'
-                '<text x="{behind:.1f}" y="{text_y}">{value}{unit}</text>'
-            ).format(
-                x=_NAME - 8,
-                text_y=y + _ROW * 0.68,
-                name=shown(name, 28),
-                left=_NAME,
-                y=y + 3,
-                width=width,
-                height=_ROW - 6,
-                colour=COLOURS[0],
-                behind=_NAME + width + 6,
-                value=f"{value:,g}" if value < 1e6 else f"{value:,.0f}",
-                unit=unit,
-            )
-        )
+        text_y = y + _ROW * 0.68
+        figure = f"{value:,g}" if value < 1e6 else f"{value:,.0f}"
+        parts += [
+            _text(_NAME - 8, text_y, "end", shown(name, 28)),
+            _rectangle(_NAME, y + 3, f"{width:.1f}", _ROW - 6),
+            Markup('<text x="{:.1f}" y="{}">{}{}</text>').format(_NAME + width + 6, text_y, figure, unit),
+        ]
     return _image(parts, max(_ROW * len(values), _ROW))
 
 
 def histogram(edges: Sequence[float], counts: Sequence[int], x_label: str) -> Markup:
     """A histogram of ``counts``, one for each bin; ``edges`` are the bin edges, one more than ``counts``."""
-    highest = max(counts, default=0) or 1
-    low, high = edges[0], edges[-1]
-    parts = _axes((low, high), (0, highest), x_label)
+    across, up = (edges[0], edges[-1]), (0, max(counts, default=0) or 1)
+    parts = _axes(across, up, x_label)
     for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
-        x, width = _x(left, low, high), _x(right, low, high) - _x(left, low, high)
-        y = _y(count, 0, highest)
-        parts.append(
-            Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="{}"/>').format(
-                x + 0.5, y, max(width - 1, 0.5), HEIGHT - _BOTTOM - y, COLOURS[0]
-            )
-        )
+        x, y = _x(left, across), _y(count, up)
+        width = max(_x(right, across) - x - 1, 0.5)
+        parts.append(_rectangle(f"{x + 0.5:.1f}", f"{y:.1f}", f"{width:.1f}", f"{HEIGHT - _BOTTOM - y:.1f}"))
     return _image(parts, HEIGHT)
 
 
@@ -75,32 +58,26 @@ def lines(
         return _image([], _ROW)
     xs, ys = zip(*points, strict=True)
     ys += tuple(end for each in (spans or {}).values() for span in each for end in span)
-    ends = (min(xs), max(xs)), (min(ys), max(ys))
-    parts = _axes(*ends, x_label)
+    across, up = (min(xs), max(xs)), (min(ys), max(ys))
+    parts = _axes(across, up, x_label)
     for place, (name, each) in enumerate(series.items()):
         colour = COLOURS[place % len(COLOURS)]
-        aside = (
-            _ASIDE * (place - (len(series) - 1) / 2) if spans else 0.0
-        )  # or vertical lines would cover each other
-        path = " ".join(f"{_x(x, *ends[0]) + aside:.1f},{_y(y, *ends[1]):.1f}" for x, y in each)
+        # Moved aside, or vertical lines would cover each other.
+        aside = _ASIDE * (place - (len(series) - 1) / 2) if spans else 0.0
+        path = " ".join(f"{_x(x, across) + aside:.1f},{_y(y, up):.1f}" for x, y in each)
         parts.append(
             Markup('<polyline points="{}" fill="none" stroke="{}" stroke-width="2"/>').format(path, colour)
         )
         for (at, _), (low, high) in zip(each, (spans or {}).get(name, ()), strict=False):
-            parts.append(
-                Markup('<path d="M{:.1f},{:.1f} V{:.1f}" stroke="{}"/>').format(
-                    _x(at, *ends[0]) + aside, _y(low, *ends[1]), _y(high, *ends[1]), colour
-                )
-            )
+            line = Markup('<path d="M{:.1f},{:.1f} V{:.1f}" stroke="{}"/>')
+            parts.append(line.format(_x(at, across) + aside, _y(low, up), _y(high, up), colour))
         x, y = map(float, path.split(" ")[-1].split(","))
         if len(each) == 1:
             parts.append(Markup('<circle cx="{}" cy="{}" r="3" fill="{}"/>').format(x, y, colour))
         if len(series) > 1:  # colours repeat, and not every reader can tell them apart
             number = Markup('<text x="{:.1f}" y="{:.1f}" font-size="10" text-anchor="{}" fill="{}">{}</text>')
-            end = x > WIDTH - 2 * _RIGHT  # there is no room to its right
-            parts.append(
-                number.format(x + (-4 if end else 4), y - 3, "end" if end else "start", colour, place + 1)
-            )
+            beside, anchor = (-4, "end") if x > WIDTH - 2 * _RIGHT else (4, "start")  # where there is room
+            parts.append(number.format(x + beside, y - 3, anchor, colour, place + 1))
     return _image(parts, HEIGHT) if len(series) < 2 else _with_legend(parts, list(series))
 
 
@@ -121,27 +98,17 @@ def _with_legend(parts: Sequence[Markup], names: Sequence[str]) -> Markup:
 
 def _axes(across: Point, up: Point, x_label: str) -> list[Markup]:
     bottom = HEIGHT - _BOTTOM
+    frame = '<path d="M{},{} V{} H{}" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
     parts = [
-        Markup(
-            '<path d="M{0},{1} V{2} H{3}" fill="none" stroke="currentColor" stroke-opacity="0.4"/>'
-        ).format(_LEFT, _TOP, bottom, WIDTH - _RIGHT),
-        Markup('<text x="{}" y="{}" text-anchor="middle">{}</text>').format(
-            (WIDTH + _LEFT) / 2, HEIGHT - 4, x_label
-        ),
+        Markup(frame).format(_LEFT, _TOP, bottom, WIDTH - _RIGHT),
+        _text((WIDTH + _LEFT) / 2, HEIGHT - 4, "middle", x_label),
     ]
     for value in _ticks(*across):
-        x = _x(value, *across)
+        x = _x(value, across)
         anchor = "end" if x > WIDTH - 2 * _RIGHT else "middle"
-        parts.append(
-            Markup('<text x="{:.1f}" y="{}" text-anchor="{}">{:,g}</text>').format(
-                x, bottom + 14, anchor, value
-            )
-        )
+        parts.append(_text(f"{x:.1f}", bottom + 14, anchor, f"{value:,g}"))
     for value in _ticks(*up):
-        y = _y(value, *up)
-        parts.append(
-            Markup('<text x="{}" y="{:.1f}" text-anchor="end">{:,g}</text>').format(_LEFT - 6, y + 4, value)
-        )
+        parts.append(_text(_LEFT - 6, f"{_y(value, up) + 4:.1f}", "end", f"{value:,g}"))
     return parts
 
 
@@ -156,14 +123,25 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(place * step, max(0, digits)) for place in range(first, last + 1)] or [low]
 
 
-def _x(value: float, low: float, high: float) -> float:
-    return _LEFT + (WIDTH - _LEFT - _RIGHT) * ((value - low) / (high - low) if high > low else 0.5)
+def _x(value: float, across: Point) -> float:
+    return _LEFT + (WIDTH - _LEFT - _RIGHT) * _share(value, *across)
 
 
-def _y(value: float, low: float, high: float) -> float:
-    return (
-        HEIGHT - _BOTTOM - (HEIGHT - _BOTTOM - _TOP) * ((value - low) / (high - low) if high > low else 0.5)
-    )
+def _y(value: float, up: Point) -> float:
+    return HEIGHT - _BOTTOM - (HEIGHT - _BOTTOM - _TOP) * _share(value, *up)
+
+
+def _share(value: float, low: float, high: float) -> float:
+    return (value - low) / (high - low) if high > low else 0.5
+
+
+def _text(x: float | str, y: float | str, anchor: str, text: str) -> Markup:
+    return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
+
+
+def _rectangle(x: float | str, y: float | str, width: float | str, height: float | str) -> Markup:
+    drawn = Markup('<rect x="{}" y="{}" width="{}" height="{}" fill="{}"/>')
+    return drawn.format(x, y, width, height, COLOURS[0])
 
 
 def _image(parts: Sequence[Markup], height: float) -> Markup:

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +32,9 @@ from pairsmith.tools.report.parts import (
 )
 from pairsmith.tools.report.rejects import rejects_section
 from pairsmith.tools.report.rows import GRAM, OTHERS, Known, Row, Tally, label_name, tally, texts_of, words
-from pairsmith.tools.report.settings import ReportSettings
 from pairsmith.tools.report.similarity import PairSimilarity, confused, cosines, shared_words, told_apart
 from pairsmith.tools.report.traces import traces_section
+from pairsmith.tools.settings import ReportSettings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -60,7 +60,10 @@ def dataset_sections(
     found = tally(folder, known, sample=settings.sample, seed=settings.seed, examples=settings.examples)
     if folder.rows:  # first, as the texts say more than any count
         yield Section("Examples", list(examples(found, settings)))
-    yield Section("What it is", [made(folder), *sources(found)])
+    total = sum(found.sources.values())
+    sources = [(shown(name, 100), number(rows), percent(rows, total)) for name, rows in found.sources.items()]
+    tables = [Table(["rows of", "", ""], sources[:_SOURCES])] if sources else []
+    yield Section("What it is", [made(folder), *tables])
     if not folder.rows:
         warn.append("the data set has no rows")
     else:
@@ -99,27 +102,16 @@ def made(folder: DatasetFolder) -> Facts:
     return Facts([*rows, ("pairsmith", manifest.pairsmith), ("made", manifest.created)])
 
 
-def sources(found: Tally) -> Iterator[Block]:
-    """How many rows of a mixture come from each source."""
-    if found.sources:
-        total = sum(found.sources.values())
-        rows = [
-            (shown(name, 100), number(count), percent(count, total)) for name, count in found.sources.items()
-        ]
-        yield Table(["rows of", "", ""], rows[:_SOURCES])
-
-
 def seconds(folder: DatasetFolder) -> float:
     """Seconds that the step worked, by its log: from each start to the last shard finished after it."""
-    total, begun, last = 0.0, None, None
+    total, mark = timedelta(), None
     for event in recent(folder.path):
         when = datetime.fromisoformat(event["time"])
         if event.get("event") == "start":
-            total += (last - begun).total_seconds() if begun and last else 0.0
-            begun, last = when, None
-        elif event.get("event") == "shard":
-            last = when
-    return total + ((last - begun).total_seconds() if begun and last else 0.0)
+            mark = when
+        elif event.get("event") == "shard" and mark:
+            total, mark = total + (when - mark), when
+    return total.total_seconds()
 
 
 def labels(found: Tally, warn: list[str]) -> Iterator[Block]:
@@ -150,16 +142,12 @@ def labels(found: Tally, warn: list[str]) -> Iterator[Block]:
 
 def lengths(found: Tally) -> Iterator[Block]:
     """How long the texts of each column are, in words."""
-    marks = (0, 5, 50, 95, 100)
     rows = [
-        (name, *(number(float(np.percentile(each, mark)), 0) for mark in marks))
+        (name, *(number(float(mark), 0) for mark in np.percentile(each, (0, 5, 50, 95, 100))))
         for name, each in found.lengths.items()
     ]
-    yield Table(
-        ["words in", "shortest", "5 %", "median", "95 %", "longest"],
-        rows,
-        note="Words are separated by whitespace.",
-    )
+    head = ["words in", "shortest", "5 %", "median", "95 %", "longest"]
+    yield Table(head, rows, note="Words are separated by whitespace.")
     for name, each in found.lengths.items():
         most = max(float(np.percentile(each, 99)), 1.0)
         yield histogram_of(
@@ -184,45 +172,36 @@ def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
 def variety(found: Tally, warn: list[str]) -> Iterator[Block]:
     """How often texts and their words repeat."""
     total = sum(found.splits.values())
+    sample = {name: [str(row.get(name) or "") for row in found.rows] for name in found.columns}
     rows = []
-    for name in found.columns:
+    for name, texts in sample.items():
         ones, twos = Counter[str](), Counter[tuple[str, str]]()
-        for row in found.rows:
+        for text in texts:
             if ones.total() > _WORDS:
                 break
-            text = words(str(row.get(name) or "")).split()
-            ones.update(text)
-            twos.update(pairwise(text))
-        distinct = found.distinct[name]
-        rows.append(
-            (
-                name,
-                f"{number(distinct)} ({percent(distinct, total)})",
-                percent(len(ones), ones.total()),
-                percent(len(twos), twos.total()),
-            )
-        )
+            each = words(text).split()
+            ones.update(each)
+            twos.update(pairwise(each))
+        different = f"{number(found.distinct[name])} ({percent(found.distinct[name], total)})"
+        rows.append((name, different, *(percent(len(kinds), kinds.total()) for kinds in (ones, twos))))
     yield Table(
         ["", "different texts", "different words", "different pairs of words"],
         rows,
         note="Different texts are counted in all rows; words and pairs of adjacent words in the sample, at "
         f"most in its first {_WORDS:,} words.",
     )
-    for name in found.columns:
-        texts_seen = Counter(str(row.get(name) or "") for row in found.rows)
-        often = [(shown(text, 120), number(count)) for text, count in texts_seen.most_common(5) if count > 1]
-        if often:
-            yield Table([f"most frequent {name}", f"in {len(found.rows):,} rows"], often)
-        openings = Counter(
-            " ".join(str(row.get(name) or "").split()[:3]).casefold() for row in found.rows
-        ).most_common(5)
+    for name, texts in sample.items():
+        repeated = [(text, count) for text, count in Counter(texts).most_common(5) if count > 1]
+        if often := [(shown(text, 120), number(count)) for text, count in repeated]:
+            yield Table([f"most frequent {name}", f"in {len(texts):,} rows"], often)
+        beginnings = Counter(" ".join(text.split()[:3]).casefold() for text in texts).most_common(5)
         yield Table(
             [f"most frequent beginnings of {name}", ""],
-            [(shown(text, 120), percent(count, len(found.rows))) for text, count in openings if count > 1],
+            [(shown(text, 120), percent(count, len(texts))) for text, count in beginnings if count > 1],
         )
-        if openings and openings[0][1] > 0.2 * len(found.rows) and len(found.rows) >= 50:
-            share = percent(openings[0][1], len(found.rows))
-            warn.append(f"{share} of {name} begin with “{shown(openings[0][0], 60)}”")
+        if beginnings and beginnings[0][1] > 0.2 * len(texts) and len(texts) >= 50:
+            share = percent(beginnings[0][1], len(texts))
+            warn.append(f"{share} of {name} begin with “{shown(beginnings[0][0], 60)}”")
 
 
 def likeness(
@@ -239,13 +218,13 @@ def likeness(
     near = Counter(
         name for name, pair in zip(names, pairs, strict=True) if folded(pair[0]) == folded(pair[1])
     )
-    each = Counter(names)
+    rows = [
+        (shown(name, 60), number(count), f"{near[name]:,} ({percent(near[name], count)})")
+        for name, count in sorted(Counter(names).items())
+    ]
     yield Table(
         [found.label or "", "rows examined", "near-copies"],
-        [
-            (shown(name, 60), number(each[name]), f"{near[name]:,} ({percent(near[name], each[name])})")
-            for name in sorted(each)
-        ],
+        rows,
         note="Near-copies differ only in case, spaces and punctuation.",
     )
     if sum(near.values()) > _MANY * len(names):
@@ -295,21 +274,18 @@ def doubtful(
         return
     ranks = [group_ranks(dense_groups(each[known])) for each in (scores, measure.values)]
     order = known[np.argsort(np.abs(ranks[0] - ranks[1]), kind="stable")]
-    shown_rows = {
-        f"Pairs whose score and {measure.measure} disagree most:": order[::-1][: settings.examples],
-        "Pairs where the two agree:": order[: settings.examples],
-    }
-    for title, rows in shown_rows.items():
-        yield Examples(
-            title,
-            [
-                (
-                    f"score {scores[row]:g}, {measure.measure} {measure.values[row]:.2f}",
-                    [(side, shown(str(found.rows[row][side]))) for side in sides],
-                )
-                for row in rows
-            ],
-        )
+    for title, rows in (
+        (f"Pairs whose score and {measure.measure} disagree most:", order[::-1]),
+        ("Pairs where the two agree:", order),
+    ):
+        marked = [
+            (
+                f"score {scores[row]:g}, {measure.measure} {measure.values[row]:.2f}",
+                [(side, shown(str(found.rows[row][side]))) for side in sides],
+            )
+            for row in rows[: settings.examples]
+        ]
+        yield Examples(title, marked)
 
 
 def single_texts(
@@ -337,48 +313,37 @@ def single_texts(
 def overlap(found: Tally, warn: list[str]) -> Iterator[Block]:
     """How many rows share text with each evaluation set, with the first of them."""
     total = sum(found.splits.values())
-    names = _short_names(found.shared)
+    short = {source: model_display_name(source) for source in found.shared}
+    often = Counter(short.values())  # two sources may have one name in different folders
+    names = {
+        source: shown(name if often[name] == 1 else redacted(source), 100) for source, name in short.items()
+    }
+    rows = []
     for evaluation, shared in found.shared.items():
+        name = names[evaluation]
         said = (
-            f"{shared.rows:,} of {total:,} rows contain a text of {names[evaluation]}, or {GRAM} consecutive "
-            "words of one"
+            f"{shared.rows:,} of {total:,} rows contain a text of {name}, or {GRAM} consecutive words of one"
         )
         yield Note(f"{said}.")
         if shared.rows:
             warn.append(f"{said}; figures measured on it may be too good")
+        counts = (f"{n:,} of {total:,} ({percent(n, total)})" for n in (shared.whole, shared.runs))
+        rows.append((name, *counts))
     yield Table(
         [
             "evaluation data",
             "rows that contain one of its texts",
             f"rows that contain {GRAM} consecutive words of one",
         ],
-        [
-            (
-                names[evaluation],
-                f"{shared.whole:,} of {total:,} ({percent(shared.whole, total)})",
-                f"{shared.runs:,} of {total:,} ({percent(shared.runs, total)})",
-            )
-            for evaluation, shared in found.shared.items()
-        ],
+        rows,
         note="All rows are examined, and a row counts once in a column. It contains a text if one of its own "
         "texts is the same. Case and punctuation are ignored, and so are texts of the evaluation data "
         f"with fewer than {FEWEST} words.",
     )
     for evaluation, shared in found.shared.items():
         if shared.first:
-            yield Examples(
-                f"The first rows that share text with {names[evaluation]}:",
-                [("", shown_texts(row, found)) for row in shared.first],
-            )
-
-
-def _short_names(sources: Iterable[str]) -> dict[str, str]:
-    """A display name for each source: its name without folders, unless two sources share that."""
-    each = {source: model_display_name(source) for source in sources}
-    often = Counter(each.values())
-    return {
-        source: shown(name if often[name] == 1 else redacted(source), 100) for source, name in each.items()
-    }
+            title = f"The first rows that share text with {names[evaluation]}:"
+            yield Examples(title, [("", shown_texts(row, found)) for row in shared.first])
 
 
 def examples(found: Tally, settings: ReportSettings) -> Iterator[Block]:
@@ -387,15 +352,10 @@ def examples(found: Tally, settings: ReportSettings) -> Iterator[Block]:
     if ranked and len({row[ranked] for row in found.rows}) > _FEW_SCORES:
         known = [row for row in found.rows if row[ranked] is not None and math.isfinite(row[ranked])]
         order = sorted(known, key=lambda row: -float(row[ranked]))
-        for title, rows in (("highest", order[: settings.examples]), ("lowest", order[-settings.examples :])):
-            yield Examples(
-                f"Rows with the {title} {ranked}:",
-                [
-                    (f"{ranked} {row[ranked]:.3f}", shown_texts(row, found))
-                    for row in rows
-                    if settings.examples
-                ],
-            )
+        count = settings.examples
+        for title, rows in (("highest", order[:count]), ("lowest", order[-count:] if count else [])):
+            marked = [(f"{ranked} {row[ranked]:.3f}", shown_texts(row, found)) for row in rows]
+            yield Examples(f"Rows with the {title} {ranked}:", marked)
         return
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in found.rows:

@@ -42,11 +42,14 @@ def curves(record: Mapping[str, Any]) -> Iterator[Block]:
 def evaluation_section(results: Mapping[str, Any]) -> Section:
     """The section on an evaluation, from its ``results.json``: figures with intervals, and settings."""
     about = results.get("about", {})
-    figures = list(figure_rows(results))
-    texts = [(name, value) for name, value in words_in(results)]
     blocks: list[Block] = [Facts([("step", str(about.get("step", ""))), *settings_rows(about)])]
-    if figures:
+    if figures := list(figure_rows(results)):
         blocks.append(Table(["figure", "value", "95 %"], figures))
+    texts = [
+        (shown(name, 60), shown(value, 200))
+        for name, value in results.items()
+        if isinstance(value, str) and name not in _NOT_FIGURES
+    ]
     if texts:
         blocks.append(Facts(texts))
     return Section("Evaluation", blocks)
@@ -63,13 +66,6 @@ def figure_rows(results: Mapping[str, Any], above: Sequence[str] = ()) -> Iterat
             limits = results.get(f"{name}_ci")
             spread = f"{limits[0]:.2f} to {limits[1]:.2f}" if isinstance(limits, list) else ""
             yield shown(" · ".join((*above, name)), 100), number(value, 2), spread
-
-
-def words_in(results: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The texts at the top level of the results, with their names."""
-    for name, value in results.items():
-        if isinstance(value, str) and name not in _NOT_FIGURES:
-            yield shown(name, 60), shown(value, 200)
 
 
 def settings_rows(record: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -1,10 +1,12 @@
-"""The parts of a page. All texts in them are plain data, which the template escapes."""
+"""The parts of a page and its template. All texts in them are plain data, which the template escapes."""
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib import resources
 from typing import Literal
 
+from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 LONGEST = 600
@@ -77,17 +79,21 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A whole page.
-
-    Attributes:
-        title: the page's title.
-        sections: the sections, in order.
-        warnings: shown at the top.
-    """
+    """A whole page; ``warnings`` are shown at the top."""
 
     title: str
     sections: Sequence[Section]
-    warnings: Sequence[str] = field(default_factory=tuple)
+    warnings: Sequence[str] = ()
+
+
+def render(page: Page) -> str:
+    """The page as one HTML file with texts escaped, whose policy forbids scripts and external resources."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    source = resources.files("pairsmith.tools.report").joinpath("page.html").read_text(encoding="utf-8")
+    chapters = [
+        (place, section.title) for place, section in enumerate(page.sections, start=1) if section.level == 2
+    ]
+    return environment.from_string(source).render(page=page, chapters=chapters)
 
 
 def shown(text: str, longest: int = LONGEST) -> str:

@@ -2,14 +2,13 @@
 
 import json
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.folder import REJECTS
 from pairsmith.tools.report.charts import bars
 from pairsmith.tools.report.parts import Block, Chart, Examples, Note, Section, shown
-from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.settings import ReportSettings
 
 _MOST_REASONS = 15
 
@@ -25,14 +24,15 @@ def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
     if len(reasons) > _MOST_REASONS:
         rest = reasons[_MOST_REASONS:]
         blocks.append(Note(f"{len(rest):,} further reasons have {sum(n for _, n in rest):,} rows."))
-    wanted = {reason: settings.examples for reason, _ in reasons[:_MOST_REASONS]}
-    found: dict[str, list[str]] = {reason: [] for reason in wanted}
+    found: dict[str, list[str]] = {reason: [] for reason, _ in reasons[:_MOST_REASONS]}
     for table in folder.shards(REJECTS):
-        if not any(wanted.values()):
+        if all(len(rows) == settings.examples for rows in found.values()):
             break
-        for reason, rows in _some(table, wanted).items():
-            found[reason] += rows
-            wanted[reason] -= len(rows)
+        names = pc.binary_join_element_wise(table.column("filter"), table.column("reason"), ": ")
+        for reason, rows in found.items():
+            if missing := settings.examples - len(rows):
+                some = table.filter(pc.equal(names, reason)).slice(0, missing)
+                rows += map(str, some.column("row").to_pylist())
     blocks += [
         Examples(shown(f"{reason}:", 200), [("", _columns(row)) for row in rows])
         for reason, rows in found.items()
@@ -41,23 +41,12 @@ def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
     return Section("Rejected", blocks)
 
 
-def _some(table: pa.Table, wanted: dict[str, int]) -> dict[str, list[str]]:
-    """The first rows of a shard for each reason, up to the number still wanted."""
-    names = pc.binary_join_element_wise(table.column("filter"), table.column("reason"), ": ")
-    found = {}
-    for reason, count in wanted.items():
-        if count:
-            rows = table.filter(pc.equal(names, reason)).slice(0, count)
-            found[reason] = [str(row) for row in rows.column("row").to_pylist()]
-    return found
-
-
 def _columns(row: str) -> list[tuple[str, str]]:
     """The columns of a rejected row; the whole text where it is not a JSON object."""
     try:
         value = json.loads(row)
     except ValueError:
-        return [("", shown(row))]
+        value = None
     if not isinstance(value, dict):
         return [("", shown(row))]
     return [

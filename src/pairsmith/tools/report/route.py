@@ -4,29 +4,25 @@ folder -> its rows, models and figures -> sections -> report.html
 """
 
 import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
-from pairsmith.core.errors import FolderError, SettingsError
+from pairsmith.core.errors import FolderError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.progress import clock
-from pairsmith.runs import DatasetFolder, Manifest, Run, hash_source, lock, refuse_source, settled, write_json
-from pairsmith.runs.claim import claim
-from pairsmith.runs.folder import MANIFEST, read_manifest
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled
+from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import write_atomic
+from pairsmith.tools.record import recorded
 from pairsmith.tools.report.dataset import dataset_sections
 from pairsmith.tools.report.models import evaluation_section, model_section
 from pairsmith.tools.report.overlap import known_texts
-from pairsmith.tools.report.page import render
-from pairsmith.tools.report.parts import Block, Page, Section, Table, number, shown
-from pairsmith.tools.report.rows import Known
-from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.report.parts import Block, Page, Section, Table, number, render, shown
 from pairsmith.tools.report.traces import check_traces
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from pairsmith.tools.settings import ReportSettings
 
 PAGE = "report.html"
 RECORD = "report.json"
@@ -39,53 +35,38 @@ _KINDS = (_RUN, MANIFEST, _TRAINING, _RESULTS)
 def report(settings: ReportSettings, run: Run) -> Place:
     """Write ``report.html`` about a dataset folder, a model, an evaluation, or a run with all of its steps.
 
-    ``report.json`` beside it records what was reported on, and the page's warnings.
-
-    Returns:
-        The path of the page.
+    ``report.json`` beside it records what was reported on, and the page's warnings. Returns the page's path.
     """
     settings = settled(settings, run)
     source = place(settings.data)
     kind = kind_of(source)
     refuse_source(run, data=settings.data)
     if settings.traces:
-        _check_traces(source, kind, settings)
+        check_traces(source, settings)
     identity = Identity.of(
         "report",
         settings.deciding(),
         inputs={name: hash_source(name) for name in settings.against},
         models={"encoder": model_revision(settings.encoder)} if settings.encoder else {},
     )
-    claim(run, identity, RECORD, lambda out: read_manifest(out, RECORD, Manifest), extends=lambda _: True)
-    try:
-        write_json(run.out / RECORD, identity.as_record())  # first, so that the folder says whose it is
+    with recorded(run, identity, RECORD, any_work=True) as save:
+        save()  # first, so that the folder says whose it is
         known = {name: known_texts(name) for name in settings.against}
-        encoder = _encoder(settings) if settings.encoder else None
+        encoder = None
+        if settings.encoder:
+            from pairsmith.models.sentence_encoder import load_sentence_encoder
+
+            encoder = load_sentence_encoder(settings.encoder, device=settings.device, dtype=settings.dtype)
+        of_rows = partial(dataset_sections, settings=settings, known=known, encoder=encoder)
         warn: list[str] = []
-        sections = list(_sections(source, kind, settings, known, encoder, warn))
+        sections = list(_sections(source, kind, of_rows, warn))
         page = Page(f"{source.name or source}", sections, [shown(warning) for warning in warn])
         write_atomic(run.out / PAGE, render(page).encode("utf-8", "replace"))
-        about = identity.as_record() | {"complete": True, "data": str(source)}
-        write_json(run.out / RECORD, {**about, "warnings": list(page.warnings)})
-    finally:
-        lock.release(run.out)
+        save(complete=True, data=str(source), warnings=list(page.warnings))
     for warning in page.warnings:
         run.progress.say(f"warning: {warning}")
     run.progress.say(f"wrote {run.out / PAGE}")
     return run.out / PAGE
-
-
-def _encoder(settings: ReportSettings) -> "SentenceTransformer":
-    from pairsmith.models.sentence_encoder import load_sentence_encoder
-
-    assert settings.encoder is not None
-    return load_sentence_encoder(settings.encoder, device=settings.device, dtype=settings.dtype)
-
-
-def _check_traces(source: Place, kind: str, settings: ReportSettings) -> None:
-    if kind != MANIFEST:
-        raise SettingsError(f"--traces is for a folder that generate wrote; {source} is not one")
-    check_traces(DatasetFolder.open(source), settings)
 
 
 def kind_of(folder: Place) -> str:
@@ -104,15 +85,10 @@ def kind_of(folder: Place) -> str:
 
 
 def _sections(
-    folder: Place,
-    kind: str,
-    settings: ReportSettings,
-    known: Known,
-    encoder: "SentenceTransformer | None",
-    warn: list[str],
+    folder: Place, kind: str, of_rows: Callable[..., Iterator[Section]], warn: list[str]
 ) -> Iterator[Section]:
     if kind == MANIFEST:
-        yield from dataset_sections(DatasetFolder.open(folder), settings, known, encoder, warn)
+        yield from of_rows(DatasetFolder.open(folder), warn=warn)
     elif kind == _TRAINING:
         record = _json(folder / _TRAINING)
         if not record.get("complete", True):
@@ -124,15 +100,11 @@ def _sections(
             warn.append(f"the evaluation in {folder} is not finished")
         yield evaluation_section(results)
     else:
-        yield from _run_sections(folder, settings, known, encoder, warn)
+        yield from _run_sections(folder, of_rows, warn)
 
 
 def _run_sections(
-    folder: Place,
-    settings: ReportSettings,
-    known: Known,
-    encoder: "SentenceTransformer | None",
-    warn: list[str],
+    folder: Place, of_rows: Callable[..., Iterator[Section]], warn: list[str]
 ) -> Iterator[Section]:
     """The run's figures and times, then each finished step."""
     record = _json(folder / _RUN)
@@ -147,7 +119,7 @@ def _run_sections(
             continue  # reports and audits have pages and results of their own
         yield Section(name, [], level=2)
         try:
-            yield from _sections(step, kind_of(step), settings, known, encoder, own)
+            yield from _sections(step, kind_of(step), of_rows, own)
         except FolderError as error:
             own.append(str(error))
         warn += [f"{name}: {warning}" for warning in own]

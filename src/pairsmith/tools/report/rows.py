@@ -17,6 +17,7 @@ from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 
 Row = Mapping[str, Any]
+Floats = NDArray[np.float64]
 
 _NOT_TEXT = {"id", "label", "title", "source"}
 _LABELS = ("label", "score")
@@ -41,11 +42,8 @@ Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
 class Shared:
     """How many rows share text with an evaluation set; case and punctuation are ignored.
 
-    Attributes:
-        whole: rows with a text that is also a text of the evaluation set.
-        runs: rows with a text that shares ``GRAM`` consecutive words with one of the evaluation set.
-        rows: rows of either kind.
-        first: the first of these rows, up to the number of examples.
+    ``whole``: rows with a text that is also a text of the evaluation set; ``runs``: rows with a text that
+    shares ``GRAM`` consecutive words with one of it; ``rows``: of either kind; ``first``: some of these.
     """
 
     whole: int = 0
@@ -56,32 +54,19 @@ class Shared:
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts over all rows, and the sample.
+    """Counts over all rows, and the sample."""
 
-    Attributes:
-        columns: names of the text columns.
-        label: the column that holds the label, if there is one.
-        numbers: for each numeric column, all finite values.
-        splits: rows of each split.
-        labels: for each split, how many rows each label has; if there are more than ``MOST_LABELS``, the
-            rarest are merged into ``OTHERS``.
-        sources: how many rows each source of a mixture has.
-        lengths: for each text column, the number of words in each row.
-        distinct: for each text column, the number of distinct texts.
-        shared: for each evaluation set, how many of all rows share text with it.
-        rows: the sample, in the order of the data set.
-    """
-
-    columns: Sequence[str]
-    label: str | None
-    numbers: Mapping[str, NDArray[np.float64]]
-    splits: Mapping[str, int]
+    columns: Sequence[str]  # names of the text columns
+    label: str | None  # the column that holds the label, if there is one
+    numbers: Mapping[str, Floats]  # for each numeric column, all finite values
+    splits: Mapping[str, int]  # rows of each split
+    # For each split, how many rows each label has; of more than ``MOST_LABELS`` the rarest are ``OTHERS``.
     labels: Mapping[str, Counter[str]]
-    sources: Mapping[str, int]
-    lengths: Mapping[str, NDArray[np.int64]]
-    distinct: Mapping[str, int]
-    shared: Mapping[str, Shared]
-    rows: Sequence[Row]
+    sources: Mapping[str, int]  # how many rows each source of a mixture has
+    lengths: Mapping[str, NDArray[np.int64]]  # for each text column, the number of words in each row
+    distinct: Mapping[str, int]  # for each text column, the number of distinct texts
+    shared: Mapping[str, Shared]  # for each evaluation set, how many of all rows share text with it
+    rows: Sequence[Row]  # the sample, in the order of the data set
 
     def label_of(self, row: Row) -> str:
         """The row's label as a key of ``labels``; empty if there are no labels."""
@@ -91,48 +76,51 @@ class Tally:
         return name if any(name in split for split in self.labels.values()) else OTHERS
 
 
-@dataclass
-class _Counts:
-    label: str | None = None
-    labels: dict[str, Counter[str]] = field(default_factory=dict)
-    sources: Counter[str] = field(default_factory=Counter)
-    numbers: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
-    lengths: dict[str, list[NDArray[np.int64]]] = field(default_factory=dict)
-    seen: dict[str, set[bytes]] = field(default_factory=dict)
-    shared: dict[str, Shared] = field(default_factory=dict)
-
-
 def tally(folder: DatasetFolder, known: Known, *, sample: int, seed: int, examples: int = 0) -> Tally:
-    """Count the rows of all splits and draw a sample.
+    """Count the rows of all splits of a finished folder, and draw a sample, uniformly from all rows.
 
-    Args:
-        folder: a finished dataset folder.
-        known: digests of the texts of evaluation sets.
-        sample: size of the sample, drawn uniformly from all rows.
-        seed: seed of the sample.
-        examples: how many of the rows that share text with an evaluation set are kept.
+    Of the rows that share text with one of the ``known`` evaluation sets, the first ``examples`` are kept.
     """
-    columns, numbers = _columns(folder)
-    counts, rows = _Counts(shared={name: Shared() for name in known}), list[Row]()
-    counts.labels = {split: Counter() for split in folder.splits}
+    schema = folder.schema() if folder.splits else pa.schema([])
+    columns = [each.name for each in schema if pa.types.is_string(each.type) and each.name not in _NOT_TEXT]
+    numbers: dict[str, list[Floats]] = {each.name: [] for each in schema if pa.types.is_floating(each.type)}
+    label = next((name for name in _LABELS if name in schema.names), None)
+    labels = {split: Counter[str]() for split in folder.splits}
+    sources = Counter[str]()
+    lengths: dict[str, list[NDArray[np.int64]]] = {name: [] for name in columns}
+    seen: dict[str, set[bytes]] = {name: set() for name in columns}
+    shared = {name: Shared() for name in known}
+    rows = list[Row]()
     for split, table, drawn in with_sample(folder, sample, generator(seed, "report")):
-        _count(counts, table, split, columns, numbers)
+        if label is not None:
+            own, most = labels[split], MOST_LABELS if label in numbers else _MOST_COUNTED
+            for value, number in _times(table.column(label)):
+                own[value if value in own or len(own) <= most else OTHERS] += number
+        if "source" in schema.names:
+            sources.update(dict(_times(table.column("source"))))
+        for name, parts in numbers.items():
+            values = np.asarray(table.column(name).to_numpy(), np.float64)
+            parts.append(values[np.isfinite(values)])
+        for name in columns:
+            texts = [text or "" for text in table.column(name).to_pylist()]
+            lengths[name].append(np.array([len(text.split()) for text in texts], np.int64))
+            seen[name].update(map(digest, texts))
         if known:
-            _compare(counts.shared, table, columns, known, examples)
-        rows += [_cut(row) for row in drawn]
-    values = {value for split in counts.labels.values() for value in split}
-    graded = counts.label in numbers
-    label = counts.label if values and not (graded and len(values) > MOST_LABELS) else None
+            _compare(shared, table, columns, known, examples)
+        rows += map(_cut, drawn)
+    different = {value for own in labels.values() for value in own}
+    if not different or (label in numbers and len(different) > MOST_LABELS):
+        label = None
     return Tally(
         columns,
         label,
-        {name: np.concatenate(parts) for name, parts in counts.numbers.items() if name != label},
+        {name: np.concatenate(parts) for name, parts in numbers.items() if parts and name != label},
         folder.split_rows,
-        _commonest(counts.labels) if label else {},
-        dict(counts.sources.most_common()),
-        {name: np.concatenate(parts) for name, parts in counts.lengths.items()},
-        {name: len(found) for name, found in counts.seen.items()},
-        counts.shared,
+        _commonest(labels) if label else {},
+        dict(sources.most_common()),
+        {name: np.concatenate(parts) for name, parts in lengths.items() if parts},
+        {name: len(texts) for name, texts in seen.items()},
+        shared,
         rows,
     )
 
@@ -156,41 +144,6 @@ def _cut(row: Row) -> Row:
         name: value[:LOOKED_AT] if isinstance(value, str) and name not in _LABELS else value
         for name, value in row.items()
     }
-
-
-def _columns(folder: DatasetFolder) -> tuple[list[str], list[str]]:
-    """The names of the text columns and of the numeric columns."""
-    schema = folder.schema() if folder.splits else pa.schema([])
-    texts = [each.name for each in schema if pa.types.is_string(each.type) and each.name not in _NOT_TEXT]
-    numbers = [each.name for each in schema if pa.types.is_floating(each.type)]
-    return texts, numbers
-
-
-def _count(
-    counts: _Counts,
-    table: pa.Table,
-    split: str,
-    columns: Sequence[str],
-    numbers: Sequence[str],
-) -> None:
-    for name in _LABELS:
-        if name in table.column_names:
-            counts.label = name
-            most = MOST_LABELS if name in numbers else _MOST_COUNTED
-            for value, number in _times(table.column(name)):
-                own = counts.labels[split]
-                own[value if value in own or len(own) <= most else OTHERS] += number
-            break
-    if "source" in table.column_names:
-        counts.sources.update(dict(_times(table.column("source"))))
-    for name in numbers:
-        found = np.asarray(table.column(name).to_numpy(), np.float64)
-        counts.numbers.setdefault(name, []).append(found[np.isfinite(found)])
-    for name in columns:
-        texts = table.column(name).to_pylist()
-        lengths = np.array([len((text or "").split()) for text in texts], np.int64)
-        counts.lengths.setdefault(name, []).append(lengths)
-        counts.seen.setdefault(name, set()).update(digest(text or "") for text in texts)
 
 
 def _compare(

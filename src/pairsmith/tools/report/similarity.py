@@ -55,9 +55,8 @@ def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") ->
 def confused(values: Floats, labels: Sequence[str]) -> list[tuple[str, str, float]]:
     """Neighbouring numeric labels where the pairs of the higher label are hardly more similar.
 
-    Returns:
-        The two labels and the area under the curve: if one row of each is drawn, the probability that the
-        row of the higher label is the more similar one.
+    With each two the area under the curve: if one row of each is drawn, the probability that the row of the
+    higher label is the more similar one.
     """
     known = np.isfinite(values)
     names = np.array(labels)
@@ -86,8 +85,7 @@ def _neighbours(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
 def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[float, float] | None:
     """The cross-validated accuracy of a simple text classifier, and the share of the commonest label.
 
-    Returns:
-        Both within [0, 1]; None where fewer than two labels have enough rows.
+    Both are within [0, 1]; None where fewer than two labels have enough rows.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression

@@ -4,16 +4,21 @@ from collections.abc import Iterator
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import model_revision
+from pairsmith.core.paths import Place, size_of
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.traces import Trace, traces
 from pairsmith.runs import DatasetFolder
+from pairsmith.runs.folder import MANIFEST
 from pairsmith.tools.report.charts import lines
 from pairsmith.tools.report.parts import Block, Chart, Note, Section, Table, shown
-from pairsmith.tools.report.settings import ReportSettings
+from pairsmith.tools.settings import ReportSettings
 
 
-def check_traces(folder: DatasetFolder, settings: ReportSettings) -> None:
-    """Check that the rows of a folder can be traced with the model of ``settings``."""
+def check_traces(source: Place, settings: ReportSettings) -> None:
+    """Check that the rows in ``source`` can be traced with the model of ``settings``."""
+    if size_of(source / MANIFEST) is None:
+        raise SettingsError(f"--traces is for a folder that generate wrote; {source} is not one")
+    folder = DatasetFolder.open(source)
     if settings.model is None:
         raise SettingsError("--traces needs --model: the language model that wrote the rows")
     if folder.manifest.step != "generate":
@@ -48,13 +53,12 @@ def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
 
 
 def _first_texts(folder: DatasetFolder, count: int) -> list[str]:
+    shards = (shard for split in folder.splits for shard in folder.shards(split))
     found: dict[str, None] = {}
-    for split in folder.splits:
-        for shard in folder.shards(split):
-            for text in shard.column("sentence1").to_pylist():
-                found[text] = None
-                if len(found) == count:
-                    return list(found)
+    for text in (text for shard in shards for text in shard.column("sentence1").to_pylist()):
+        found[text] = None
+        if len(found) == count:
+            break
     return list(found)
 
 
@@ -66,8 +70,8 @@ def _blocks(trace: Trace) -> Iterator[Block]:
     if not trace.counters or not trace.tokens:
         return
     series = {
-        "plain": [(float(place), each.plain) for place, each in enumerate(trace.tokens, start=1)],
-        "steered": [(float(place), each.steered) for place, each in enumerate(trace.tokens, start=1)],
+        name: [(float(place), getattr(each, name)) for place, each in enumerate(trace.tokens, start=1)]
+        for name in ("plain", "steered")
     }
     yield Chart(lines(series, "token"), "Probability of each token that was drawn.")
     rows = []

@@ -1,0 +1,143 @@
+"""Settings of the tools, with their defaults and help texts."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from pairsmith.core.fields import Device, Dtype
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
+
+FormName = Literal["jsonl", "squad", "beir", "sentence-transformers", "croissant"]
+
+
+class ReportSettings(Settings):
+    """One page about a data set, a model, an evaluation, or a whole run."""
+
+    data: str = Field(
+        description="Folder to report on, which a step or a recipe wrote.", json_schema_extra=BY_CONTENT
+    )
+    against: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Evaluation data whose texts should not occur in the rows: files (also in the formats of "
+        "SQuAD and MRQA), dataset folders, Hub ids, or folders of similarity test sets.",
+        json_schema_extra=BY_CONTENT,
+    )
+    encoder: str | None = Field(
+        default=None,
+        description="Sentence encoder for comparing the texts of pairs: a folder or Hub id, or "
+        "embedded:all-minilm-l6-v2. Unset: they are compared only by the words they share.",
+    )
+    traces: int = Field(
+        default=0,
+        ge=0,
+        le=20,
+        description="Show the effect of self-debiasing on each token for this many first texts of a folder "
+        "that generate wrote; needs --model.",
+    )
+    model: str | None = Field(
+        default=None,
+        description="The language model that wrote the rows, for --traces.",
+        json_schema_extra=BY_CONTENT,
+    )
+    sample: int = Field(
+        default=10_000,
+        ge=1,
+        le=100_000,
+        description="Number of rows of each data set that are examined closely; lengths, labels, distinct "
+        "texts and texts of evaluation data are counted in all rows.",
+    )
+    examples: int = Field(default=5, ge=0, le=100, description="Number of example rows to show of each sort.")
+    seed: int = Field(default=0, ge=0, description="Seed of the sample of rows.")
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+
+class AuditSettings(Settings):
+    """Have people label rows without seeing the labels that these have (D13)."""
+
+    data: str = Field(
+        description="Folder with the rows to label: pairs, labelled texts, questions on passages, or "
+        "documents with summaries.",
+        json_schema_extra=BY_CONTENT,
+    )
+    annotator: str = Field(
+        default="me",
+        description="Name of the person who labels. Each annotator sees the rows in an order of their own.",
+        max_length=60,
+        json_schema_extra=NO_EFFECT,
+    )
+    rows: int = Field(
+        default=100, ge=1, le=10_000, description="Number of rows to label; all annotators get the same ones."
+    )
+    labels: list[str] = Field(
+        default=[],
+        description="Labels to choose from, in the order of the keys 1, 2, 3 …; needed for rows without "
+        "labels, e.g. right and wrong. Unset: the labels in the data.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the sample of rows and of their order.")
+    port: int = Field(
+        default=0,
+        ge=0,
+        le=65_535,
+        description="Port on this machine for the labelling page; 0: any free port.",
+        json_schema_extra=NO_EFFECT,
+    )
+    finish: bool = Field(
+        default=False,
+        description="Do not ask for labels; write the results of those given so far.",
+        json_schema_extra=NO_EFFECT,
+    )
+
+    @field_validator("annotator")
+    @classmethod
+    def _has_a_name(cls, name: str) -> str:
+        if not name.strip() or not name.isprintable():
+            raise ValueError("give the annotator a name of printable characters")
+        return name.strip()
+
+    @field_validator("labels")
+    @classmethod
+    def _differ(cls, labels: list[str]) -> list[str]:
+        if len(set(labels)) != len(labels) or len(labels) > 9 or not all(label.strip() for label in labels):
+            raise ValueError("give up to nine labels, each once and none of them blank")
+        return labels
+
+
+class ExportSettings(Settings):
+    """Write a data set in the format of another tool."""
+
+    data: str = Field(
+        description="Rows to export: a dataset folder, a file or a Hub id.", json_schema_extra=BY_CONTENT
+    )
+    form: FormName = Field(
+        description="Output format. jsonl: one row per line; squad: questions as in SQuAD 1.1; beir: a "
+        "corpus, queries, and which of them belong together; sentence-transformers: the columns that its "
+        "losses expect; croissant: the Parquet files of a dataset folder with a description in Croissant "
+        "1.1."
+    )
+
+
+class PushSettings(Settings):
+    """Upload a dataset folder or a model folder to the Hugging Face Hub in one commit."""
+
+    data: str = Field(
+        description="What to upload: a finished dataset folder, or a model folder.",
+        json_schema_extra=BY_CONTENT,
+    )
+    repo: str = Field(
+        pattern=r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$",
+        description="OWNER/NAME on the Hub. It is created if it does not exist.",
+    )
+    private: bool = Field(
+        default=False,
+        description="Create the repository as private, so that only its owner sees it. An existing public "
+        "one is refused.",
+    )
+    revision: str | None = Field(
+        default=None, description="Branch to upload to, created if it does not exist. Unset: main."
+    )
+    dry_run: bool = Field(
+        default=False,
+        description="Upload nothing, and write to --out exactly what would be uploaded.",
+        json_schema_extra=NO_EFFECT,
+    )
