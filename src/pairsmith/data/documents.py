@@ -7,7 +7,7 @@ from datetime import date, datetime
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place
-from pairsmith.data.readers import column_text, kind_of, pick_column, some, text_id
+from pairsmith.data.readers import at_least_one, column_text, kind_of, pick_column, text_id
 from pairsmith.data.schemas import text_schema
 from pairsmith.data.sources import Columns, Source, open_source
 
@@ -53,7 +53,7 @@ def read_documents(
     opened = open_source(source)
     columns = [column] if column else [*prefer, *DOCUMENT_COLUMNS]
     found = _documents(opened, columns, summary_column, group_column)
-    return some(found, f"{opened.name} holds no documents")
+    return at_least_one(found, f"{opened.name} holds no documents")
 
 
 def _documents(

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import read_documents
-from pairsmith.data.readers import read_inputs_and_outputs, read_pairs
+from pairsmith.data.readers import at_least_one, read_inputs_and_outputs, read_pairs
 from pairsmith.data.squad import read_questions
 
 KindName = Literal["pairs", "reading", "summaries", "scored"]
@@ -42,10 +42,7 @@ def read_examples(source: str, kind: KindName) -> list[Example]:
     for ``reading`` it is as for ``read_questions``, for ``summaries`` as for ``read_documents``, and for
     ``scored`` as for ``read_pairs``.
     """
-    found = list(dict.fromkeys(each_example(source, kind)))
-    if not found:
-        raise InputError(f"{source} holds no examples")
-    return found
+    return list(dict.fromkeys(at_least_one(each_example(source, kind), f"{source} holds no examples")))
 
 
 def each_example(source: str, kind: KindName) -> Iterator[Example]:

@@ -9,11 +9,10 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import place
 from pairsmith.data.documents import DOCUMENT, read_documents
-from pairsmith.data.mrqa import one_a_row
 from pairsmith.data.readers import column_text, parse_score, whole_id
 from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, SCORED_PAIR, text_schema
 from pairsmith.data.sources import Source, open_source
-from pairsmith.data.squad import QUESTION, official, read_questions, to_question_table
+from pairsmith.data.squad import QUESTION, official, one_a_row, read_questions, to_question_table
 
 Row = Mapping[str, Any]
 PAIR = text_schema("id", "input", "output")

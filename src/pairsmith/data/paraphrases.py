@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, place
-from pairsmith.data.readers import some, two_texts, with_names
+from pairsmith.data.readers import at_least_one, two_texts, with_names
 from pairsmith.data.sources import Columns, Source, open_source, open_table
 
 _FIRST = ("sentence1", "question1", "#1 String", "text1")
@@ -38,7 +38,7 @@ def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
     name = display_name(path)
     table = name.startswith(_MRPC) and name.removesuffix(".gz").endswith(".txt")
     opened = open_table(path) if table else open_source(source)
-    return some(_paraphrases(opened), f"{opened.name} holds no pairs of texts")
+    return at_least_one(_paraphrases(opened), f"{opened.name} holds no pairs of texts")
 
 
 def _paraphrases(source: Source) -> Iterator[Paraphrase]:

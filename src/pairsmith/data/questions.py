@@ -9,11 +9,18 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
-from pairsmith.data.mrqa import one_a_row
 from pairsmith.data.readers import column_text, pick_column
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, open_source
-from pairsmith.data.squad import Question, answer_pairs, official, question_column, read_questions, standing
+from pairsmith.data.squad import (
+    Question,
+    answer_pairs,
+    official,
+    one_a_row,
+    question_column,
+    read_questions,
+    standing,
+)
 
 DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
 """Character positions in a passage and the probability of each; positions left out have probability 0."""

@@ -56,7 +56,7 @@ def read_texts(
         for name in names
         if (text := column_text(row, name, where))
     )
-    return some(islice(found, limit), f"{opened.name} holds no texts")
+    return at_least_one(islice(found, limit), f"{opened.name} holds no texts")
 
 
 def read_pairs(
@@ -67,7 +67,7 @@ def read_pairs(
     ``source`` is as for ``read_texts``; a file needs a header (``.txt`` has none and is refused).
     """
     opened = open_source(source)
-    return some(_pairs(opened, columns), f"{opened.name} holds no graded pairs")
+    return at_least_one(_pairs(opened, columns), f"{opened.name} holds no graded pairs")
 
 
 def _pairs(source: Source, columns: tuple[str, str, str]) -> Iterator[GradedPair]:
@@ -95,7 +95,7 @@ def with_names(source: Source, *wanted: Sequence[str]) -> Iterator[tuple[str, Co
         yield where, row, names
 
 
-def some(items: Iterable[T], none: str) -> Iterator[T]:
+def at_least_one(items: Iterable[T], none: str) -> Iterator[T]:
     """The items; an ``InputError`` with the message ``none`` where there are none."""
     empty = True
     for item in items:

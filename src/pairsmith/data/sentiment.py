@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
-from pairsmith.data.readers import TEXT_COLUMNS, column_text, read_texts, some, with_names
+from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, read_texts, with_names
 from pairsmith.data.sources import Source, open_source
 
 _TEXTS = (*TEXT_COLUMNS, "review", "content")
@@ -30,8 +30,8 @@ def read_opinions(source: str | Place) -> Iterator[Opinion]:
     """Read texts that are not blank, with labels: 0 or 1, negative or positive.
 
     ``source`` is as for ``read_texts``, with a column label (SST-2), or a folder with a file of positive and
-    one of negative texts, ``NAME.pos.txt`` and ``NAME.neg.txt`` (MR, CR); the
-    positive ones come first.
+    one of negative texts, ``NAME.pos.txt`` and ``NAME.neg.txt`` (MR, CR);
+    the positive ones come first.
     """
     path = place(source)
     with reaching(path, InputError):
@@ -46,7 +46,7 @@ def read_opinions(source: str | Place) -> Iterator[Opinion]:
 
 
 def _labelled(source: Source) -> Iterator[Opinion]:
-    rows = some(with_names(source, _TEXTS, _LABELS), f"{source.name} holds no texts")
+    rows = at_least_one(with_names(source, _TEXTS, _LABELS), f"{source.name} holds no texts")
     for where, row, (text_column, label_column) in rows:
         text = column_text(row, text_column, where)
         if not text:

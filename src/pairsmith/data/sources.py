@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
@@ -76,7 +77,7 @@ def open_table(path: Place) -> Source:
     with reaching(path, InputError):
         if size_of(path) is None:
             raise missing(path)
-    return Source(redacted(str(path)), lambda: _table_rows(path))
+    return Source(redacted(str(path)), lambda: _table_rows(path, tabs=True))
 
 
 def is_hub_data(source: str) -> bool:
@@ -189,12 +190,12 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
         yield where, value
 
 
-def _table_rows(path: Place) -> Iterator[tuple[str, Columns]]:
-    """The rows of a ``.csv`` or ``.tsv`` file; how its fields are separated is decided above."""
+def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
+    """The rows of a file with a header; for quoting and separators see the module's docstring."""
     lines = read_lines(path)
     number, first = next(((number, line) for number, line in lines if line.strip()), (0, ""))
     lines = chain([(number, first)] if number else [], lines)
-    if data_suffix(path) == ".csv":
+    if not tabs:
         fields = _quoted(path, lines, delimiter=";" if ";" in first and "," not in first else ",")
     elif '"' in first:
         fields = _quoted(path, lines, delimiter="\t")
@@ -317,6 +318,6 @@ _READERS: Mapping[str, Callable[[Place], Iterator[tuple[str, Columns]]]] = {
     ".parquet": lambda path: _parquet_rows([path]),
     ".jsonl": _json_rows,
     ".json": _json_rows,
-    ".csv": _table_rows,
-    ".tsv": _table_rows,
+    ".csv": partial(_table_rows, tabs=False),
+    ".tsv": partial(_table_rows, tabs=True),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
-from pairsmith.data.readers import pick_column
+from pairsmith.data.readers import at_least_one, pick_column
 from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, missing, open_source, read_lines
 from pairsmith.data.splits import split_of
 
@@ -46,10 +46,8 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
         raise missing(path)
     else:
         lines = _beside(path) if has_tags_beside(path) else _columns(path)
-    found = [_sentence(where, words, tags) for where, words, tags in lines]
-    if not found:
-        raise InputError(f"{path} holds no tagged sentences")
-    return found
+    lines = at_least_one(lines, f"{path} holds no tagged sentences")
+    return [_sentence(where, words, tags) for where, words, tags in lines]
 
 
 _Lines = Iterator[tuple[str, Sequence[str], Sequence[str]]]

@@ -15,8 +15,7 @@ from torch import nn
 from transformers import TrainerCallback
 
 from pairsmith.core.errors import ModelError, StorageError, first_line
-from pairsmith.core.memory import trim
-from pairsmith.core.model_files import quiet_loading, unsaid
+from pairsmith.core.model_files import quiet_loading, trim, unsaid
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress, Task
 from pairsmith.training.checkpoints import Checkpoints, Found

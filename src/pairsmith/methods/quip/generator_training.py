@@ -12,7 +12,7 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
 from pairsmith.data.text import Window
-from pairsmith.data.text.passages import passage_limit, passages, token_count
+from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import Figure, train_summarizer_on
 from pairsmith.methods.quip.causal_training import causal_limit, said, train_causal_generator_on
 from pairsmith.models.heads import load_tokenizer, writes_as
