@@ -123,9 +123,9 @@ def status(out: Path, shards: int) -> dict[str, float]:
     run = run_of(read_manifest(out).base)
     part = FileEntry(path="data/train-00000.parquet", split="train", rows=1200, sha256="0" * 64, bytes=30_000)
     rejected = part.model_copy(update={"split": "rejects", "path": "rejects/part-00000.parquet", "rows": 60})
-    Journal(out).complete(
-        {
-            n: ShardEntry(
+    Journal(out).add(
+        [
+            ShardEntry(
                 shard=n,
                 files=(part, rejected),
                 reasons={"no end: no mark": 60},
@@ -134,7 +134,7 @@ def status(out: Path, shards: int) -> dict[str, float]:
                 run=run,
             )
             for n in range(shards)
-        }
+        ]
     )
     begun = time.monotonic()
     lines = status_lines(out)

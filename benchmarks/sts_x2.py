@@ -17,9 +17,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import t
-
 from common import begun_with, stsb_both_columns, write
+from pairsmith.cli.compare.outcome import margin
 from pairsmith.core.progress import Progress
 from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.models.sentence_encoder import centre_vectors, load_sentence_encoder
@@ -113,7 +112,7 @@ def claims(results: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
         ]
         if len(gains) > 1:
             mean = statistics.fmean(gains)
-            reach = t.ppf(0.975, len(gains) - 1) * statistics.stdev(gains) / len(gains) ** 0.5
+            reach = margin(gains) or 0.0
             verdict = "noise" if abs(mean) <= reach else "held" if mean > 0 else "not held"
             found[claim] = {
                 "by seed": [round(gain, 2) for gain in gains],

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from pairsmith import __version__
 from pairsmith.cli.recipes import RESULT, PlannedStep, Recipe, exists, texts_in
 from pairsmith.core.errors import FolderError, OtherWorkError, SettingsError, StorageError, UserError, choices
-from pairsmith.core.memory import trim
+from pairsmith.core.model_files import trim
 from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings

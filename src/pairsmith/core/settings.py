@@ -39,10 +39,8 @@ class Settings(BaseModel):
 def refuse(settings: Settings, names: Sequence[str], why: str) -> None:
     """Refuse settings that would have no effect; for use in a model's validator.
 
-    Args:
-        settings: the settings to check.
-        names: fields that must have their default value, or 0, which turns them off.
-        why: the end of the sentence "``name`` does nothing …".
+    The fields ``names`` must have their default value, or 0, which turns them off. ``why`` is the end of the
+    sentence "``name`` does nothing …".
     """
     fields = type(settings).model_fields
     for name in names:

@@ -6,12 +6,11 @@ fault, whereas PyYAML would silently keep the last one.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import yaml
 
-from pairsmith.core.errors import UserError
+from pairsmith.core.errors import UserError, nearby
 from pairsmith.core.validation import Keys, ValidationFault, dotted, shown
 
 MAX_BYTES = 1_000_000
@@ -61,7 +60,8 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
         if root is None:
             raise error(f"{path}: the file is empty; expected keys and values")
         if not isinstance(root, yaml.MappingNode):
-            raise error(f"{path}:1: expected keys and values, not a {_kind(root)}")
+            kind = "list" if isinstance(root, yaml.SequenceNode) else "single value"
+            raise error(f"{path}:1: expected keys and values, not a {kind}")
         inside = _inside_itself(root, set(), set())
         if inside is not None:
             line = inside.start_mark.line + 1
@@ -69,7 +69,9 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
         duplicates = tuple(_duplicates(root, (), set()))
         data = loader.construct_document(root)
     except yaml.MarkedYAMLError as fault:
-        raise error(_bad_yaml(path, fault)) from None
+        mark = fault.problem_mark or fault.context_mark
+        line = mark.line + 1 if mark else 1
+        raise error(f"{path}:{line}: not valid YAML: {fault.problem or fault.context}") from None
     except yaml.reader.ReaderError as fault:
         line = text.count("\n", 0, fault.position) + 1
         character = text[fault.position]
@@ -93,7 +95,7 @@ def _text(path: Path, error: type[UserError]) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise error(f"there is no file {path}{_nearest(path)}") from None
+        raise error(f"there is no file {path}{nearby(path)}") from None
     except OSError as fault:
         raise error(f"{path} cannot be read: {fault.strerror}") from None
     if len(data) > MAX_BYTES:
@@ -105,24 +107,6 @@ def _text(path: Path, error: type[UserError]) -> str:
         raise error(
             f"{path}:{line}: the file is not UTF-8; re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8)"
         ) from None
-
-
-def _nearest(path: Path) -> str:
-    """The end of a "no such file" message: the file with the most similar name in the same folder."""
-    if not path.parent.is_dir():
-        return f"; there is no folder {path.parent} either"
-    nearest = get_close_matches(path.name, [other.name for other in path.parent.iterdir()], n=1)
-    return f"; did you mean {path.parent / nearest[0]}?" if nearest else ""
-
-
-def _bad_yaml(path: Path, fault: yaml.MarkedYAMLError) -> str:
-    mark = fault.problem_mark or fault.context_mark
-    line = mark.line + 1 if mark else 1
-    return f"{path}:{line}: not valid YAML: {fault.problem or fault.context}"
-
-
-def _kind(node: yaml.Node) -> str:
-    return "list" if isinstance(node, yaml.SequenceNode) else "single value"
 
 
 def _child(node: yaml.Node, part: str | int | float) -> tuple[int, yaml.Node] | None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import read_documents
-from pairsmith.data.readers import read_inputs_and_outputs, read_pairs
+from pairsmith.data.readers import at_least_one, read_inputs_and_outputs, read_pairs
 from pairsmith.data.squad import read_questions
 
 KindName = Literal["pairs", "reading", "summaries", "scored"]
@@ -19,21 +19,15 @@ FEW = 10
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An input and the output that belongs to it.
+    """An input and the output that belongs to it."""
 
-    Attributes:
-        input: a question, a document, or any text.
-        output: an answer in its passage as one text, a summary, or any text.
-        context: the passage, if the output is an answer in one; likewise ``answer`` and ``answer_start``.
-        score: how well input and output match, from 0 to 1.
-    """
-
-    input: str
-    output: str
+    input: str  # a question, a document, or any text
+    output: str  # an answer in its passage as one text, a summary, or any text
+    # The passage, if the output is an answer in one; likewise ``answer`` and ``answer_start``.
     context: str | None = None
     answer: str | None = None
     answer_start: int | None = None
-    score: float = 1.0
+    score: float = 1.0  # how well input and output match, from 0 to 1
 
 
 def answer_in_passage(answer: str, passage: str) -> str:
@@ -44,16 +38,11 @@ def answer_in_passage(answer: str, passage: str) -> str:
 def read_examples(source: str, kind: KindName) -> list[Example]:
     """The examples in a file, dataset folder or Hub data set, without duplicates, in order.
 
-    Args:
-        source: for kind ``pairs`` rows with the columns input and output, or sentence1 and sentence2; for
-            ``reading`` as for ``read_questions``; for ``summaries`` as for ``read_documents``; for
-            ``scored`` as for ``read_pairs``.
-        kind: kind of the task.
+    The source has, for kind ``pairs``, rows with the columns input and output, or sentence1 and sentence2;
+    for ``reading`` it is as for ``read_questions``, for ``summaries`` as for ``read_documents``, and for
+    ``scored`` as for ``read_pairs``.
     """
-    found = list(dict.fromkeys(each_example(source, kind)))
-    if not found:
-        raise InputError(f"{source} holds no examples")
-    return found
+    return list(dict.fromkeys(at_least_one(each_example(source, kind), f"{source} holds no examples")))
 
 
 def each_example(source: str, kind: KindName) -> Iterator[Example]:

@@ -9,32 +9,24 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import place
 from pairsmith.data.documents import DOCUMENT, read_documents
-from pairsmith.data.mrqa import one_a_row
 from pairsmith.data.readers import column_text, parse_score, whole_id
-from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, SCORED_PAIR
+from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, SCORED_PAIR, text_schema
 from pairsmith.data.sources import Source, open_source
-from pairsmith.data.squad import QUESTION, official, read_questions, to_question_table
+from pairsmith.data.squad import QUESTION, official, one_a_row, read_questions, to_question_table
 
 Row = Mapping[str, Any]
-PAIR: pa.Schema = pa.schema([("id", pa.string()), ("input", pa.string()), ("output", pa.string())])
+PAIR = text_schema("id", "input", "output")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of rows.
+    """A kind of rows."""
 
-    Attributes:
-        name: its name in messages.
-        schema: the schema of the rows, ``id`` first.
-        texts: the columns that identify duplicate rows.
-        claim: the column that says something about the texts: a label, a score, an answer; empty for none.
-        read: yields the rows of a source, including questions without an answer (see ``is_whole``).
-    """
-
-    name: str
-    schema: pa.Schema
-    texts: tuple[str, ...]
-    claim: str
+    name: str  # its name in messages
+    schema: pa.Schema  # the schema of the rows, ``id`` first
+    texts: tuple[str, ...]  # the columns that identify duplicate rows
+    claim: str  # the column that says something about the texts: a label, a score, an answer; empty for none
+    # Yields the rows of a source, including questions without an answer (see ``is_whole``).
     read: Callable[[str | Source], Iterator[Row]]
 
 

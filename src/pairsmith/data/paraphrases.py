@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, place
-from pairsmith.data.readers import column_text, pick_column
+from pairsmith.data.readers import at_least_one, two_texts, with_names
 from pairsmith.data.sources import Columns, Source, open_source, open_table
 
 _FIRST = ("sentence1", "question1", "#1 String", "text1")
@@ -30,33 +30,24 @@ class Paraphrase:
 def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
     """Read pairs of texts with labels: 0 or 1, true or false; a file without labels has only paraphrases.
 
-    Args:
-        source: as for ``read_texts``; the texts are called sentence1 and sentence2, or question1 and
-            question2, and the label label or is_duplicate. Also MRPC's ``msr_paraphrase_test.txt``.
-
-    Yields:
-        pairs in the order of the source, all with a label or all without.
+    ``source`` is as for ``read_texts``; the texts are called sentence1 and sentence2, or question1 and
+    question2, and the label label or is_duplicate. Also MRPC's ``msr_paraphrase_test.txt``. The pairs come in
+    the order of the source, all with a label or all without.
     """
     path = place(source)
     name = display_name(path)
     table = name.startswith(_MRPC) and name.removesuffix(".gz").endswith(".txt")
-    return _paraphrases(open_table(path) if table else open_source(source))
+    opened = open_table(path) if table else open_source(source)
+    return at_least_one(_paraphrases(opened), f"{opened.name} holds no pairs of texts")
 
 
 def _paraphrases(source: Source) -> Iterator[Paraphrase]:
-    names: list[str] = []
     label: str | None = None
-    for where, row in source.rows():
-        if not names:
-            names = [pick_column(row, wanted, source.name) for wanted in (_FIRST, _SECOND)]
+    for number, (where, row, names) in enumerate(with_names(source, _FIRST, _SECOND)):
+        if not number:
             label = _label_column(row)
-        first, second = (column_text(row, name, where) for name in names)
-        if not first or not second:
-            blank = names[1] if first else names[0]
-            raise InputError(f"{where}: {blank} is blank; give both texts or drop the row")
-        yield Paraphrase(first, second, None if label is None else _label(row, label, where))
-    if not names:
-        raise InputError(f"{source.name} holds no pairs of texts")
+        texts = two_texts(row, names, where)
+        yield Paraphrase(*texts, None if label is None else _label(row, label, where))
 
 
 def _label_column(row: Columns) -> str | None:

@@ -9,21 +9,23 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
-from pairsmith.data.mrqa import one_a_row
 from pairsmith.data.readers import column_text, pick_column
-from pairsmith.data.schemas import ANSWERS
+from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, open_source
-from pairsmith.data.squad import Question, answer_pairs, official, read_questions, standing
+from pairsmith.data.squad import (
+    Question,
+    answer_pairs,
+    official,
+    one_a_row,
+    question_column,
+    read_questions,
+    standing,
+)
 
 DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
 """Character positions in a passage and the probability of each; positions left out have probability 0."""
 
-ASKED: pa.Schema = pa.schema(
-    [
-        ("id", pa.string()), ("context", pa.string()), ("question", pa.string()), ("written", pa.string()),
-        ("answers", ANSWERS),
-    ]
-)  # fmt: skip
+ASKED: pa.Schema = pa.schema([*text_schema("id", "context", "question", "written"), ("answers", ANSWERS)])
 """``written`` is the generated answer; ``answers`` is its place in the passage, if it occurs there."""
 
 RELABELLED: pa.Schema = pa.schema(
@@ -50,22 +52,17 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """A question on a passage, generated or written by people.
-
-    Attributes:
-        written: the generated answer.
-        answer: the answer's span; None where the generated answer does not occur in the passage. A teacher
-            replaces the question generator's span by its own.
-        before: the span before the teacher replaced it; the same as ``answer`` without a teacher.
-        starts: the teacher's distribution of starts, None without a teacher; likewise ``ends``.
-    """
+    """A question on a passage, generated or written by people."""
 
     id: str
     context: str
     question: str
-    written: str
+    written: str  # the generated answer
+    # The answer's span; None where the generated answer does not occur in the passage. A teacher replaces the
+    # question generator's span by its own.
     answer: Span | None
-    before: Span | None
+    before: Span | None  # the span before the teacher replaced it; the same as ``answer`` without a teacher
+    # The teacher's distribution of starts, None without a teacher; likewise ``ends``.
     starts: Distribution | None
     ends: Distribution | None
 
@@ -73,10 +70,9 @@ class AskedQuestion:
 def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
     """Read questions on passages: rows of ``ask`` or ``relabel``, or people's questions as in SQuAD.
 
-    Args:
-        source: an official SQuAD file, or rows in any other format with the columns context, question
-            (input in rows of ``mine``) and answers, and with a teacher's starts and ends. An answer that is
-            not at its stated offset is taken where it first occurs.
+    ``source`` is an official SQuAD file, or rows in any other format with the columns context, question
+    (input in rows of ``mine``) and answers, and with a teacher's starts and ends. An answer that is not at
+    its stated offset is taken where it first occurs.
     """
     if official(place(source)):
         return (_of_people(question) for question in read_questions(source))
@@ -95,9 +91,7 @@ def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
     for number, (where, row) in enumerate(one_a_row(rows)):
         if not asks:
             reads = pick_column(row, ["context"], where)
-            asks = pick_column(
-                row, ["input" if "input" in row and "question" not in row else "question"], where
-            )
+            asks = pick_column(row, [question_column(row)], where)
         context, question = str(row.get(reads) or ""), column_text(row, asks, where)
         if not column_text(row, reads, where) or not question:
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")

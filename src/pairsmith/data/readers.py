@@ -1,10 +1,11 @@
-"""Reading texts and graded pairs (formats: see ``sources``)."""
+"""Reading texts and graded pairs (formats: see ``sources``), and what all readers of rows have in common."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from pairsmith.core.errors import InputError, choices
 from pairsmith.core.paths import Place
@@ -14,6 +15,8 @@ from pairsmith.data.sources import Columns, Source, open_source
 INPUT_COLUMNS = ("input", "sentence1")
 OUTPUT_COLUMNS = ("output", "sentence2")
 TEXT_COLUMNS = ("text", "sentence", "sentence1", "input", "document", "question")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ def text_id(text: str) -> str:
 def read_texts(
     source: str | Place, *, columns: Sequence[str] = (), limit: int | None = None
 ) -> Iterator[TextRecord]:
-    """Read texts one at a time, without holding the file in memory.
+    """Read texts one at a time, stripped of white space; blank ones are skipped.
 
     Args:
         source: a file (``.txt`` with one text per line, ``.jsonl``, ``.tsv``, ``.csv``, each also ``.gz``;
@@ -43,80 +46,72 @@ def read_texts(
             ``org/name``, ``org/name:split`` (also ``:train[:1000]``) or ``org/name/config:split``.
         columns: the columns with the texts, read in this order within a row; by default the first of
             ``TEXT_COLUMNS`` that exists.
-        limit: stop after this many texts (1 or more).
-
-    Yields:
-        Texts without surrounding white space, otherwise unchanged; blank ones are skipped.
+        limit: stop after this many texts (1 or more); nothing after the last one is read.
     """
     opened = open_source(source)
-    return _texts(opened, columns, limit)
-
-
-def _texts(source: Source, columns: Sequence[str], limit: int | None) -> Iterator[TextRecord]:
-    count = 0
-    names: list[str] = []
-    for where, row in source.rows():
-        if not names:
-            wanted: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
-            names = [pick_column(row, known, source.name) for known in wanted]
-        for name in names:
-            if text := column_text(row, name, where):
-                count += 1
-                yield TextRecord(text, where)
-                if count == limit:
-                    return  # nothing after the last text needed is read
-    if not count:
-        raise InputError(f"{source.name} holds no texts")
+    wanted: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
+    found = (
+        TextRecord(text, where)
+        for where, row, names in with_names(opened, *wanted)
+        for name in names
+        if (text := column_text(row, name, where))
+    )
+    return at_least_one(islice(found, limit), f"{opened.name} holds no texts")
 
 
 def read_pairs(
     source: str | Place, *, columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
 ) -> Iterator[GradedPair]:
-    """Read pairs graded by people; rows with a blank score are skipped.
+    """Read pairs graded by people, from the columns with these names; rows with a blank score are skipped.
 
-    Args:
-        source: as for ``read_texts``; a file needs a header (``.txt`` has none and is refused).
-        columns: the names of the two texts and of the score.
+    ``source`` is as for ``read_texts``; a file needs a header (``.txt`` has none and is refused).
     """
     opened = open_source(source)
-    return _pairs(opened, columns)
+    return at_least_one(_pairs(opened, columns), f"{opened.name} holds no graded pairs")
 
 
 def _pairs(source: Source, columns: tuple[str, str, str]) -> Iterator[GradedPair]:
-    names: list[str] = []
-    count = 0
-    for where, row in source.rows():
-        if not names:
-            names = [pick_column(row, [column], source.name) for column in columns]
-        score = _score(row, names[2], where)
-        if score is None:
-            continue
-        first, second = column_text(row, names[0], where), column_text(row, names[1], where)
-        if not first or not second:
-            raise InputError(
-                f"{where}: {names[1] if first else names[0]} is blank; give both texts or drop the row"
-            )
-        count += 1
-        yield GradedPair(first, second, score)
-    if not count:
-        raise InputError(f"{source.name} holds no graded pairs")
+    for where, row, names in with_names(source, *([column] for column in columns)):
+        score = row.get(names[2])
+        if score is not None and not (isinstance(score, str) and not score.strip()):
+            number = parse_score(score, where)
+            yield GradedPair(*two_texts(row, names, where), number)
 
 
 def read_inputs_and_outputs(source: str | Place) -> Iterator[tuple[str, str]]:
     """Read pairs of texts from the columns input and output, or sentence1 and sentence2.
 
-    Args:
-        source: as for ``read_texts``; a file needs a header.
+    ``source`` is as for ``read_texts``; a file needs a header.
     """
-    opened = open_source(source)
+    for where, row, names in with_names(open_source(source), INPUT_COLUMNS, OUTPUT_COLUMNS):
+        yield two_texts(row, names, where)
+
+
+def with_names(source: Source, *wanted: Sequence[str]) -> Iterator[tuple[str, Columns, list[str]]]:
+    """The rows of a source, and for each list of ``wanted`` columns the one that the first row has."""
     names: list[str] = []
-    for where, row in opened.rows():
-        names = names or [pick_column(row, wanted, opened.name) for wanted in (INPUT_COLUMNS, OUTPUT_COLUMNS)]
-        pair = column_text(row, names[0], where), column_text(row, names[1], where)
-        if not all(pair):
-            blank = names[1] if pair[0] else names[0]
-            raise InputError(f"{where}: {blank} is blank; give both texts or drop the row")
-        yield pair
+    for where, row in source.rows():
+        names = names or [pick_column(row, known, source.name) for known in wanted]
+        yield where, row, names
+
+
+def at_least_one(items: Iterable[T], none: str) -> Iterator[T]:
+    """The items; an ``InputError`` with the message ``none`` where there are none."""
+    empty = True
+    for item in items:
+        empty = False
+        yield item
+    if empty:
+        raise InputError(none)
+
+
+def two_texts(row: Columns, names: Sequence[str], where: str) -> tuple[str, str]:
+    """The texts in the first two of the columns ``names``, neither of which may be blank."""
+    first, second = column_text(row, names[0], where), column_text(row, names[1], where)
+    if not first or not second:
+        blank = names[1] if first else names[0]
+        raise InputError(f"{where}: {blank} is blank; give both texts or drop the row")
+    return first, second
 
 
 def pick_column(row: Columns, wanted: Iterable[str], source: str) -> str:
@@ -156,14 +151,6 @@ def whole_id(row: Columns, where: str) -> str:
     """A row's id from its column ``id``; empty without one."""
     value = row.get("id")
     return column_text(row, "id", where) if isinstance(value, str) else str(value or "")
-
-
-def _score(row: Columns, name: str, where: str) -> float | None:
-    """The number in column ``name``; None when it is blank."""
-    value = row.get(name)
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    return parse_score(value, where)
 
 
 def parse_score(value: object, where: str) -> float:

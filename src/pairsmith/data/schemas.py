@@ -11,24 +11,21 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
-SCORED_PAIR: pa.Schema = pa.schema(
-    [("id", pa.string()), ("sentence1", pa.string()), ("sentence2", pa.string()), ("score", pa.float64())]
-)
-LABELLED_PAIR: pa.Schema = pa.schema(
-    [("id", pa.string()), ("sentence1", pa.string()), ("sentence2", pa.string()), ("label", pa.string())]
-)
-LABELLED_TEXT: pa.Schema = pa.schema([("id", pa.string()), ("text", pa.string()), ("label", pa.string())])
+
+def text_schema(*names: str) -> pa.Schema:
+    """The schema of columns with these names that hold texts."""
+    return pa.schema([(name, pa.string()) for name in names])
+
+
+SCORED_PAIR: pa.Schema = pa.schema([*text_schema("id", "sentence1", "sentence2"), ("score", pa.float64())])
+LABELLED_PAIR = text_schema("id", "sentence1", "sentence2", "label")
+LABELLED_TEXT = text_schema("id", "text", "label")
 MINED_PAIR: pa.Schema = pa.schema(
-    [
-        ("id", pa.string()), ("input", pa.string()), ("output", pa.string()),
-        ("margin", pa.float64()), ("score", pa.float64()),
-    ]
-)  # fmt: skip
+    [*text_schema("id", "input", "output"), ("margin", pa.float64()), ("score", pa.float64())]
+)
 ANSWERS = pa.struct([("text", pa.list_(pa.string())), ("answer_start", pa.list_(pa.int32()))])
 MINED_ANSWER: pa.Schema = pa.schema([*MINED_PAIR, ("context", pa.string()), ("answers", ANSWERS)])
-REJECT: pa.Schema = pa.schema(
-    [("id", pa.string()), ("filter", pa.string()), ("reason", pa.string()), ("row", pa.string())]
-)
+REJECT = text_schema("id", "filter", "reason", "row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +69,9 @@ class MinedPair:
 
 
 @dataclass(frozen=True, slots=True)
-class MinedAnswer:
+class MinedAnswer(MinedPair):
     """A mined pair of a question and an answer, with the passage and the answer's place in it."""
 
-    id: str
-    input: str
-    output: str
-    margin: float
-    score: float
     context: str
     answers: Mapping[str, Sequence[Any]]
 

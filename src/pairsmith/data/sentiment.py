@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
-from pairsmith.data.readers import TEXT_COLUMNS, column_text, pick_column, read_texts
+from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, read_texts, with_names
 from pairsmith.data.sources import Source, open_source
 
 _TEXTS = (*TEXT_COLUMNS, "review", "content")
@@ -27,14 +27,11 @@ class Opinion:
 
 
 def read_opinions(source: str | Place) -> Iterator[Opinion]:
-    """Read texts with labels: 0 or 1, negative or positive.
+    """Read texts that are not blank, with labels: 0 or 1, negative or positive.
 
-    Args:
-        source: as for ``read_texts``, with a column label (SST-2), or a folder with a file of positive and
-            one of negative texts, ``NAME.pos.txt`` and ``NAME.neg.txt`` (MR, CR).
-
-    Yields:
-        texts that are not blank, in the order of the source; from a folder, the positive ones first.
+    ``source`` is as for ``read_texts``, with a column label (SST-2), or a folder with a file of positive and
+    one of negative texts, ``NAME.pos.txt`` and ``NAME.neg.txt`` (MR, CR);
+    the positive ones come first.
     """
     path = place(source)
     with reaching(path, InputError):
@@ -49,20 +46,14 @@ def read_opinions(source: str | Place) -> Iterator[Opinion]:
 
 
 def _labelled(source: Source) -> Iterator[Opinion]:
-    names: tuple[str, str] | None = None
-    for where, row in source.rows():
-        names = names or (
-            pick_column(row, _TEXTS, source.name),
-            pick_column(row, _LABELS, source.name),
-        )
-        text = column_text(row, names[0], where)
+    rows = at_least_one(with_names(source, _TEXTS, _LABELS), f"{source.name} holds no texts")
+    for where, row, (text_column, label_column) in rows:
+        text = column_text(row, text_column, where)
         if not text:
             continue
-        value = str(row.get(names[1])).strip().casefold()
+        value = str(row.get(label_column)).strip().casefold()
         if value not in _VALUES:
             raise InputError(
-                f"{where}: {names[1]} is {value[:40]!r}; expected 0 or 1, or negative or positive"
+                f"{where}: {label_column} is {value[:40]!r}; expected 0 or 1, or negative or positive"
             )
         yield Opinion(text, _VALUES[value])
-    if names is None:
-        raise InputError(f"{source.name} holds no texts")

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
@@ -54,13 +55,18 @@ def open_source(source: str | Place | Source) -> Source:
         return source
     if isinstance(source, str) and split_of(source)[1]:
         folder, split = split_of(source)
-        return _files(f"{redacted(folder)}, {split}", split_files(source))
+        files = split_files(source)
+        return Source(f"{redacted(folder)}, {split}", lambda: _parquet_rows(files))
     path = place(source)
+    name = redacted(str(path))
     with reaching(path, InputError):
         if is_folder(path):
-            return _folder(path)
+            files = folder_files(path)
+            return Source(name, lambda: _parquet_rows(files))
         if (isinstance(path, Path) and path.exists()) or size_of(path) is not None:
-            return _file(path)
+            # Any other name is plain text: people keep sentences in corpus.en as well as in corpus.txt.
+            read = _READERS.get(data_suffix(path), _text_rows)
+            return Source(name, lambda: read(path))
     if isinstance(source, str) and is_hub_data(source):
         return Source(source, lambda: _hub_rows(source))
     raise missing(path)
@@ -71,7 +77,7 @@ def open_table(path: Place) -> Source:
     with reaching(path, InputError):
         if size_of(path) is None:
             raise missing(path)
-    return Source(redacted(str(path)), lambda: _tsv_rows(path))
+    return Source(redacted(str(path)), lambda: _table_rows(path, tabs=True))
 
 
 def is_hub_data(source: str) -> bool:
@@ -157,20 +163,6 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def _file(path: Place) -> Source:
-    suffix = data_suffix(path)
-    if suffix == ".parquet":
-        return Source(redacted(str(path)), lambda: _parquet_rows([path]))
-    if suffix in (".jsonl", ".json"):
-        return Source(redacted(str(path)), lambda: _json_rows(path))
-    if suffix == ".csv":
-        return Source(redacted(str(path)), lambda: _csv_rows(path))
-    if suffix == ".tsv":
-        return Source(redacted(str(path)), lambda: _tsv_rows(path))
-    # Any other name is plain text: people keep sentences in corpus.en as well as in corpus.txt.
-    return Source(redacted(str(path)), lambda: _text_rows(path))
-
-
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     for number, line in read_lines(path):
         yield f"{display_name(path)}:{number}", {"text": line}
@@ -198,43 +190,32 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
         yield where, value
 
 
-def _csv_rows(path: Place) -> Iterator[tuple[str, Columns]]:
+def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
+    """The rows of a file with a header; for quoting and separators see the module's docstring."""
     lines = read_lines(path)
-    first = _header_line(lines)
-    if first is None:
-        return
-    comma = ";" if ";" in first[1] and "," not in first[1] else ","
-    yield from _table_rows(path, _chain(first, lines), delimiter=comma)
+    number, first = next(((number, line) for number, line in lines if line.strip()), (0, ""))
+    lines = chain([(number, first)] if number else [], lines)
+    if not tabs:
+        fields = _quoted(path, lines, delimiter=";" if ";" in first and "," not in first else ",")
+    elif '"' in first:
+        fields = _quoted(path, lines, delimiter="\t")
+    else:
+        fields = ((number, line.split("\t")) for number, line in lines)
+    header: list[str] | None = None
+    for number, values in fields:
+        where = f"{display_name(path)}:{number}"
+        if not any(value.strip() for value in values):
+            continue
+        if header is None:
+            header = _header(values, where)
+        else:
+            yield where, _named(header, values, where)
 
 
-def _tsv_rows(path: Place) -> Iterator[tuple[str, Columns]]:
-    lines = read_lines(path)
-    first = _header_line(lines)
-    if first is None:
-        return
-    if '"' in first[1]:
-        yield from _table_rows(path, _chain(first, lines), delimiter="\t")
-        return
-    header = _header(first[1].split("\t"), f"{display_name(path)}:{first[0]}")
-    for number, line in lines:
-        if line.strip():
-            where = f"{display_name(path)}:{number}"
-            yield where, _named(header, line.split("\t"), where)
-
-
-def _header_line(lines: Iterator[tuple[int, str]]) -> tuple[int, str] | None:
-    return next(((number, line) for number, line in lines if line.strip()), None)
-
-
-def _chain(first: tuple[int, str], rest: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    yield first
-    yield from rest
-
-
-def _table_rows(
+def _quoted(
     path: Place, lines: Iterable[tuple[int, str]], *, delimiter: str
-) -> Iterator[tuple[str, Columns]]:
-    # A quoted field may run over lines, so the number of a row is that of the line it began on.
+) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each row, and the number of its first line: a quoted field may run over lines."""
     at = [0]
     # The default limit of 128 KiB a field would refuse long documents.
     csv.field_size_limit(2**31 - 1)
@@ -245,7 +226,6 @@ def _table_rows(
             yield line + "\n"
 
     reader = csv.reader(feed(), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
     while True:
         at[:] = at[-1:]
         try:
@@ -258,13 +238,7 @@ def _table_rows(
             ) from None
         if fields is None:
             return
-        where = f"{display_name(path)}:{at[1]}"
-        if not any(field.strip() for field in fields):
-            continue
-        if header is None:
-            header = _header(fields, where)
-        else:
-            yield where, _named(header, fields, where)
+        yield at[1], fields
 
 
 def _header(fields: list[str], where: str) -> list[str]:
@@ -304,14 +278,6 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
                 ) from error
 
 
-def _folder(path: Place) -> Source:
-    return _files(redacted(str(path)), folder_files(path))
-
-
-def _files(name: str, files: list[Place]) -> Source:
-    return Source(name, lambda: _parquet_rows(files))
-
-
 def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
     number = 0
     try:
@@ -346,3 +312,12 @@ def load_hub_data(source: str, *, streaming: bool) -> Any:
     config = whole.removeprefix(hub_name(source)).removeprefix("/")
     named = (hub_name(source), config) if config else (whole,)
     return datasets.load_dataset(*named, split=split or "train", streaming=streaming)
+
+
+_READERS: Mapping[str, Callable[[Place], Iterator[tuple[str, Columns]]]] = {
+    ".parquet": lambda path: _parquet_rows([path]),
+    ".jsonl": _json_rows,
+    ".json": _json_rows,
+    ".csv": partial(_table_rows, tabs=False),
+    ".tsv": partial(_table_rows, tabs=True),
+}

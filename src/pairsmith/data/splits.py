@@ -65,28 +65,16 @@ def splits_of(source: str) -> dict[str, str]:
 def to_train_on(source: str, done: str, say: Say | None = None) -> str:
     """The source of the rows for training, without those kept for validation or tests.
 
-    Args:
-        source: what to train on; of a dataset folder with several splits, a named one is taken.
-        done: what happens to the rows, for the message, as in "is mixed".
-        say: called with a message if other splits are left out.
-
-    Returns:
-        the source itself, or its split ``train``.
+    That is the source itself, the split that it names, or its split ``train``. ``done`` is what happens to
+    the rows, as in "is mixed", for the message that ``say`` is called with if other splits are left out.
     """
     return _one_split(source, "train", done, say)
 
 
 def to_measure_on(source: str, done: str, say: Say | None = None, *, split: str = "test") -> str:
-    """The source of the rows that a model is evaluated on, without those for training.
+    """The source of the rows that a model is evaluated on, without those for training; see ``to_train_on``.
 
-    Args:
-        source: what to evaluate on; of a dataset folder, the named or only split is taken.
-        done: what happens to the rows, for the message, as in "is measured on".
-        say: called with a message if other splits are left out.
-        split: the split to take from several.
-
-    Returns:
-        the source itself, or its split.
+    Of a dataset folder, the named or only split is taken, and ``split`` from several.
     """
     return source if len(splits_of(source)) == 1 else _one_split(source, split, done, say)
 

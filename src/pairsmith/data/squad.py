@@ -11,6 +11,7 @@ By default, questions without an answer are left out.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,17 +20,13 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.documents import row_id
-from pairsmith.data.mrqa import WORDINGS, one_a_row
 from pairsmith.data.readers import column_text, pick_column, whole_id
-from pairsmith.data.schemas import ANSWERS
+from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, Source, data_suffix, open_source, read_lines
 
-QUESTION: pa.Schema = pa.schema(
-    [
-        ("id", pa.string()), ("title", pa.string()), ("context", pa.string()), ("question", pa.string()),
-        ("answers", ANSWERS),
-    ]
-)  # fmt: skip
+QUESTION: pa.Schema = pa.schema([*text_schema("id", "title", "context", "question"), ("answers", ANSWERS)])
+WORDINGS = "(answers as people gave them)"
+"""Column of the answers as people wrote them, which need not occur in the passage word for word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +58,11 @@ class Question:
 
 
 def read_questions(source: str | Place | Source, *, unanswered: bool = False) -> Iterator[Question]:
-    """Read questions that have answers, one at a time; an official SQuAD file is held in memory.
+    """Read questions that have answers, in order, one at a time; an official SQuAD file is held in memory.
 
-    Args:
-        source: a file, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``.
-        unanswered: also yield questions without answers.
-
-    Yields:
-        questions in the order of the source. One without an id gets an id from its text and passage. An
-        answer that is not at its stated offset is taken where it first occurs.
+    ``source`` is a file, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``;
+    ``unanswered`` also yields questions without answers. A question without an id gets one from its text and
+    passage. An answer that is not at its stated offset is taken where it first occurs.
     """
     if not isinstance(source, Source):
         source = official(place(source)) or open_source(source)
@@ -78,38 +71,41 @@ def read_questions(source: str | Place | Source, *, unanswered: bool = False) ->
 
 def official(path: Place) -> Source | None:
     """The official file at ``path`` as a source of rows; None if it has another format."""
-    return _nested(path) if data_suffix(path) == ".json" and _is_file(path) else None
+    with reaching(path, InputError):
+        is_file = data_suffix(path) == ".json" and not is_folder(path) and size_of(path) is not None
+    return _nested(path) if is_file else None
 
 
 def to_question_table(questions: Iterable[Question]) -> pa.Table:
     """``questions`` as an Arrow table of the schema ``QUESTION``."""
-    return pa.Table.from_pylist([_row(question) for question in questions], schema=QUESTION)
+    rows = [
+        {
+            "id": question.id,
+            "title": question.title,
+            "context": question.context,
+            "question": question.question,
+            "answers": {
+                "text": [answer.text for answer in question.answers],
+                "answer_start": [answer.start for answer in question.answers],
+            },
+        }
+        for question in questions
+    ]
+    return pa.Table.from_pylist(rows, schema=QUESTION)
 
 
-def _row(question: Question) -> dict[str, Any]:
-    return {
-        "id": question.id,
-        "title": question.title,
-        "context": question.context,
-        "question": question.question,
-        "answers": {
-            "text": [answer.text for answer in question.answers],
-            "answer_start": [answer.start for answer in question.answers],
-        },
-    }
+def question_column(row: Columns) -> str:
+    """The column that holds questions, which in mined rows is the input."""
+    return "question" if "question" in row or "input" not in row else "input"
 
 
 def _questions(source: Source, unanswered: bool) -> Iterator[Question]:
-    names: tuple[str, str, str] | None = None
+    names: list[str] = []
     count = 0
     for where, row in one_a_row(source.rows()):
-        if names is None:
-            asked = "question" if "question" in row or "input" not in row else "input"
-            names = (
-                pick_column(row, ["context"], source.name),
-                pick_column(row, [asked], source.name),
-                pick_column(row, ["answers"], source.name),
-            )
+        if not names:
+            wanted = ("context", question_column(row), "answers")
+            names = [pick_column(row, [column], source.name) for column in wanted]
         question = _question(row, names, where)
         count += bool(question.answers)
         if question.answers or unanswered:
@@ -118,7 +114,7 @@ def _questions(source: Source, unanswered: bool) -> Iterator[Question]:
         raise InputError(f"{source.name} holds no questions with answers")
 
 
-def _question(row: Columns, names: tuple[str, str, str], where: str) -> Question:
+def _question(row: Columns, names: Sequence[str], where: str) -> Question:
     context, question = _whole(row, names[0], where), _whole(row, names[1], where).strip()
     answers = () if row.get("is_impossible") is True else _answers(row, names[2], where, context)
     title = column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
@@ -180,19 +176,17 @@ def standing(text: object, start: object, context: str, where: str) -> Answer:
     return Answer(text, found)
 
 
-def _is_file(path: Place) -> bool:
-    with reaching(path, InputError):
-        return not is_folder(path) and size_of(path) is not None
-
-
 def _nested(path: Place) -> Source | None:
     """The official file at ``path`` as a source of rows; None if its lines are separate rows."""
     lines = (line for _, line in read_lines(path) if line.strip())
     first = next(lines, "")
-    file = _parsed(first)
+    file: Any = None
+    with suppress(ValueError, RecursionError):
+        file = json.loads(first)
     if not first.lstrip().startswith("{") or (isinstance(file, dict) and "data" not in file):
         return None
-    file = file or _parsed("\n".join([first, *lines]))
+    with suppress(ValueError, RecursionError):
+        file = file or json.loads("\n".join([first, *lines]))
     articles = file.get("data") if isinstance(file, dict) else None
     if not isinstance(articles, list):
         raise InputError(
@@ -201,13 +195,6 @@ def _nested(path: Place) -> Source | None:
         )
     name = display_name(path)
     return Source(redacted(str(path)), lambda: _flat(articles, name))
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _flat(articles: Sequence[Any], name: str) -> Iterator[tuple[str, Columns]]:
@@ -220,13 +207,9 @@ def _flat(articles: Sequence[Any], name: str) -> Iterator[tuple[str, Columns]]:
                 where = f"{of_paragraph}.qas[{q}]"
                 if not isinstance(question, dict):
                     raise InputError(f"{where}: an object with question and answers is expected")
-                yield where, {"title": article.get("title"), **_context(paragraph, of_paragraph), **question}
-
-
-def _context(paragraph: Columns, where: str) -> Columns:
-    if "context" not in paragraph:
-        raise InputError(f"{where}: has no context; it has: {', '.join(paragraph)}")
-    return {"context": paragraph["context"]}
+                if "context" not in paragraph:
+                    raise InputError(f"{of_paragraph}: has no context; it has: {', '.join(paragraph)}")
+                yield where, {"title": article.get("title"), "context": paragraph["context"], **question}
 
 
 def _list(parent: object, key: str, where: str) -> list[Any]:
@@ -234,3 +217,49 @@ def _list(parent: object, key: str, where: str) -> list[Any]:
     if not isinstance(found, list):
         raise InputError(f"{where}: a list called {key} is expected, as in SQuAD files")
     return found
+
+
+# MRQA
+
+
+def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Columns]]:
+    """Convert MRQA's rows to SQuAD's, one per question; other rows are unchanged.
+
+    The first line of MRQA's files, their header, is left out. Each detected span is an answer; the answers
+    that MRQA's own script scores against are under ``WORDINGS``.
+    """
+    for where, row in rows:
+        if row.keys() == {"header"}:
+            continue
+        if "qas" not in row:
+            yield where, row
+            continue
+        if not isinstance(row["qas"], list) or not isinstance(row.get("context"), str):
+            raise InputError(f"{where}: a text called context and a list called qas are expected, as in MRQA")
+        for number, asked in enumerate(row["qas"]):
+            yield f"{where}.qas[{number}]", _mrqa_row(asked, row["context"], f"{where}.qas[{number}]")
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ValueError(f"answers are a list of texts, not {str(value)[:40]}")
+    return value
+
+
+def _mrqa_row(asked: Any, context: str, where: str) -> dict[str, Any]:
+    try:
+        spans = [span for found in asked["detected_answers"] for span in found["char_spans"]]
+        starts = [int(start) for start, _ in spans]
+        texts = [context[int(start) : int(last) + 1] for start, last in spans]  # ``last`` is inclusive
+        return {
+            "id": str(asked.get("qid") or asked.get("id") or where),
+            "context": context,
+            "question": asked["question"],
+            "answers": {"text": texts, "answer_start": starts},
+            WORDINGS: _texts(asked.get("answers") or []),
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{where}: a question with detected_answers and their char_spans is expected, as MRQA has them "
+            f"({type(error).__name__}: {error})"
+        ) from None

@@ -57,15 +57,12 @@ class StsSuite:
 
 
 def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsSuite]:
-    """Read test sets of sentence similarity.
+    """Read test sets of sentence similarity, in the order of ``STS_SUITES`` or of ``names``.
 
     Args:
         data: a folder that holds folders of test sets (also one level deeper, as ``sts12-16/2012``), or
             is itself one; or one file of graded pairs with the header sentence1, sentence2, score.
         names: which of ``STS_SUITES``; by default all that exist. For one file: its stem.
-
-    Returns:
-        The suites in the order of ``STS_SUITES``, or of ``names``.
     """
     data = place(data)
     with reaching(data, InputError):
@@ -171,28 +168,28 @@ def _semeval(
     return {subset: load() for subset, load in loads.items() if load}
 
 
+def _fields(file: Place, least: int = 0, expected: str = "") -> Iterator[tuple[str, list[str]]]:
+    """The location and the fields, separated by tabs, of each line that is not blank."""
+    for number, line in read_lines(file):
+        if line.strip():
+            fields, where = line.split("\t"), f"{file.name}:{number}"
+            _check_count(fields, least, where, expected)
+            yield where, fields
+
+
+def _check_count(fields: Sequence[str], least: int, where: str, expected: str) -> None:
+    if len(fields) < least:
+        raise InputError(f"{where}: {len(fields)} columns separated by tabs{expected}")
+
+
 def _stsb(file: Place) -> Iterator[GradedPair]:
     """STS benchmark lines; some have two more columns, which name the source."""
-    for number, line in read_lines(file):
-        fields = line.split("\t")
-        if not line.strip():
-            continue
-        where = f"{file.name}:{number}"
-        if len(fields) < 7:
-            raise InputError(
-                f"{where}: {len(fields)} columns separated by tabs, an STS benchmark line has at least 7"
-            )
+    for where, fields in _fields(file, 7, ", an STS benchmark line has at least 7"):
         yield from _pair(fields[4], fields[5], fields[6], where)
 
 
 def _scored_lines(file: Place) -> Iterator[GradedPair]:
-    for number, line in read_lines(file):
-        if not line.strip():
-            continue
-        fields = line.split("\t")
-        where = f"{file.name}:{number}"
-        if len(fields) < 3:
-            raise InputError(f"{where}: {len(fields)} columns separated by tabs; expected score, text, text")
+    for where, fields in _fields(file, 3, "; expected score, text, text"):
         yield from _pair(fields[0], fields[1], fields[2], where)
 
 
@@ -209,8 +206,7 @@ def _released(inputs: Place, gold: Place) -> Iterator[GradedPair]:
     for number, (line, score) in enumerate(zip(pairs, scores, strict=True), start=1):
         if not score.strip():
             continue
-        fields = line.split("\t")
-        where = f"{inputs.name}:{number}"
+        fields, where = line.split("\t"), f"{inputs.name}:{number}"
         if len(fields) < 2:
             raise InputError(f"{where}: no tab between two texts, though {gold.name}:{number} has a score")
         yield from _pair(score, fields[0], fields[1], where)
@@ -218,21 +214,13 @@ def _released(inputs: Place, gold: Place) -> Iterator[GradedPair]:
 
 def _sick(file: Place) -> Iterator[GradedPair]:
     header: list[str] = []
-    for number, line in read_lines(file):
-        if not line.strip():
-            continue
-        fields = line.split("\t")
-        where = f"{file.name}:{number}"
+    for where, fields in _fields(file):
         if not header:
             header = fields
-            lacking = {"sentence_A", "sentence_B", "relatedness_score"} - set(header)
-            if lacking:
+            if lacking := {"sentence_A", "sentence_B", "relatedness_score"} - set(header):
                 raise InputError(f"{where}: not a SICK header, as it lacks {', '.join(sorted(lacking))}")
             continue
-        if len(fields) < len(header):
-            raise InputError(
-                f"{where}: {len(fields)} columns separated by tabs, the header has {len(header)}"
-            )
+        _check_count(fields, len(header), where, f", the header has {len(header)}")
         row = dict(zip(header, fields, strict=False))
         if row.get("SemEval_set", "TEST").strip() == "TEST":
             yield from _pair(row["relatedness_score"], row["sentence_A"], row["sentence_B"], where)

@@ -1,22 +1,16 @@
 """Sentences with named entities tagged by people, in the BIO scheme (Q10)."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
-from pairsmith.data.readers import pick_column
-from pairsmith.data.sources import (
-    data_suffix,
-    is_hub_data,
-    load_hub_data,
-    missing,
-    open_source,
-    read_lines,
-)
+from pairsmith.data.readers import at_least_one, pick_column
+from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, missing, open_source, read_lines
 from pairsmith.data.splits import split_of
 
 _TAG = re.compile(r"O|[BI]-.+")
@@ -34,14 +28,13 @@ class TaggedSentence:
 
 
 def read_tagged(source: str | Place) -> list[TaggedSentence]:
-    """Read tagged sentences.
+    """Read tagged sentences. Tags may be IOB1, where I- begins entities.
 
-    Args:
-        source: a file of words beside one of tags, one sentence per line, ``NAME.words`` and ``NAME.ner``; a
-            file in CoNLL's format, one word and its tag per line, possibly with columns between them, and
-            blank lines between sentences; or one sentence per row, with lists of tokens and ner_tags (also
-            words, tags): JSON Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or
-            ``org/name:split``, whose tags may be class numbers. Tags may be IOB1, where I- begins entities.
+    ``source`` is a file of words beside one of tags, one sentence per line, ``NAME.words`` and ``NAME.ner``;
+    a file in CoNLL's format, one word and its tag per line, possibly with columns between them, and blank
+    lines between sentences; or one sentence per row, with lists of tokens and ner_tags (also words, tags):
+    JSON Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``, whose tags
+    may be class numbers.
     """
     path = place(split_of(source)[0] if isinstance(source, str) else source)
     with reaching(path, InputError):
@@ -53,10 +46,8 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
         raise missing(path)
     else:
         lines = _beside(path) if has_tags_beside(path) else _columns(path)
-    found = [_sentence(where, words, tags) for where, words, tags in lines]
-    if not found:
-        raise InputError(f"{path} holds no tagged sentences")
-    return found
+    lines = at_least_one(lines, f"{path} holds no tagged sentences")
+    return [_sentence(where, words, tags) for where, words, tags in lines]
 
 
 _Lines = Iterator[tuple[str, Sequence[str], Sequence[str]]]
@@ -83,11 +74,11 @@ def _beside(path: Place) -> _Lines:
 
 
 def _rows(source: str | Place, hub: bool) -> _Lines:
-    names: tuple[str, str] | None = None
+    names: list[str] = []
     meaning: Sequence[str] | None = None
     for where, row in open_source(source).rows():
-        if names is None:
-            names = pick_column(row, _WORDS, where), pick_column(row, _TAGS, where)
+        if not names:
+            names = [pick_column(row, known, where) for known in (_WORDS, _TAGS)]
             meaning = _meaning(str(source), names[1]) if hub else None
         words, tags = (row.get(name) for name in names)
         if not isinstance(words, list) or not isinstance(tags, list):
@@ -99,8 +90,7 @@ def _rows(source: str | Place, hub: bool) -> _Lines:
 
 
 def _named(tag: Any, meaning: Sequence[str] | None) -> str:
-    known = meaning is not None and isinstance(tag, int) and 0 <= tag < len(meaning)
-    return meaning[tag] if known and meaning is not None else str(tag)
+    return meaning[tag] if meaning and isinstance(tag, int) and 0 <= tag < len(meaning) else str(tag)
 
 
 def _meaning(source: str, column: str) -> Sequence[str] | None:
@@ -118,7 +108,7 @@ def _columns(path: Place) -> _Lines:
     words: list[str] = []
     tags: list[str] = []
     first = 0
-    for number, line in _with_end(read_lines(path)):
+    for number, line in chain(read_lines(path), [(0, "")]):
         fields = line.split()
         if fields and fields[0] != "-DOCSTART-":
             if len(fields) < 2:
@@ -129,11 +119,6 @@ def _columns(path: Place) -> _Lines:
         elif words:
             yield f"{name}:{first}", words, tags
             words, tags, first = [], [], 0
-
-
-def _with_end(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    yield from lines
-    yield 0, ""
 
 
 def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSentence:

@@ -15,6 +15,7 @@ from pairsmith.runs.attribution import Sources
 from pairsmith.runs.folder import REJECTS, DatasetFolder
 from pairsmith.runs.provenance import Attribution, Provenance, hub_licence, joint_languages
 
+_SOURCE = "the place where it comes from"
 _MANY_LABELS = 30
 _EXAMPLES = 3
 _SIZES = (
@@ -33,33 +34,22 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Card:
-    """A step's description of its rows. Counts of rows and rejects are taken from the folder itself.
+    """A step's description of its rows. Counts of rows and rejects are taken from the folder itself."""
 
-    Attributes:
-        title: heading of the card.
-        description: what the rows are and how they were made, in a few sentences of Markdown.
-        task_description: the task in words, e.g. the instructions the model followed.
-        counts: numbers for a table of their own, by name, e.g. inputs read.
-        citations: works to cite, one Markdown line each.
-        licence: what a user has to know about rights in the inputs and in the model's output.
-        columns: meanings of columns, where they differ from ``MEANING``.
-        made: one sentence that says what made the rows.
-        tags: tags for the Hub, besides ``pairsmith``.
-        sources: the models and data that the rows were made with, for their licences and citations.
-        task: the Hub's task category, where the columns do not determine it.
-    """
-
-    title: str
-    description: str
-    task_description: str = ""
-    counts: Mapping[str, int] | None = None
-    citations: Sequence[str] = ()
-    licence: str = ""
+    title: str  # heading of the card
+    description: str  # what the rows are and how they were made, in a few sentences of Markdown
+    task_description: str = ""  # the task in words, e.g. the instructions the model followed
+    counts: Mapping[str, int] | None = None  # numbers for a table of their own, by name, e.g. inputs read
+    citations: Sequence[str] = ()  # works to cite, one Markdown line each
+    licence: str = ""  # what a user has to know about rights in the inputs and in the model's output
+    # Meanings of columns, where they differ from ``MEANING``.
     columns: Mapping[str, str] = field(default_factory=dict)
+    # One sentence that says what made the rows.
     made: str = "The texts were made by a program; no person has checked each of them."
-    tags: Sequence[str] = ("synthetic",)
+    tags: Sequence[str] = ("synthetic",)  # tags for the Hub, besides ``pairsmith``
+    # The models and data that the rows were made with, for their licences and citations.
     sources: Sources = field(default_factory=Sources)
-    task: str = ""
+    task: str = ""  # the Hub's task category, where the columns do not determine it
 
     def about(self) -> Provenance:
         """The machine-readable part of the card, without passwords and tokens."""
@@ -129,23 +119,20 @@ def task_category(schema: pa.Schema) -> str:
 
 def cite(lines: Sequence[str]) -> str:
     """The section that says what to cite."""
-    return _list("Please cite", lines)
+    return "## Please cite\n\n" + "\n".join(f"- {_line(line)}" for line in lines) if lines else ""
 
 
 def licences(text: str, made_with: Sequence[Attribution]) -> str:
     """The section that says whose rights apply: ``text``, and the licence of each source as far as known."""
     parts = [text.strip()] if text.strip() else []
     if made_with:
-        rows = [(each.name, each.role, _licence(each)) for each in made_with]
+        rows = [
+            (each.name, each.role, ", ".join(each.licences) or f"unknown: look at {each.look or _SOURCE}")
+            for each in made_with
+        ]
         parts.append("It was made with\n\n" + _table(("what", "", "licence"), rows))
         parts.append("What these licences mean for the result is for its users to find out.")
     return "## Licence\n\n" + "\n\n".join(parts) if parts else ""
-
-
-def _licence(credit: Attribution) -> str:
-    if credit.licences:
-        return ", ".join(credit.licences)
-    return f"unknown: look at {credit.look or 'the place where it comes from'}"
 
 
 def _task(card: Card) -> str:
@@ -215,17 +202,16 @@ def _origin(card: Card, folder: DatasetFolder) -> str:
     rows = [("step", manifest.step), ("pairsmith", manifest.pairsmith)]
     rows += [(f"model {name}", revision) for name, revision in manifest.models.items()]
     rows += [(f"input {name}", f"SHA-256 {digest}") for name, digest in manifest.inputs.items()]
-    rows += [(name, _value(value)) for name, value in manifest.settings.items()]
+    rows += [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in manifest.settings.items()
+    ]
     return (
         f"## How it was made\n\n{card.made} "
         "pairsmith is an open-source toolkit that makes labelled text data with language models. "
         "With the same settings, inputs and models it makes the same rows. "
         "`manifest.json` has all of this for programs.\n\n" + _table(("setting", "value"), rows)
     )
-
-
-def _list(title: str, lines: Sequence[str]) -> str:
-    return f"## {title}\n\n" + "\n".join(f"- {_line(line)}" for line in lines) if lines else ""
 
 
 def _table(header: Sequence[str], rows: Any) -> str:
@@ -241,10 +227,6 @@ def _cell(value: Any) -> str:
     text = _line("" if value is None else str(value))
     text = text if len(text) <= 200 else f"{text[:199]}…"
     return re.sub(r"([\\|`*\[\]<])", r"\\\1", text)
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _line(text: str) -> str:

@@ -55,8 +55,7 @@ def claim(
         read: reads the record from the folder; raises a ``FolderError`` where pairsmith did not write it.
         extends: whether the work to be done includes all work of a differing record, which can then be kept.
 
-    Returns:
-        The result of ``read``, or None for a folder without a record. ``lock.release`` unlocks the folder.
+    A folder without a record gives None. ``lock.release`` unlocks the folder.
     """
     with storage_errors(run.out):
         _refuse_foreign(run.out, record)

@@ -28,49 +28,27 @@ _SPDX_NAMES = {
 }  # fmt: skip
 _UNKNOWN = "unknown: see the section Licence of README.md"
 
-_CONTEXT: JSONLD = {
+_OWN_WORDS = (
+    "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field", "fileObject",
+    "fileProperty", "fileSet", "format", "includes", "isArray", "isLiveDataset", "jsonPath", "key", "md5",
+    "parentField", "path", "recordSet", "references", "regex", "repeated", "replace", "samplingRate",
+    "separator", "source", "subField", "transform",
+)  # fmt: skip
+_OTHER_WORDS: JSONLD = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    "arrayShape": "cr:arrayShape",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
     "conformsTo": "dct:conformsTo",
-    "containedIn": "cr:containedIn",
     "cr": "http://mlcommons.org/croissant/",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
     "description": {"@container": "@language"},
-    "equivalentProperty": "cr:equivalentProperty",
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "fileProperty": "cr:fileProperty",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isArray": "cr:isArray",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
     "name": {"@container": "@language"},
-    "parentField": "cr:parentField",
-    "path": "cr:path",
     "rai": "http://mlcommons.org/croissant/RAI/",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
     "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
 }
+_CONTEXT = dict(sorted((_OTHER_WORDS | {word: f"cr:{word}" for word in _OWN_WORDS}).items()))
 """The specification's context in full: readers take a different one for another dialect."""
 
 _TYPES = {
@@ -100,6 +78,7 @@ def describe(
     sets = {"data": kept}
     if "rejects" in schemas and manifest.counts.rejects:
         sets["rejects"] = [file for file in files if file.split == REJECTS]
+    content = hash_bytes("".join(f"{file.path}\t{file.sha256}\n" for file in files).encode())
     described: JSONLD = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -107,11 +86,11 @@ def describe(
         "name": about.title or f"Rows by {manifest.step}",
         "description": about.description or f"Rows that the step {manifest.step} of pairsmith wrote.",
         "license": _licences(manifest),
-        "version": f"1.0.0+{_version(files)}",
+        "version": f"1.0.0+{content[:12]}",  # another one for other files
         "keywords": ["pairsmith", manifest.step],
         "distribution": [
             *(_file(file) for some in sets.values() for file in some),
-            *(_file_set(name, some) for name, some in sets.items()),
+            *(_file_set(name, some[0].path.partition("/")[0]) for name, some in sets.items()),
         ],
         "recordSet": [
             _splits([file.split for file in kept]),
@@ -149,56 +128,54 @@ def _licences(manifest: Manifest) -> str | list[str]:
     return found or _UNKNOWN
 
 
-def _version(files: Sequence[FileEntry]) -> str:
-    """A version that changes with the content of the files."""
-    return hash_bytes("".join(f"{file.path}\t{file.sha256}\n" for file in files).encode())[:12]
+def _node(kind: str, identifier: str, name: str, **properties: Any) -> JSONLD:
+    return {"@type": f"cr:{kind}", "@id": identifier, "name": name, **properties}
 
 
 def _file(file: FileEntry) -> JSONLD:
-    return {
-        "@type": "cr:FileObject",
-        "@id": file.path,
-        "name": file.path,
-        "contentUrl": file.path,
-        "contentSize": f"{file.bytes} B",
-        "encodingFormat": "application/x-parquet",
-        "sha256": file.sha256,
-    }
+    return _node(
+        "FileObject",
+        file.path,
+        file.path,
+        contentUrl=file.path,
+        contentSize=f"{file.bytes} B",
+        encodingFormat="application/x-parquet",
+        sha256=file.sha256,
+    )
 
 
-def _file_set(name: str, files: Sequence[FileEntry]) -> JSONLD:
-    folder = files[0].path.partition("/")[0]
-    return {
-        "@type": "cr:FileSet",
-        "@id": f"{name}-files",
-        "name": f"{name}-files",
-        "description": f"All Parquet files in {folder}/.",
-        "encodingFormat": "application/x-parquet",
-        "includes": f"{folder}/*.parquet",
-    }
+def _file_set(name: str, folder: str) -> JSONLD:
+    return _node(
+        "FileSet",
+        f"{name}-files",
+        f"{name}-files",
+        description=f"All Parquet files in {folder}/.",
+        encodingFormat="application/x-parquet",
+        includes=f"{folder}/*.parquet",
+    )
 
 
 def _splits(names: Sequence[str]) -> JSONLD:
     known = {"train": "cr:TrainingSplit", "validation": "cr:ValidationSplit", "test": "cr:TestSplit"}
     ordered = sorted(dict.fromkeys(names), key=lambda name: name != "train")
     urls = any(name in known for name in ordered)
-    fields = [{"@type": "cr:Field", "@id": "splits/name", "name": "name", "dataType": "sc:Text"}]
+    fields = [_node("Field", "splits/name", "name", dataType="sc:Text")]
     if urls:
-        fields.append({"@type": "cr:Field", "@id": "splits/url", "name": "url", "dataType": "sc:URL"})
+        fields.append(_node("Field", "splits/url", "url", dataType="sc:URL"))
     rows = [
         {"splits/name": name, **({"splits/url": known.get(name, "cr:Split")} if urls else {})}
         for name in ordered
     ]
-    return {
-        "@type": "cr:RecordSet",
-        "@id": "splits",
-        "name": "splits",
-        "description": "The names of the splits.",
-        "dataType": "cr:Split",
-        "key": {"@id": "splits/name"},
-        "field": fields,
-        "data": rows,
-    }
+    return _node(
+        "RecordSet",
+        "splits",
+        "splits",
+        description="The names of the splits.",
+        dataType="cr:Split",
+        key={"@id": "splits/name"},
+        field=fields,
+        data=rows,
+    )
 
 
 def _records(name: str, schema: pa.Schema, meaning: Mapping[str, str]) -> JSONLD:
@@ -206,31 +183,26 @@ def _records(name: str, schema: pa.Schema, meaning: Mapping[str, str]) -> JSONLD
     if name == "data":
         fields.insert(0, _split_field(name))
     what = "The rows." if name == "data" else "Rows that were made and not kept, and why."
-    return {
-        "@type": "cr:RecordSet",
-        "@id": name,
-        "name": name,
-        "description": what,
-        **({"key": {"@id": f"{name}/id"}} if name == "data" and "id" in schema.names else {}),
-        "field": fields,
-    }
+    key = {"key": {"@id": f"{name}/id"}} if name == "data" and "id" in schema.names else {}
+    return _node("RecordSet", name, name, description=what, **key, field=fields)
 
 
 def _split_field(records: str) -> JSONLD:
     """The split of a row, from its file name; readers apply the regex to its own result once more."""
-    return {
-        "@type": "cr:Field",
-        "@id": f"{records}/split",
-        "name": "split",
-        "description": "The split that the row belongs to.",
-        "dataType": "sc:Text",
-        "source": {
-            "fileSet": {"@id": f"{records}-files"},
-            "extract": {"fileProperty": "filename"},
-            "transform": {"regex": r"^(\w+?)(?:-\d+\.parquet)?$"},
-        },
-        "references": {"field": {"@id": "splits/name"}},
+    source = {
+        "fileSet": {"@id": f"{records}-files"},
+        "extract": {"fileProperty": "filename"},
+        "transform": {"regex": r"^(\w+?)(?:-\d+\.parquet)?$"},
     }
+    return _node(
+        "Field",
+        f"{records}/split",
+        "split",
+        description="The split that the row belongs to.",
+        dataType="sc:Text",
+        source=source,
+        references={"field": {"@id": "splits/name"}},
+    )
 
 
 def _field(records: str, column: pa.Field, meaning: Mapping[str, str]) -> JSONLD:
@@ -247,7 +219,7 @@ def _field(records: str, column: pa.Field, meaning: Mapping[str, str]) -> JSONLD
 
 def _plain(identifier: str, name: str, kind: pa.DataType) -> JSONLD:
     """A field without its source: a value, a list of values, or a struct of fields."""
-    found: JSONLD = {"@type": "cr:Field", "@id": identifier, "name": name}
+    found = _node("Field", identifier, name)
     if pa.types.is_struct(kind):
         inner = [kind.field(place) for place in range(kind.num_fields)]
         return found | {"subField": [_plain(f"{identifier}/{x.name}", x.name, x.type) for x in inner]}

@@ -9,35 +9,20 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The estimate for one step on this machine.
+    """The estimate for one step on this machine."""
 
-    Attributes:
-        seconds: run time with the workers in the settings, once the libraries are loaded.
-        starting: seconds to load the libraries.
-        memory: bytes that its processes together need at most.
-        disk: bytes that remain on the disk.
-        scratch: further bytes that it needs on the disk until it is finished.
-        rows: rows that it makes, by split.
-        tokens: tokens that a language model generates.
-        shared: seconds that the work which several workers can share takes one worker.
-        workers: the number of workers in the settings.
-        worker_memory: bytes that one of several workers needs.
-        shards: the number of shards that the shared work can be divided into.
-        sample: some of the rows that it would make.
-    """
-
-    seconds: float
-    memory: int
-    disk: int
-    rows: Mapping[str, int]
-    scratch: int = 0
-    tokens: int = 0
-    shared: float = 0.0
-    shards: int = 1
-    sample: pa.Table | None = None
-    workers: int = 1
-    worker_memory: int = 0
-    starting: float = 0.0
+    seconds: float  # run time with the workers in the settings, once the libraries are loaded
+    memory: int  # bytes that its processes together need at most
+    disk: int  # bytes that remain on the disk
+    rows: Mapping[str, int]  # rows that it makes, by split
+    scratch: int = 0  # further bytes that it needs on the disk until it is finished
+    tokens: int = 0  # tokens that a language model generates
+    shared: float = 0.0  # seconds that the work which several workers can share takes one worker
+    shards: int = 1  # the number of shards that the shared work can be divided into
+    sample: pa.Table | None = None  # some of the rows that it would make
+    workers: int = 1  # the number of workers in the settings
+    worker_memory: int = 0  # bytes that one of several workers needs
+    starting: float = 0.0  # seconds to load the libraries
 
     def seconds_with(self, workers: int) -> float:
         """The time with this many workers, each with as much computing power as one has now."""

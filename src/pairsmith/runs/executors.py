@@ -1,8 +1,8 @@
 """Executors, which process items of work in this process or in several.
 
-The interface is one function: it takes a loader of the work and the items, and returns an iterator of
-results in the order in which they finish. The process that iterates commits them, so the kind and
-number of workers cannot change what is written.
+The interface is one function: it takes a loader of the work and the items, each of which is read when its
+turn comes, and returns an iterator of results in the order in which they finish. The process that iterates
+commits them, so the kind and number of workers cannot change what is written.
 """
 
 import multiprocessing
@@ -10,8 +10,7 @@ import os
 import signal
 import threading
 import traceback
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -19,7 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Literal
 
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
-from pairsmith.runs.work import DEATHS, Advance, Done, Load, LostItem, R, Say, W
+from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waiting, Work
 
 _JOIN_SECONDS = 2.0
 
@@ -38,7 +37,7 @@ class ExecutorChoice:
 
 
 def execute(
-    load: Load[W, R], items: Sequence[W], advance: Advance, where: ExecutorChoice, say: Say = lambda _: None
+    load: Load[W, R], items: Iterable[W], advance: Advance, where: ExecutorChoice, say: Say = lambda _: None
 ) -> Iterator[Done[W, R] | LostItem[W]]:
     """Process the items; see ``run_here``, ``run_processes`` and ``ray_executor.run_ray``."""
     workers = where.workers
@@ -51,32 +50,32 @@ def execute(
     return run_processes(load, items, advance, workers=workers, say=say)
 
 
-def run_here(load: Load[W, R], items: Sequence[W], advance: Advance) -> Iterator[Done[W, R]]:
+def run_here(load: Load[W, R], items: Iterable[W], advance: Advance) -> Iterator[Done[W, R]]:
     """Process the items one after the other in this process."""
-    if items:
-        work = load(0)
-        for item in items:
-            yield Done(item, work(item, advance))
+    work: Work[W, R] | None = None
+    for item in items:
+        work = work or load(0)
+        yield Done(item, work(item, advance))
 
 
 def run_processes(
-    load: Load[W, R], items: Sequence[W], advance: Advance, *, workers: int, say: Say = lambda _: None
+    load: Load[W, R], items: Iterable[W], advance: Advance, *, workers: int, say: Say = lambda _: None
 ) -> Iterator[Done[W, R] | LostItem[W]]:
     """Process the items in ``workers`` processes of this machine, which share its cores.
 
     A process that dies is replaced and its item done again; ``say`` is called with a message.
     """
-    if not items:
+    waiting = Waiting(items, workers)
+    if not waiting.workers:
         return
-    pool = _Pool(load, min(workers, len(items)))
-    waiting = deque(range(len(items)))
-    deaths: Counter[int] = Counter()
+    pool = _Pool(load, waiting.workers)
     try:
-        while waiting or pool.busy:
+        while True:
             for worker in pool.idle():
-                if waiting:
-                    number = waiting.popleft()
-                    pool.give(worker, number, items[number])
+                if given := waiting.take():
+                    pool.give(worker, *given)
+            if waiting.empty and not pool.busy:
+                return
             for worker, (kind, value) in pool.messages():
                 if kind == "advance":
                     worker.units += value
@@ -91,19 +90,16 @@ def run_processes(
                     raise WorkerError(f"a worker failed; this is a bug in pairsmith:\n{value}")
                 elif worker.number is None and not worker.ready:
                     pool.remove(worker)
-                    if not pool.size:
+                    if not pool.workers:
                         raise WorkerError(f"workers exited before they were ready ({value}); see --workers")
-                    say(f"worker {worker.index} ended while loading ({value}); {pool.size} are left")
+                    left = f"{len(pool.workers)} are left"
+                    say(f"worker {worker.index} ended while loading ({value}); {left}")
                 else:
                     advance(-worker.units)  # what it had done of its item is done again
                     say(f"worker {worker.index} ended ({value}); another one takes its place")
                     pool.replace(worker)
-                    if worker.number is not None:
-                        deaths[worker.number] += 1
-                        if deaths[worker.number] < DEATHS:
-                            waiting.appendleft(worker.number)
-                        else:
-                            yield LostItem(worker.item, value)
+                    if worker.number is not None and not waiting.put_back(worker.number, worker.item):
+                        yield LostItem(worker.item, value)
     finally:
         pool.close()
 
@@ -128,21 +124,16 @@ class _Pool:
         self._load = load
         self._context = multiprocessing.get_context("spawn")
         self._threads = max(1, cores() // size)
-        self._workers = [self._start(index) for index in range(size)]
-
-    @property
-    def size(self) -> int:
-        """How many workers there are."""
-        return len(self._workers)
+        self.workers = [self._start(index) for index in range(size)]
 
     @property
     def busy(self) -> bool:
         """Whether any worker has an item."""
-        return any(worker.number is not None for worker in self._workers)
+        return any(worker.number is not None for worker in self.workers)
 
     def idle(self) -> list[_Worker]:
         """The workers that wait for an item."""
-        return [worker for worker in self._workers if worker.ready and worker.number is None]
+        return [worker for worker in self.workers if worker.ready and worker.number is None]
 
     def give(self, worker: _Worker, number: int, item: Any) -> None:
         """Send an item; a worker that has just ended is noticed by ``messages``."""
@@ -152,13 +143,13 @@ class _Pool:
 
     def messages(self) -> Iterator[tuple[_Worker, tuple[str, Any]]]:
         """Wait for the workers' messages and yield them; ``("ended", how)`` for a process that is gone."""
-        by_pipe = {worker.pipe: worker for worker in self._workers}
+        by_pipe = {worker.pipe: worker for worker in self.workers}
         for pipe in wait(list(by_pipe)):
             worker = by_pipe[pipe]  # type: ignore[index]  # wait returns what it was given
             try:
                 message = worker.pipe.recv()
             except (EOFError, OSError):
-                message = ("ended", _how(_ended(worker.process)))
+                message = ("ended", _ended(worker.process))
             if message[0] == "ready":
                 worker.ready = True
             else:
@@ -167,18 +158,18 @@ class _Pool:
     def remove(self, worker: _Worker) -> None:
         """Remove a worker that ended."""
         worker.pipe.close()
-        self._workers = [other for other in self._workers if other is not worker]
+        self.workers = [other for other in self.workers if other is not worker]
 
     def replace(self, worker: _Worker) -> None:
         """Start another process in place of one that ended."""
         self.remove(worker)
-        self._workers.append(self._start(worker.index))
+        self.workers.append(self._start(worker.index))
 
     def close(self) -> None:
         """End every process."""
-        for worker in self._workers:
+        for worker in self.workers:
             worker.process.terminate()
-        for worker in self._workers:
+        for worker in self.workers:
             _ended(worker.process)
             worker.pipe.close()
 
@@ -215,20 +206,16 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection) -> None:
         send("crash", traceback.format_exc())
 
 
-def _how(exit_code: int | None) -> str:
-    if exit_code is not None and exit_code < 0:
-        killed = " (out of memory?)" if exit_code == -9 else ""
-        return f"signal {-exit_code}{killed}"
-    return f"exit code {exit_code}"
-
-
-def _ended(process: BaseProcess) -> int | None:
-    """The exit code of a process that should have ended; one that has not is killed."""
+def _ended(process: BaseProcess) -> str:
+    """How a process ended, which should have; one that has not is killed."""
     process.join(_JOIN_SECONDS)
     if process.is_alive():
         process.kill()
         process.join()
-    return process.exitcode
+    code = process.exitcode
+    if code is not None and code < 0:
+        return f"signal {-code}{' (out of memory?)' if code == -9 else ''}"
+    return f"exit code {code}"
 
 
 @contextmanager

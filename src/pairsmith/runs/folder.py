@@ -14,6 +14,7 @@ from pairsmith.core.errors import DamagedError, FolderError, choices, first_line
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import Place, is_folder, place, reaching, several, size_of
 from pairsmith.data.sources import missing, open_parquet
+from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.runs.provenance import Provenance
 
 FORMAT = 1
@@ -41,25 +42,15 @@ class FileEntry(_Model):
 
 
 class ShardEntry(_Model):
-    """The files and inputs of one finished shard.
+    """The files and inputs of one finished shard."""
 
-    Attributes:
-        shard: its number, from 0.
-        files: its Parquet files.
-        reasons: maps ``"filter: reason"`` to the number of rejects.
-        items: number of its inputs.
-        content: SHA-256 of the inputs' names, in order.
-        asked: what was generated for each input (see ``writer.Share``).
-        run: the run that made it (``run_of`` the manifest's ``base``).
-    """
-
-    shard: int
-    run: str = ""
-    files: tuple[FileEntry, ...]
-    reasons: dict[str, int] = {}
-    items: int = 0
-    content: str = ""
-    asked: str = ""
+    shard: int  # its number, from 0
+    run: str = ""  # the run that made it (``run_of`` the manifest's ``base``)
+    files: tuple[FileEntry, ...]  # its Parquet files
+    reasons: dict[str, int] = {}  # maps ``"filter: reason"`` to the number of rejects
+    items: int = 0  # number of its inputs
+    content: str = ""  # SHA-256 of the inputs' names, in order
+    asked: str = ""  # what was generated for each input (see ``writer.ShardSpec``)
 
 
 class Counts(_Model):
@@ -69,15 +60,8 @@ class Counts(_Model):
     rejects: int = 0
     rejects_by_reason: dict[str, int] = {}
 
-    def plus(self, *entries: ShardEntry) -> Self:
-        """The totals with these shards added."""
-        return self._with(entries, 1)
-
-    def minus(self, *entries: ShardEntry) -> Self:
-        """The totals without these shards."""
-        return self._with(entries, -1)
-
-    def _with(self, entries: Iterable[ShardEntry], sign: int) -> Self:
+    def plus(self, *entries: ShardEntry, sign: int = 1) -> Self:
+        """The totals with these shards added, or with ``sign`` -1 taken away."""
         rows, rejects, reasons = self.rows, self.rejects, Counter(self.rejects_by_reason)
         for entry in entries:
             for file in entry.files:
@@ -187,7 +171,8 @@ class DatasetFolder:
     @property
     def splits(self) -> tuple[str, ...]:
         """The names of the splits, ``train`` first, then as they were written."""
-        names = dict.fromkeys(file.split for file in self._files() if file.split != REJECTS)
+        files = [file for shard in self.manifest.shards for file in shard.files]
+        names = dict.fromkeys(file.split for file in files if file.split != REJECTS)
         return tuple(sorted(names, key=lambda name: name != "train"))
 
     @property
@@ -198,8 +183,7 @@ class DatasetFolder:
     @property
     def split_rows(self) -> Mapping[str, int]:
         """Kept rows of each split."""
-        files = self._files()
-        return {name: sum(file.rows for file in files if file.split == name) for name in self.splits}
+        return {name: sum(self.shard_rows(name)) for name in self.splits}
 
     def table(self, split: str = "train", columns: Sequence[str] | None = None) -> pa.Table:
         """All rows of ``split``, shard after shard; only ``columns`` where they are given."""
@@ -213,50 +197,44 @@ class DatasetFolder:
         columns: Sequence[str] | None = None,
         numbers: Iterable[int] | None = None,
     ) -> Iterator[pa.Table]:
-        """The rows of ``split``, one shard's table at a time.
+        """The rows of ``split``, one shard's table at a time; only ``columns`` where they are given.
 
-        Args:
-            split: its name.
-            columns: the columns to read; by default all.
-            numbers: the shards to read, counted from 0 in their order; by default all.
+        ``numbers`` are the shards to read, counted from 0 in their order; by default all.
         """
-        files = [file for file in self._files() if file.split == split]
+        files = self._files(split)
         for number in range(len(files)) if numbers is None else numbers:
             yield read_parquet(self.path / files[number].path, columns)
 
     def batches(self, split: str = "train", rows: int = 5_000) -> Iterator[pa.Table]:
         """The rows of ``split``, at most ``rows`` at a time, whatever the size of its shards."""
-        for file in self._files():
-            if file.split == split:
-                with _parquet(self.path / file.path) as opened:
-                    for batch in opened.iter_batches(batch_size=rows):
-                        yield pa.Table.from_batches([batch])
+        for file in self._files(split):
+            with _parquet(self.path / file.path) as opened:
+                for batch in opened.iter_batches(batch_size=rows):
+                    yield pa.Table.from_batches([batch])
 
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
-        first = next(file for file in self._files() if file.split != REJECTS)
-        with _parquet(self.path / first.path) as file:
+        with _parquet(self.path / self._files(self.splits[0])[0].path) as file:
             return file.schema_arrow
 
     def shard_rows(self, split: str = "train") -> list[int]:
         """How many rows of ``split`` each shard has."""
-        return [file.rows for file in self._files() if file.split == split]
+        return [file.rows for file in self._files(split)]
 
     def head(self, count: int) -> list[dict[str, Any]]:
         """At most ``count`` rows of the first split, all from its first file that holds any."""
-        first = self.splits[0]
-        files = [file for file in self._files() if file.split == first and file.rows]
+        files = [file for file in self._files(self.splits[0]) if file.rows]
         return read_parquet(self.path / files[0].path).slice(0, count).to_pylist() if files else []
 
     def rejects(self) -> pa.Table:
         """Every row that was made and not kept, with columns id, filter, reason, row."""
         return self._read(REJECTS)
 
-    def _files(self) -> list[FileEntry]:
-        return [file for shard in self.manifest.shards for file in shard.files]
+    def _files(self, split: str) -> list[FileEntry]:
+        return [file for shard in self.manifest.shards for file in shard.files if file.split == split]
 
     def _read(self, split: str, columns: Sequence[str] | None = None) -> pa.Table:
-        paths = [self.path / file.path for file in self._files() if file.split == split]
+        paths = [self.path / file.path for file in self._files(split)]
         return pa.concat_tables(several(lambda path: read_parquet(path, columns), paths))
 
 
@@ -295,13 +273,9 @@ def _parquet(path: Place) -> Iterator[Any]:
 
 
 def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) -> None:
-    """Check that files are as they were written.
+    """Check that the files in ``folder``, which messages call ``name``, are as ``step`` wrote them.
 
-    Args:
-        folder: the folder of the files.
-        name: the folder's name in messages.
-        hashes: SHA-256 of each file, by its path in the folder.
-        step: the step that wrote them.
+    ``hashes`` are the SHA-256 of each file, by its path in the folder.
     """
     wrong = []
     for path, digest in hashes.items():
@@ -331,3 +305,23 @@ def check_columns(folder: Place, shards: Iterable[ShardEntry], schema: pa.Schema
             f"{folder} was begun by another version of pairsmith, with the columns {', '.join(there)}, "
             f"not {', '.join(schema.names)}; give --fresh or another --out"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRows:
+    """The rows of one split, in order; ``source`` names the folder and, where needed, the split."""
+
+    table: pa.Table
+    folder: DatasetFolder
+    source: str
+
+
+def open_training_rows(name: str, done: str, say: Say | None = None) -> TrainingRows:
+    """The training rows of a folder, or the rows of the split that ``FOLDER:SPLIT`` names.
+
+    ``done`` is what happens to the rows, as in "is judged", for the message that ``say`` is called with if
+    other splits are left out.
+    """
+    folder = DatasetFolder.open(split_of(name)[0])
+    source = to_train_on(name, done, say)
+    return TrainingRows(folder.table(split_of(source)[1] or "train"), folder, source)

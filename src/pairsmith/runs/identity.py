@@ -86,11 +86,7 @@ def only_adds(there: Manifest, here: Identity, growing: Collection[str]) -> bool
     if there.base != here.base(growing):
         return False
     changed = [(there.settings.get(key), here.settings[key]) for key in growing if key in here.settings]
-    return all(old == new or _rose(old, new) for old, new in changed)
-
-
-def _rose(old: Any, new: Any) -> bool:
-    return old is not None and (new is None or new > old)
+    return all(old == new or (old is not None and (new is None or new > old)) for old, new in changed)
 
 
 def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

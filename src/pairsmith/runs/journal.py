@@ -13,7 +13,7 @@ damaged, the other is used.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from pydantic import ValidationError
@@ -28,16 +28,11 @@ _PART = re.compile(r"\d{5,}\.jsonl")
 
 
 class Journal:
-    """The journal of one folder, read once and then added to.
-
-    Attributes:
-        entries: the last line of each shard.
-        bad: number of lines that are cut short or otherwise invalid; their shards count as not made.
-    """
+    """The journal of one folder, read once and then added to."""
 
     def __init__(self, out: Place) -> None:
-        self.entries: dict[int, ShardEntry] = {}
-        self.bad = 0
+        self.entries: dict[int, ShardEntry] = {}  # the last line of each shard
+        self.bad = 0  # lines that are cut short or otherwise invalid; their shards count as not made
         self._folder = out / JOURNAL
         self._run = out / MENDS
         self._number = 0
@@ -64,24 +59,17 @@ class Journal:
         """Save a copy of the manifest, so that a damaged one can be restored."""
         write_json(self._run, manifest.model_dump(mode="json"))
 
-    def add(self, entry: ShardEntry) -> None:
-        """Add a line."""
-        self._room()
-        line = _line(entry)
-        write_atomic(self._part, b"\n".join([*self._lines, line, b""]))
-        self._lines.append(line)
-        self.entries[entry.shard] = entry
-
-    def complete(self, entries: Mapping[int, ShardEntry]) -> None:
-        """Add the ``entries`` that the journal does not have, many lines at a time."""
-        missing = [entry for number, entry in entries.items() if self.entries.get(number) != entry]
-        while missing:
-            self._room()
+    def add(self, entries: Sequence[ShardEntry]) -> None:
+        """Add a line for each entry, as many at a time as fit into a part."""
+        while entries:
+            if len(self._lines) >= _PART_LINES:
+                self._begin(self._number + 1)
             free = _PART_LINES - len(self._lines)
-            self._lines += map(_line, missing[:free])
-            write_atomic(self._part, b"\n".join([*self._lines, b""]))
-            missing = missing[free:]
-        self.entries.update(entries)
+            lines = [entry.model_dump_json(exclude_defaults=True).encode() for entry in entries[:free]]
+            write_atomic(self._folder / f"{self._number:05d}.jsonl", b"\n".join([*self._lines, *lines, b""]))
+            self._lines += lines
+            self.entries.update((entry.shard, entry) for entry in entries[:free])
+            entries = entries[free:]
 
     def clear(self) -> None:
         """Remove every line."""
@@ -89,14 +77,6 @@ class Journal:
             remove_files(_parts(self._folder))
         self.entries, self.bad = {}, 0
         self._begin(0)
-
-    @property
-    def _part(self) -> Place:
-        return self._folder / f"{self._number:05d}.jsonl"
-
-    def _room(self) -> None:
-        if len(self._lines) >= _PART_LINES:
-            self._begin(self._number + 1)
 
     def _begin(self, number: int) -> None:
         self._number, self._lines = number, []
@@ -124,7 +104,3 @@ def read_run(out: Place) -> Manifest | None:
 def _parts(folder: Place) -> list[Place]:
     found = (file for file in inside(folder) if _PART.fullmatch(file.name))
     return sorted(found, key=lambda file: int(file.stem))
-
-
-def _line(entry: ShardEntry) -> bytes:
-    return entry.model_dump_json(exclude_defaults=True).encode()

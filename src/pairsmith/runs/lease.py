@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ class Lease:
     def take(self, say: Say) -> None:
         """Claim the folder, if no process holds it or its holder is gone."""
         with reaching(self._file.parent, StorageError):
-            while _owner(_read(self._file)) != self._owner:
+            while _read(self._file).get("owner") != self._owner:
                 _outlive(self._file, say)
                 self._create()
         threading.Thread(target=self._renew_often, daemon=True, name="pairsmith-lease").start()
@@ -60,7 +61,7 @@ class Lease:
     def holds(self) -> bool:
         """Whether this process still holds the folder; asks the store, as the machine may have slept."""
         with reaching(self._file.parent, StorageError):
-            self._lost = self._lost or _owner(_read(self._file)) != self._owner
+            self._lost = self._lost or _read(self._file).get("owner") != self._owner
         return not self._lost
 
     def check(self) -> None:
@@ -79,7 +80,7 @@ class Lease:
         if not self._guard.acquire(timeout=_RELEASE_SECONDS):
             return  # a renewal is waiting for a store that does not answer
         try:
-            if not self._lost and _owner(_read(self._file)) == self._owner:
+            if not self._lost and _read(self._file).get("owner") == self._owner:
                 self._file.unlink(missing_ok=True)
         except Exception:  # a store that is gone; nothing more can be done
             self._lost = True
@@ -92,36 +93,30 @@ class Lease:
         In others, the process that finds the other's lease after a moment has lost.
         """
         try:
-            self._file.fs.pipe_file(self._file.path, self._content(), mode="create")
+            self._write(mode="create")
         except FileExistsError:
             return
         except Exception:
             if _read(self._file):
                 return
-            self._file.fs.pipe_file(self._file.path, self._content())
+            self._write()
             time.sleep(_SETTLE_SECONDS)
 
     def _renew_often(self) -> None:
         while not self._ended.wait(RENEW_SECONDS) and not self._lost:
-            try:
-                self._renew()
-            except Exception:  # the store may be back the next time; `check` raises an error if not
-                continue
+            # The store may be back the next time; `check` raises an error if not.
+            with suppress(Exception), self._guard:
+                if self._ended.is_set():
+                    return
+                self._lost = _read(self._file).get("owner") != self._owner
+                if not self._lost:
+                    self._count += 1
+                    self._write()
 
-    def _renew(self) -> None:
-        with self._guard:
-            if self._ended.is_set():
-                return
-            if _owner(_read(self._file)) != self._owner:
-                self._lost = True
-                return
-            self._count += 1
-            self._file.fs.pipe_file(self._file.path, self._content())
-
-    def _content(self) -> bytes:
+    def _write(self, **options: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"owner": self._owner, "count": self._count, "time": now, **_here()}
-        return json.dumps(about).encode()
+        self._file.fs.pipe_file(self._file.path, json.dumps(about).encode(), **options)
 
 
 def live(folder: UPath) -> bool:
@@ -137,9 +132,8 @@ def live(folder: UPath) -> bool:
 def _outlive(file: UPath, say: Say) -> None:
     """Wait until the lease in ``file`` is gone or stale, and remove it then."""
     first = _read(file)
-    about = _about(first)
-    if first and not _gone(about):
-        name = f"process {about.get('pid', '?')} on {about.get('host', 'another machine')}"
+    if first and not _gone(first):
+        name = f"process {first.get('pid', '?')} on {first.get('host', 'another machine')}"
         say(
             f"{file.parent} was being written by {name}; "
             f"watching for {STALE_SECONDS:.0f} s whether it is still running"
@@ -188,20 +182,14 @@ def _gone(about: dict[str, Any]) -> bool:
     return False
 
 
-def _read(file: UPath) -> bytes:
+def _read(file: UPath) -> dict[str, Any]:
+    """The content of a lease; empty if there is none, and not if it is no JSON object."""
     try:
-        return bytes(file.fs.cat_file(file.path))
+        data = bytes(file.fs.cat_file(file.path))
     except FileNotFoundError:
-        return b""
-
-
-def _about(data: bytes) -> dict[str, Any]:
-    try:
-        about = json.loads(data)
-    except ValueError:
         return {}
-    return about if isinstance(about, dict) else {}
-
-
-def _owner(data: bytes) -> Any:
-    return _about(data).get("owner")
+    with suppress(ValueError):
+        about = json.loads(data)
+        if about and isinstance(about, dict):
+            return about
+    return {"unreadable": data}

@@ -1,8 +1,10 @@
 """Work that is a map over numbered items, each committed as a shard of a dataset folder when it is done."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, overload
+from functools import partial
+from itertools import islice
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,7 @@ from pairsmith.runs.claim import Run
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.folder import DatasetFolder, summary
 from pairsmith.runs.storage import JSON
-from pairsmith.runs.work import Load, LostItem
+from pairsmith.runs.work import Advance, Load, LostItem
 from pairsmith.runs.writer import FolderWriter
 
 
@@ -27,6 +29,9 @@ class Item(Protocol):
 
 
 W = TypeVar("W", bound=Item)
+T = TypeVar("T")
+Records = Callable[[], Iterator[T]]
+"""Returns an iterator over all records from the beginning, the same each time."""
 Made = tuple[pa.Table, pa.Table]
 """A shard's rows and rejects."""
 
@@ -39,28 +44,37 @@ class RowShard:
     rows: pa.Table
 
 
-class RowShards(Sequence[RowShard]):
-    """The shards of a table with these numbers, of ``size`` rows each; each is copied when it is accessed.
+@dataclass(frozen=True, slots=True)
+class RecordShard(Generic[T]):
+    """Records that are processed and saved together."""
+
+    number: int
+    records: tuple[T, ...]
+
+
+def row_shards(table: pa.Table, size: int, numbers: Iterable[int]) -> Iterator[RowShard]:
+    """The shards of a table with these numbers, of ``size`` rows each; each is copied when it is needed.
 
     A slice would be sent to another process with its whole table.
     """
+    for number in numbers:
+        rows = table.slice(number * size, size)
+        yield RowShard(number, rows.take(np.arange(len(rows))))
 
-    def __init__(self, table: pa.Table, size: int, numbers: Sequence[int]) -> None:
-        self._table, self._size, self._numbers = table, size, numbers
 
-    def __len__(self) -> int:
-        return len(self._numbers)
+def record_shards(records: Records[T], size: int, numbers: Iterable[int]) -> Iterator[RecordShard[T]]:
+    """The shards of ``size`` records with these numbers, in ascending order, read as they are needed."""
+    stream, at = records(), 0
+    for number in numbers:
+        skipped = (number - at) * size
+        yield RecordShard(number, tuple(islice(stream, skipped, skipped + size)))
+        at = number + 1
 
-    @overload
-    def __getitem__(self, place: int) -> RowShard: ...
-    @overload
-    def __getitem__(self, place: slice) -> "RowShards": ...
-    def __getitem__(self, place: int | slice) -> "RowShard | RowShards":
-        if isinstance(place, slice):
-            return RowShards(self._table, self._size, self._numbers[place])
-        number = self._numbers[place]
-        rows = self._table.slice(number * self._size, self._size)
-        return RowShard(number, rows.take(np.arange(len(rows))))
+
+def shard_count(table: pa.Table, size: int) -> int:
+    """How many shards of ``size`` rows a table makes; an empty one makes one without rows."""
+    rows: int = table.num_rows
+    return max(1, -(-rows // size))
 
 
 def start_part(
@@ -78,29 +92,26 @@ def start_part(
     Other work in the folder is replaced: the step's own folder was claimed before, which is refused
     without ``--fresh`` if it contains parts of other work. Any such parts have therefore been given up.
     """
-
-    def start(fresh: bool) -> FolderWriter:
-        return FolderWriter.start(
-            Run(run.out, run.progress, fresh),
-            step=step,
-            schema=schema,
-            settings=settings,
-            inputs=inputs,
-            models=models,
-            planned=planned,
-        )
-
+    start = partial(
+        FolderWriter.start,
+        step=step,
+        schema=schema,
+        settings=settings,
+        inputs=inputs,
+        models=models,
+        planned=planned,
+    )
     try:
-        return start(fresh=False)
+        return start(Run(run.out, run.progress))
     except OtherWorkError:
         run.progress.say(f"{run.out} was made with other settings or inputs; it is made again from the start")
-        return start(fresh=True)
+        return start(Run(run.out, run.progress, fresh=True))
 
 
 def commit_each(
     writer: FolderWriter,
     load: Load[W, Made],
-    items: Sequence[W],
+    items: Iterable[W],
     where: ExecutorChoice,
     run: Run,
     *,
@@ -135,28 +146,33 @@ def commit_rows(
     unit: str,
 ) -> None:
     """Process the rows of a table, ``size`` at a time, and commit each such shard; see ``commit_each``."""
-    numbers = undone(writer, shard_count(table, size))
-    commit_each(
-        writer,
-        load,
-        RowShards(table, size, numbers),
-        where,
-        run,
-        title=title,
-        unit=unit,
-        done=items_done(numbers, table.num_rows, size),
-        total=table.num_rows,
-    )
+    left, done = _left(writer, shard_count(table, size), table.num_rows, size)
+    shards, total = row_shards(table, size, left), table.num_rows
+    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=total)
 
 
-def undone(writer: FolderWriter, shards: int) -> list[int]:
-    """The numbers of the first ``shards`` shards that are not committed."""
-    return [number for number in range(shards) if not writer.is_done(number)]
+def commit_records(
+    writer: FolderWriter,
+    load: Load[RecordShard[T], Made],
+    records: Records[T],
+    count: int,
+    size: int,
+    where: ExecutorChoice,
+    run: Run,
+    *,
+    title: str,
+    unit: str,
+) -> None:
+    """Process ``count`` records, ``size`` at a time, and commit each such shard; see ``commit_each``."""
+    left, done = _left(writer, -(-count // size), count, size)
+    shards = record_shards(records, size, left)
+    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count)
 
 
-def items_done(left: Sequence[int], count: int, size: int) -> int:
-    """How many of ``count`` items, ``size`` per shard, are in shards other than those in ``left``."""
-    return count - sum(max(0, min(size, count - number * size)) for number in left)
+def _left(writer: FolderWriter, shards: int, count: int, size: int) -> tuple[list[int], int]:
+    """Which of the first ``shards`` shards are not committed; how many of ``count`` items the others hold."""
+    left = [number for number in range(shards) if not writer.is_done(number)]
+    return left, count - sum(max(0, min(size, count - number * size)) for number in left)
 
 
 def completed(writer: FolderWriter, run: Run, commit: Callable[[], None], card: Card) -> DatasetFolder:
@@ -170,7 +186,22 @@ def completed(writer: FolderWriter, run: Run, commit: Callable[[], None], card: 
     return folder
 
 
-def shard_count(table: pa.Table, size: int) -> int:
-    """How many shards of ``size`` rows a table makes; an empty one makes one without rows."""
-    rows: int = table.num_rows
-    return max(1, -(-rows // size))
+class ProgressScaler:
+    """Converts finished units, such as passages, to finished records, which the progress bar counts."""
+
+    def __init__(self, records: int, units: int, advance: Advance) -> None:
+        self._records, self._units, self._advance = records, max(units, 1), advance
+        self._done = self._told = 0
+
+    def __call__(self, units: int) -> None:
+        """Report that this many more units are finished."""
+        self._done += units
+        self._tell(self._records * self._done // self._units)
+
+    def finish(self) -> None:
+        """Report that all records are finished."""
+        self._tell(self._records)
+
+    def _tell(self, records: int) -> None:
+        self._advance(records - self._told)
+        self._told = records

@@ -40,15 +40,12 @@ def settled(settings: S, run: Run | None = None) -> S:
 
 def _begun(folder: Place) -> str | None:
     """The number format that the work in a folder was begun in; None without such work."""
+    settings: object = None
     # Faults of a record are reported when the folder is claimed, or repaired from the journal.
     with suppress(PairsmithError), reaching(folder, FolderError):
-        if run := read_run(folder):
-            return _format(run.settings)
+        settings = (record_of(folder) or {}).get("settings")
     with suppress(PairsmithError), reaching(folder, FolderError):
-        return _format((record_of(folder) or {}).get("settings"))
-    return None
-
-
-def _format(settings: object) -> str | None:
+        if run := read_run(folder):
+            settings = run.settings
     found = settings.get("dtype") if isinstance(settings, dict) else None
     return found if found in ("float32", "bfloat16", "float16") else None

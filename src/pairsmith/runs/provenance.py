@@ -20,45 +20,27 @@ class _Model(BaseModel):
 
 
 class Attribution(_Model):
-    """A model or a data set that something was made with.
+    """A model or a data set that something was made with."""
 
-    Attributes:
-        name: its name; for a file or folder the last part of the path, never its location.
-        role: whether it is a model or a data set.
-        licences: the Hub's identifiers, or names of other licences; empty where they are unknown.
-        citations: works that its own card asks to cite, one line each.
-        languages: language codes of its texts; empty where they are unknown.
-        hub: its Hub id, if it is from there.
-        look: where to look for its licence, if that is unknown.
-    """
-
-    name: str
-    role: Literal["model", "data"]
+    name: str  # its name; for a file or folder the last part of the path, never its location
+    role: Literal["model", "data"]  # whether it is a model or a data set
+    # The Hub's identifiers, or names of other licences; empty where they are unknown.
     licences: tuple[str, ...] = ()
-    citations: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
-    hub: str = ""
-    look: str = ""
+    citations: tuple[str, ...] = ()  # works that its own card asks to cite, one line each
+    languages: tuple[str, ...] = ()  # language codes of its texts; empty where they are unknown
+    hub: str = ""  # its Hub id, if it is from there
+    look: str = ""  # where to look for its licence, if that is unknown
 
 
 class Provenance(_Model):
-    """What the card of a folder says.
+    """What the card of a folder says."""
 
-    Attributes:
-        title: title of the card, and of the data set or model.
-        description: its description, in Markdown.
-        columns: the meanings of columns.
-        citations: works to cite, for the methods and for all sources.
-        credits: the sources.
-        task: the Hub's task category of a data set, where the columns do not determine it.
-    """
-
-    title: str = ""
-    description: str = ""
-    columns: dict[str, str] = {}
-    citations: tuple[str, ...] = ()
-    credits: tuple[Attribution, ...] = ()
-    task: str = ""
+    title: str = ""  # title of the card, and of the data set or model
+    description: str = ""  # its description, in Markdown
+    columns: dict[str, str] = {}  # the meanings of columns
+    citations: tuple[str, ...] = ()  # works to cite, for the methods and for all sources
+    credits: tuple[Attribution, ...] = ()  # the sources
+    task: str = ""  # the Hub's task category of a data set, where the columns do not determine it
 
 
 def joint_licences(sources: Sequence[Attribution]) -> tuple[str, ...]:

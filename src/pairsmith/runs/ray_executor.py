@@ -10,13 +10,12 @@ import re
 import signal
 import socket
 import threading
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 from pairsmith.core.errors import MissingExtra, PairsmithError, SettingsError, WorkerError, first_line
-from pairsmith.runs.work import DEATHS, Advance, Done, Load, LostItem, R, Say, W, Work
+from pairsmith.runs.work import DEATHS, Advance, Done, Load, LostItem, R, Say, W, Waiting, Work
 
 _WAIT_SECONDS = 5.0
 _HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
@@ -50,7 +49,7 @@ class Actor:
 
 def run_ray(
     load: Load[W, R],
-    items: Sequence[W],
+    items: Iterable[W],
     advance: Advance,
     *,
     workers: int,
@@ -63,7 +62,8 @@ def run_ray(
     without, is replaced and its item done again; ``say`` is called with a message. Where there is
     no room for another one, the remaining actors go on.
     """
-    if not items:
+    waiting = Waiting(items, workers)
+    if not waiting.workers:
         return
     ray = _connect(address)
     # A client (ray://) reaches the cluster through that address alone.
@@ -75,20 +75,21 @@ def run_ray(
         remote = ray.remote(Actor).options(
             num_cpus=1, num_gpus=1 if ray.cluster_resources().get("GPU") else 0
         )
-        size = min(workers, len(items))
-        actors = [remote.remote(load, index, Path.cwd()) for index in range(size)]
+        actors = [remote.remote(load, index, Path.cwd()) for index in range(waiting.workers)]
         # Maps a promise to its actor and the item's number: None while the actor waits for a core and loads.
         promises: dict[Any, tuple[int, int | None]] = {
             actor.ready.remote(): (index, None) for index, actor in enumerate(actors)
         }
-        waiting, given = deque(range(len(items))), dict[int, W]()
-        deaths: Counter[int | None] = Counter()
+        given: dict[int, W] = {}
+        lost_loading = 0
         free: list[int] = []
-        while waiting or given:
-            while free and waiting:
-                index, place = free.pop(), waiting.popleft()
-                given[place] = items[place]
-                promises[actors[index].do.remote(given[place])] = index, place
+        while True:
+            while free and (taken := waiting.take()):
+                index, (place, item) = free.pop(), taken
+                given[place] = item
+                promises[actors[index].do.remote(item)] = index, place
+            if waiting.empty and not given:
+                break
             ready, _ = ray.wait(list(promises), num_returns=1, timeout=_WAIT_SECONDS)
             if not ready:
                 _check_head(head)
@@ -103,23 +104,21 @@ def run_ray(
                 except RayError as error:  # the actor, its node or its result is lost
                     _check_head(head)
                     how = first_line(error)
-                    deaths[number] += 1
                     ray.kill(actors[index])  # it may be alive if only its result was lost
                     actors[index] = remote.remote(load, index, Path.cwd())
                     promises[actors[index].ready.remote()] = index, None
                     say(f"worker {index} was lost ({how}); another one takes its place")
-                    if number is None and deaths[None] >= DEATHS * size:
-                        raise WorkerError(f"workers exited before they were ready: {how}") from None
-                    if number is not None and deaths[number] < DEATHS:
-                        del given[number]
-                        waiting.appendleft(number)
-                    elif number is not None:
-                        yield LostItem(given.pop(number), how)
+                    if number is None:
+                        lost_loading += 1
+                        if lost_loading >= DEATHS * len(actors):
+                            raise WorkerError(f"workers exited before they were ready: {how}") from None
+                    elif not waiting.put_back(number, item := given.pop(number)):
+                        yield LostItem(item, how)
                     continue
                 free.append(index)
                 if number is None:
-                    deaths[None] = 0
-                if number is not None:
+                    lost_loading = 0
+                else:
                     result, units = answer
                     advance(units)
                     yield Done(given.pop(number), result)

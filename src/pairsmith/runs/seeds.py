@@ -35,14 +35,9 @@ def generator(seed: int, *parts: str | int) -> np.random.Generator:
 
 
 def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
-    """Philox4x32-10.
+    """Philox4x32-10 of a ``counter``, ``(n, 4)`` uint64, and a ``key``.
 
-    Args:
-        counter: ``(n, 4)`` uint64, each below 2**32.
-        key: two numbers below 2**32.
-
-    Returns:
-        ``(n, 4)`` uint64, each below 2**32.
+    All numbers are below 2**32, as are those of the result, which is ``(n, 4)`` uint64 too.
     """
     c0, c1, c2, c3 = (counter[:, i].astype(np.uint64) for i in range(4))
     k0, k1 = key
@@ -59,15 +54,10 @@ def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint
 
 
 def uniforms(seed: int, streams: NDArray[np.uint64], positions: NDArray[np.int64]) -> NDArray[np.float64]:
-    """One draw from [0, 1) for each stream at its position.
+    """One draw from [0, 1) for each stream at its position: ``(n,)`` float64 with 53 random bits.
 
-    Args:
-        seed: 0 to 2**64 - 1.
-        streams: ``(n,)`` uint64 keys from ``stream_key``.
-        positions: ``(n,)`` int64, 0 to 2**63 - 1; the index of the draw in its stream.
-
-    Returns:
-        ``(n,)`` float64 with 53 random bits.
+    ``streams`` are ``(n,)`` uint64 keys from ``stream_key``, ``positions`` ``(n,)`` int64, 0 to 2**63 - 1,
+    the index of the draw in its stream; ``seed`` is 0 to 2**64 - 1.
     """
     place = positions.astype(np.uint64)
     counter = np.stack([streams & _LOW, streams >> _WORD, place & _LOW, place >> _WORD], axis=1)

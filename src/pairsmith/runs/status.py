@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,29 +31,17 @@ _RECORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The progress of one step's folder.
+    """The progress of one step's folder."""
 
-    Attributes:
-        step: which step writes it.
-        complete: whether it is finished.
-        running: whether a process is writing to it: on this machine, or for a store on any machine.
-        shards: finished shards, without those that a run which has grown still has to extend.
-        planned: total number of shards, where it is known.
-        rows: kept rows of the finished shards.
-        reasons: maps ``"filter: reason"`` to the number of rejects.
-        rate: rows per second since the run was last started, where it is known.
-        left: seconds that the remaining shards will take at that rate, where it is known.
-    """
-
-    step: str
-    complete: bool
-    running: bool
-    shards: int = 0
-    planned: int | None = None
-    rows: int = 0
-    reasons: dict[str, int] | None = None
-    rate: float | None = None
-    left: float | None = None
+    step: str  # which step writes it
+    complete: bool  # whether it is finished
+    running: bool  # whether a process is writing to it: on this machine, or for a store on any machine
+    shards: int = 0  # finished shards, without those that a run which has grown still has to extend
+    planned: int | None = None  # total number of shards, where it is known
+    rows: int = 0  # kept rows of the finished shards
+    reasons: dict[str, int] | None = None  # maps ``"filter: reason"`` to the number of rejects
+    rate: float | None = None  # rows per second since the run was last started, where it is known
+    left: float | None = None  # seconds that the remaining shards will take at that rate, where it is known
 
     def lines(self, name: str) -> list[str]:
         """The status as lines of text, which call the folder ``name``."""
@@ -77,7 +65,10 @@ def status_of(folder: Place) -> Status | None:
     """The status of the folder that a step writes, or None where there is none."""
     for name in _RECORDS:
         if about := _record(folder, name):
-            return _of_dataset(folder, about) if name == MANIFEST else _of_model(folder, about)
+            if name == MANIFEST:
+                return _of_dataset(folder, about)
+            complete = bool(about.get("complete"))
+            return Status(about["step"], complete, running=not complete and lock.taken(folder))
     return None
 
 
@@ -121,11 +112,10 @@ def _lines(path: Place) -> Iterator[str]:
 def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
     complete = bool(manifest.get("complete"))
     run = run_of(str(manifest.get("base", "")))
-    entries = (
-        manifest.get("shards", [])
-        if complete
-        else [entry for entry in _journal(folder) if entry.get("run", "") == run]
-    )
+    if complete:
+        entries = manifest.get("shards", [])
+    else:
+        entries = [entry for entry in _last_lines(folder) if entry.get("run", "") == run]
     rows, reasons = 0, Counter[str]()
     for entry in entries:
         rows += sum(file["rows"] for file in entry["files"] if file["split"] != REJECTS)
@@ -148,29 +138,21 @@ def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
     )
 
 
-def _of_model(folder: Place, record: dict[str, Any]) -> Status:
-    complete = bool(record.get("complete"))
-    return Status(record["step"], complete, running=not complete and lock.taken(folder))
-
-
-def _journal(folder: Place) -> Iterator[dict[str, Any]]:
+def _last_lines(folder: Place) -> Iterable[dict[str, Any]]:
     """The last journal line of each shard; only its form is checked, for speed."""
     entries = {}
     for _, lines in parts(folder):
-        for entry in _parsed(lines):
+        try:
+            parsed = from_json(b"[" + b",".join(lines) + b"]")  # all at once, which is fastest
+        except ValueError:  # a line is cut short
+            parsed = []
+            for line in lines:
+                with suppress(ValueError):
+                    parsed.append(from_json(line))
+        for entry in parsed:
             if isinstance(entry, dict) and {"shard", "files"} <= entry.keys():
                 entries[entry["shard"]] = entry
-    yield from entries.values()
-
-
-def _parsed(lines: list[bytes]) -> Iterator[Any]:
-    """The parsed lines: all at once, which is fastest, or one by one if a line is cut short."""
-    try:
-        yield from from_json(b"[" + b",".join(lines) + b"]")
-    except ValueError:
-        for line in lines:
-            with suppress(ValueError):
-                yield from_json(line)
+    return entries.values()
 
 
 def _pace(folder: Place) -> tuple[float | None, float | None]:

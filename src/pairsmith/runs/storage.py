@@ -76,20 +76,13 @@ def _hash_folder(path: Place) -> str:
         names = {name_in(path, file): file for file in folder_files(path)}
     else:
         names = files_below(path)
-    return _hash_files(
-        {
-            name: file
-            for name, file in sorted(names.items())
-            if not any(part.startswith(".") for part in name.split("/"))
-        }
-    )
+    seen = {name: names[name] for name in sorted(names) if not name.startswith(".") and "/." not in name}
+    return _hash_files(seen)
 
 
-def _hash_files(seen: Mapping[str, Place]) -> str:
-    hashes = several(hash_file, list(seen.values()))
-    return hash_bytes(
-        "".join(f"{name}\t{digest}\n" for name, digest in zip(seen, hashes, strict=True)).encode()
-    )
+def _hash_files(files: Mapping[str, Place]) -> str:
+    hashes = zip(files, several(hash_file, list(files.values())), strict=True)
+    return hash_bytes("".join(f"{name}\t{digest}\n" for name, digest in hashes).encode())
 
 
 def canonical_json(value: JSON) -> str:
@@ -159,8 +152,7 @@ def scratch_file(folder: Place, name: str) -> Iterator[Path]:
 def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
     """Copy all files below ``folder`` to ``to``, the file called ``last`` after all others.
 
-    Returns:
-        A mapping from each file's name, relative to the folder, to its SHA-256.
+    Returns the SHA-256 of each file by its name relative to the folder.
     """
     files = files_below(folder)
     for name in sorted(files, key=lambda name: name == last):

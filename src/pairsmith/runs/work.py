@@ -1,7 +1,9 @@
 """Items of work, the functions that do them, and what becomes of each: what all executors have in common."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Generic, TypeVar
 
 W = TypeVar("W")
@@ -32,3 +34,40 @@ class LostItem(Generic[W]):
 
     item: W
     how: str
+
+
+class Waiting(Generic[W]):
+    """The items that still have to be given to workers, numbered from 0; each is read when its turn comes.
+
+    An item whose worker was lost comes again, before all others, until it has ended ``DEATHS`` workers.
+    """
+
+    def __init__(self, items: Iterable[W], workers: int) -> None:
+        numbered = enumerate(items)
+        first = list(islice(numbered, workers))
+        self.workers = len(first)  # how many of the workers are needed
+        self._items = chain(first, numbered)
+        self._again: list[tuple[int, W]] = []
+        self._deaths: Counter[int] = Counter()
+        self._all_read = False
+
+    def take(self) -> tuple[int, W] | None:
+        """The next item with its number; None if none is left."""
+        if self._again:
+            return self._again.pop()
+        found = next(self._items, None)
+        self._all_read = found is None
+        return found
+
+    def put_back(self, number: int, item: W) -> bool:
+        """Have an item whose worker was lost done again; False if it has ended too many of them."""
+        self._deaths[number] += 1
+        if self._deaths[number] >= DEATHS:
+            return False
+        self._again.append((number, item))
+        return True
+
+    @property
+    def empty(self) -> bool:
+        """Whether ``take`` has found no item left, and none was put back since."""
+        return self._all_read and not self._again

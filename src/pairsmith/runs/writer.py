@@ -59,29 +59,19 @@ MOST_SHARDS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ShardSpec:
-    """A shard's share of the work.
+    """A shard's share of the work."""
 
-    Attributes:
-        items: number of its inputs.
-        content: SHA-256 of the inputs' names, in order.
-        asked: what is generated for each input, e.g. ``2 texts in 3 tries``.
-    """
-
-    items: int = 0
-    content: str = ""
-    asked: str = ""
+    items: int = 0  # number of its inputs
+    content: str = ""  # SHA-256 of the inputs' names, in order
+    asked: str = ""  # what is generated for each input, e.g. ``2 texts in 3 tries``
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How a step's work can grow, so that finished rows are kept.
+    """How a step's work can grow, so that finished rows are kept."""
 
-    Attributes:
-        settings: the settings that, when increased, only add to the work.
-        holds: whether the shard to be made begins with the inputs that a finished one was made for.
-    """
-
-    settings: frozenset[str]
+    settings: frozenset[str]  # the settings that, when increased, only add to the work
+    # Whether the shard to be made begins with the inputs that a finished one was made for.
     holds: Callable[[ShardEntry], bool]
 
 
@@ -153,14 +143,23 @@ class FolderWriter:
                 return False
             return all(map(growth.holds, entries))
 
-        base = identity.base(growth.settings if growth else ())
-
         there = claim(run, identity, MANIFEST, read, extends)
-        if there is None or run.fresh:
+        if run.fresh:
+            there = None
+        seed: Any = identity.settings.get("seed")
+        manifest = Manifest(
+            **identity.as_record(),
+            seed=seed if isinstance(seed, int) else None,
+            base=identity.base(growth.settings if growth else ()),
+            planned=planned,
+            asked=asked,
+            created=(there and there.created) or datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        if there is None:
             journal.clear()
-            writer = cls(run, schema, _new_manifest(identity, base, planned, asked), {}, journal)
+            writer = cls(run, schema, manifest, {}, journal)
             # From here on no record lists the old files, whatever happens.
-            writer._begin(writer._manifest)
+            writer._begin(manifest)
             with storage_errors(run.out):
                 (run.out / "README.md").unlink(missing_ok=True)
         else:
@@ -176,7 +175,7 @@ class FolderWriter:
                     lock.release(run.out)
                     raise
             writer = cls(run, schema, there, entries, journal)
-            writer._continue(_new_manifest(identity, base, planned, asked, created=there.created))
+            writer._continue(manifest)
         writer._clear_strays()
         run.on_begun()
         if writer.finished:
@@ -203,7 +202,7 @@ class FolderWriter:
     def is_done(self, shard: int, share: ShardSpec | None = None) -> bool:
         """Whether ``shard`` is finished in this folder, and was made for all of ``share``."""
         entry = self._entries.get(shard)
-        return entry is not None and (share is None or _share(entry) == share)
+        return entry is not None and share in (None, ShardSpec(entry.items, entry.content, entry.asked))
 
     def made(self, shard: int) -> tuple[dict[str, pa.Table], pa.Table] | None:
         """The tables by split and the rejects of a finished shard, or None."""
@@ -225,19 +224,23 @@ class FolderWriter:
         lock.check(self._out)
         files = tuple(self._write(split, shard, table) for split, table in tables.items())
         share = share or ShardSpec()
+        pairs = zip(rejects["filter"].to_pylist(), rejects["reason"].to_pylist(), strict=True)
+        reasons = Counter(f"{name}: {reason}" for name, reason in pairs)
         entry = ShardEntry(
             shard=shard,
             files=(*files, self._write(REJECTS, shard, rejects)),
-            reasons=_reasons(rejects),
+            reasons=dict(sorted(reasons.items())),
             items=share.items,
             content=share.content,
             asked=share.asked,
             run=run_of(self._manifest.base),
         )
         lock.check(self._out)  # again: writing the files may have taken long
-        self._journal.add(entry)
+        self._journal.add([entry])
         replaced, self._entries[shard] = self._entries.get(shard), entry
-        self._counts = (self._counts.minus(replaced) if replaced else self._counts).plus(entry)
+        self._counts = self._counts.plus(entry)
+        if replaced:
+            self._counts = self._counts.plus(replaced, sign=-1)
         rows = sum(table.num_rows for table in tables.values())
         log(self._out, "shard", shard=shard, rows=rows, rejects=rejects.num_rows)
 
@@ -251,14 +254,8 @@ class FolderWriter:
         if self.finished:
             return self.folder()
         shards = tuple(self._entries[number] for number in self.done)
-        complete = self._manifest.model_copy(
-            update={
-                "complete": True,
-                "shards": shards,
-                "counts": self._counts,
-                "about": card.about(),
-            }
-        )
+        done = {"complete": True, "shards": shards, "counts": self._counts, "about": card.about()}
+        complete = self._manifest.model_copy(update=done)
         folder = DatasetFolder(self._out, complete)
         if not folder.splits:
             raise ValueError(
@@ -293,9 +290,8 @@ class FolderWriter:
         name = file_name(split, shard)
         data = encode_table(table)
         write_atomic(self._out / name, data)
-        return FileEntry(
-            path=name, split=split, rows=table.num_rows, sha256=hash_bytes(data), bytes=len(data)
-        )
+        rows = table.num_rows
+        return FileEntry(path=name, split=split, rows=rows, sha256=hash_bytes(data), bytes=len(data))
 
     def _begin(self, manifest: Manifest) -> None:
         """Save the run's manifest twice: in its own file, and beside the journal's lines."""
@@ -316,7 +312,8 @@ class FolderWriter:
             return
         self._entries, self._counts = whole, Counts().plus(*whole.values())
         # The journal comes first: as long as the manifest says complete, its own list of shards counts.
-        self._journal.complete(whole)
+        listed = self._journal.entries
+        self._journal.add([entry for number, entry in whole.items() if listed.get(number) != entry])
         self._begin(manifest)
 
     def _whole(self) -> dict[int, ShardEntry]:
@@ -380,29 +377,6 @@ def _entries(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     return {number: entry for number, entry in journal.entries.items() if entry.run == run}
 
 
-def _share(entry: ShardEntry) -> ShardSpec:
-    return ShardSpec(entry.items, entry.content, entry.asked)
-
-
-def _new_manifest(
-    identity: Identity, base: str, planned: int | None, asked: str, created: str = ""
-) -> Manifest:
-    seed: Any = identity.settings.get("seed")
-    return Manifest(
-        **identity.as_record(),
-        seed=seed if isinstance(seed, int) else None,
-        base=base,
-        planned=planned,
-        asked=asked,
-        created=created or datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-
-
 def _check_schema(name: str, table: pa.Table, schema: pa.Schema) -> None:
     if not table.schema.equals(schema, check_metadata=False):
         raise TypeError(f"the table for {name} has the columns {table.schema}, the folder has {schema}")
-
-
-def _reasons(rejects: pa.Table) -> dict[str, int]:
-    pairs = zip(rejects["filter"].to_pylist(), rejects["reason"].to_pylist(), strict=True)
-    return dict(sorted(Counter(f"{name}: {reason}" for name, reason in pairs).items()))

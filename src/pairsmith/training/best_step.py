@@ -16,8 +16,7 @@ from torch import nn
 from transformers import PrinterCallback, TrainerCallback
 
 from pairsmith.core.errors import ModelError, StorageError, first_line
-from pairsmith.core.memory import trim
-from pairsmith.core.model_files import pick_dtype, quiet_loading, unsaid
+from pairsmith.core.model_files import pick_dtype, quiet_loading, trim, unsaid
 from pairsmith.core.progress import Progress, Task
 from pairsmith.training.checkpoints import Checkpoints, Found
 from pairsmith.training.encoder_settings import TrainEncoderSettings

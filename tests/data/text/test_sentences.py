@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.data.text.sentences import Sentence, split_sentences
+from pairsmith.data.text.windows import Sentence, split_sentences
 
 # Pieces that matter to a splitter, so that random texts of them are hard ones.
 PIECES = [

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.data.text.sentences import split_sentences
-from pairsmith.data.text.windows import Window, count_words, windows
+from pairsmith.data.text.windows import Window, count_words, split_sentences, windows
 
 #       4 words          3 words          2 words    1 word  6 words
 TEXT = "One two three four. Five six seven.\nEight nine. Stop. A b c d e f."

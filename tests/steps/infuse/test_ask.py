@@ -12,7 +12,7 @@ from pairsmith.data.documents import Document
 from pairsmith.data.examples import Example
 from pairsmith.data.questions import read_asked
 from pairsmith.data.squad import read_questions
-from pairsmith.data.text.passages import passage_limit, passages
+from pairsmith.data.text.windows import passage_limit, passages
 from pairsmith.methods.quip.generator_training import SequenceWriter, generator_examples
 from pairsmith.methods.quip.passages import cut
 from pairsmith.models.language.nucleus import draw_sequences, nucleus

@@ -21,7 +21,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.mapped import RowShards
+from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.mine import filter as filtering
 from pairsmith.steps.mine.filter import best_of_each, filter_pairs
 from pairsmith.steps.mine.plan import plan_filter
@@ -98,7 +98,7 @@ def test_texts_of_more_than_two_gigabytes():
     texts = pa.array([f"{'x' * 1_000}{n}" for n in range(100_000)])
     ids = pa.array(range(2_200_000))
     table = pa.table({"id": ids, "output": pa.chunked_array([texts] * 22)})  # 22 times the same memory
-    shard = RowShards(table, 2_000, range(1_100))[1_099]
+    (shard,) = row_shards(table, 2_000, [1_099])
     assert shard.rows["id"].to_pylist() == list(range(2_198_000, 2_200_000))
     assert shard.rows["output"][-1].as_py() == texts[-1].as_py()
     wanted = np.array([2_199_999, 0, 1_100_000])

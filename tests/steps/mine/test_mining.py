@@ -12,7 +12,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
-from pairsmith.runs.streamed import RecordShards
+from pairsmith.runs.mapped import record_shards
 from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine import neighbours, route
 from pairsmith.steps.mine.corpus import encoded
@@ -211,10 +211,13 @@ def test_vectors_without_direction_and_numbers():
         encoded(units, np.array([[1, 0], [np.nan, 4]], np.float32), settings)
 
 
-def test_shards_are_read_in_any_order(world):
+def test_shards_are_read_in_order_and_finished_ones_skipped(world):
     _, settings = world
-    shards = RecordShards(corpora.corpora(settings())[0].records, 3, [0, 1, 2])
+    records = corpora.corpora(settings())[0].records
     every = [*INPUTS, INPUTS[0]]
-    for place in (0, 2, 1, 0, 1, 2):
-        assert [record.document for record in shards[place].records] == every[3 * place : 3 * place + 3]
-    assert [shard.number for shard in shards[1:]] == [1, 2]
+    for numbers in ([0, 1, 2], [1, 2], [0, 2], [2], []):
+        shards = list(record_shards(records, 3, numbers))
+        assert [shard.number for shard in shards] == numbers
+        for shard in shards:
+            found = [record.document for record in shard.records]
+            assert found == every[3 * shard.number : 3 * shard.number + 3]

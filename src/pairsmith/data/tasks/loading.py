@@ -1,21 +1,19 @@
 """Loads tasks by name or from a file, and reports all faults of a file at once, with their lines."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from pairsmith.core.errors import TaskError, choices
 from pairsmith.core.validation import Keys, ValidationFault, errors_of
-from pairsmith.data.tasks.spec import Draft, TaskSpec, faults, parse_counter_labels, parse_label
+from pairsmith.data.tasks.spec import TaskSpec, faults, label_key
 
 if TYPE_CHECKING:
     from pairsmith.core.yamlfile import YamlFile
 
 _BUILTIN = Path(__file__).parent / "builtin"
-
-Value = TypeVar("Value")
 
 
 def builtin_tasks() -> tuple[str, ...]:
@@ -70,46 +68,16 @@ def _faults_between(file: "YamlFile") -> list[ValidationFault]:
         ]
     if not isinstance(labels, Mapping):
         return []
-    kind = file.data.get("kind")
-    drafts = []
-    found = []
-    for key, body in labels.items():
-        given = body if isinstance(body, Mapping) else {}
-        instruction, copies = given.get("instruction"), given.get("near_copies")
-        more = given.get("more_instructions")
-        drafts.append(
-            Draft(
-                _key(key),
-                _fit(parse_label, key),
-                instruction if isinstance(instruction, str) else None,
-                tuple(text if isinstance(text, str) else None for text in more)
-                if isinstance(more, list)
-                else (),
-                _fit(parse_counter_labels, given.get("counter_labels", ())),
-                copies if isinstance(copies, str) else None,
-            )
-        )
-        if "name" in given:
-            text = "unknown key; the key above it is already the label's name"
-            found.append(ValidationFault(("labels", _key(key), "name"), text))
-    chat = file.data.get("format") == "chat"
-    return found + list(faults(kind if isinstance(kind, str) else None, drafts, chat=chat))
-
-
-def _fit(check: Callable[[object], Value], value: object) -> Value | None:
-    """``value`` as ``check`` returns it, or None if it is invalid, which pydantic reports."""
-    try:
-        return check(value)
-    except ValueError:
-        return None
-
-
-def _key(key: object) -> str | int | float:
-    return key if isinstance(key, str | int | float) else str(key)
+    text = "unknown key; the key above it is already the label's name"
+    named = [key for key, body in labels.items() if isinstance(body, Mapping) and "name" in body]
+    return [
+        *(ValidationFault(("labels", label_key(key), "name"), text) for key in named),
+        *faults(file.data.get("kind"), labels.items(), chat=file.data.get("format") == "chat"),
+    ]
 
 
 def _named(where: Keys, labels: object) -> Keys:
     """``where`` with the label's position, which pydantic gives, replaced by its key."""
     if len(where) < 2 or not isinstance(where[1], int) or not isinstance(labels, Mapping):
         return where
-    return ("labels", _key(list(labels)[where[1]]), *where[2:])
+    return ("labels", label_key(list(labels)[where[1]]), *where[2:])

@@ -6,9 +6,8 @@ are separate so that the reader of task files can report both kinds of fault at 
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -23,6 +22,7 @@ QUOTE = '"'
 Kind = Literal["pair", "text"]
 Format = Literal["plain", "chat"]
 SchemaKind = Literal["scored_pair", "labelled_pair", "labelled_text"]
+T = TypeVar("T")
 
 
 def label_text(name: str | float) -> str:
@@ -212,19 +212,9 @@ class TaskSpec(Settings):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        drafts = [
-            Draft(
-                label_text(label.name),
-                label.name,
-                label.instruction,
-                label.more_instructions,
-                label.counter_labels,
-                label.near_copies,
-            )
-            for label in self.labels
-        ]
-        between = faults(self.kind, drafts, chat=self.format == "chat")
-        found = [f"{'.'.join(map(str, fault.where))}: {fault.text}" for fault in between]
+        labels = [(label.name, label.model_dump()) for label in self.labels]
+        between = faults(self.kind, labels, chat=self.format == "chat")
+        found = [f"{'.'.join(str(label_text(part)) for part in each.where)}: {each.text}" for each in between]
         names = self.label_names
         found += [
             f"written: no label {each}; {choices(each, names)}" for each in self.written if each not in names
@@ -269,11 +259,8 @@ class TaskSpec(Settings):
         raise TaskError(f"the task {self.name} has no label {name!r}; {choices(name, self.label_names)}")
 
     def instruction(self, name: str, number: int = 0) -> str:
-        """An instruction of the label ``name``, with the placeholder still in it.
-
-        Args:
-            name: the label as text.
-            number: which of its wordings, modulo their number.
+        """The wording ``number``, modulo their number, of the label ``name``, with the placeholder still in
+        it.
         """
         wordings = self.label(name).wordings
         return wordings[number % len(wordings)]
@@ -294,53 +281,61 @@ class TaskSpec(Settings):
         return tuple(other for other in self.label_names if other in listed)
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A label that is not yet validated; ``None`` stands for a missing or invalid value."""
+def faults(kind: object, labels: Iterable[tuple[object, object]], *, chat: bool) -> Iterator[ValidationFault]:
+    """Faults between the values of a task of this ``kind``, as far as the values themselves are valid.
 
-    key: str | int | float
-    name: str | float | None
-    instruction: str | None
-    more_instructions: tuple[str | None, ...]
-    counter_labels: tuple[str | float, ...] | str | None
-    near_copies: str | None
-
-
-def faults(kind: str | None, drafts: Sequence[Draft], *, chat: bool = False) -> Iterator[ValidationFault]:
-    """Faults between the values of a task of this ``kind`` with these labels.
-
-    Their places are paths from the task's root: ``("labels", key, "instruction")``.
+    ``labels`` are each label's name and its other values, as they stand in a file. The places of faults are
+    paths from the task's root: ``("labels", key, "instruction")``.
     """
-    names = [label_text(draft.name) for draft in drafts if draft.name is not None]
-    numeric = all(isinstance(draft.name, float) for draft in drafts if draft.name is not None)
-    if not numeric and any(isinstance(draft.name, float) for draft in drafts):
+    drafts = [
+        (label_key(key), _valid(parse_label, key), body if isinstance(body, Mapping) else {})
+        for key, body in labels
+    ]
+    given = [name for _, name, _ in drafts if name is not None]
+    names = [label_text(name) for name in given]
+    numeric = all(isinstance(name, float) for name in given)
+    if not numeric and any(isinstance(name, float) for name in given):
         yield ValidationFault(
             ("labels",), f"labels are all numbers or all names, not both; given: {', '.join(names)}"
         )
     seen: set[str] = set()
-    for draft in drafts:
-        where = ("labels", draft.key)
-        if draft.name is not None:
-            name = label_text(draft.name)
+    for key, label, body in drafts:
+        where, name = ("labels", key), None if label is None else label_text(label)
+        if name is not None:
             if name in seen:
                 yield ValidationFault(where, f"the label {name} is given twice; remove or rename one of them")
             seen.add(name)
-        if draft.instruction is not None:
-            for text in _instruction_faults(kind, draft.instruction, chat):
-                yield ValidationFault((*where, "instruction"), text)
-        for number, instruction in enumerate(draft.more_instructions):
-            for text in _instruction_faults(kind, instruction, chat) if instruction is not None else ():
-                yield ValidationFault((*where, "more_instructions", number), text)
-        if draft.counter_labels is not None:
-            for text in _counter_faults(draft, names, numeric):
-                yield ValidationFault((*where, "counter_labels"), text)
-        if kind == "text" and draft.near_copies == "keep":
+        more = body.get("more_instructions")
+        wordings = {("instruction",): body.get("instruction")} | {
+            ("more_instructions", number): text
+            for number, text in enumerate(more if isinstance(more, list | tuple) else ())
+        }
+        for keys, text in wordings.items():
+            for fault in _instruction_faults(kind, text, chat) if isinstance(text, str) else ():
+                yield ValidationFault((*where, *keys), fault)
+        counters = _valid(parse_counter_labels, body.get("counter_labels", ()))
+        for fault in _counter_faults(name, counters, names, numeric):
+            yield ValidationFault((*where, "counter_labels"), fault)
+        if kind == "text" and body.get("near_copies") == "keep":
             yield ValidationFault(
                 (*where, "near_copies"), "only pair tasks have near-copies; remove this key"
             )
 
 
-def _instruction_faults(kind: str | None, instruction: str, chat: bool) -> Iterator[str]:
+def label_key(key: object) -> str | int | float:
+    """A label's key in a file, as a part of a path."""
+    return key if isinstance(key, str | int | float) else str(key)
+
+
+def _valid(parse: Callable[[object], T], value: object) -> T | None:
+    """``value`` as ``parse`` returns it, or None if it is invalid, which pydantic reports."""
+    try:
+        return parse(value)
+    except ValueError:
+        return None
+
+
+def _instruction_faults(kind: object, instruction: str, chat: bool) -> Iterator[str]:
     count = instruction.count(PLACEHOLDER)
     if kind == "pair" and count != 1:
         yield (
@@ -364,14 +359,16 @@ def _instruction_faults(kind: str | None, instruction: str, chat: bool) -> Itera
         )
 
 
-def _counter_faults(draft: Draft, names: Sequence[str], numeric: bool) -> Iterator[str]:
-    if draft.counter_labels == "higher" and not numeric:
+def _counter_faults(
+    name: str | None, given: tuple[str | float, ...] | str | None, names: Sequence[str], numeric: bool
+) -> Iterator[str]:
+    if given == "higher" and not numeric:
         yield "`higher` needs labels that are numbers; use `others` or a list"
-    if draft.counter_labels is None or isinstance(draft.counter_labels, str):
+    if given is None or isinstance(given, str):
         return
-    counters = [label_text(counter) for counter in draft.counter_labels]
+    counters = [label_text(counter) for counter in given]
     for counter in dict.fromkeys(counters):
-        if draft.name is not None and counter == label_text(draft.name):
+        if counter == name:
             yield f"the label {counter} cannot be a counter-label of itself; remove it"
         elif counter not in names:
             known = f"known: {', '.join(sorted(set(names)))}" if numeric else choices(counter, names)

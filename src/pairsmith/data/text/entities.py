@@ -7,7 +7,6 @@ expressions. They take linear time on any text, because their repetitions are bo
 Python 3.11.5.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError, choices, first_line
-from pairsmith.core.model_files import hash_file
+from pairsmith.core.model_files import hash_files
 
 RULE = "rule"
 SPACY = "spacy:"
@@ -37,15 +36,11 @@ class Entity:
 
 
 def entity_finder(name: str) -> Callable[[str], list[Entity]]:
-    """The function that finds candidate answers in a passage.
+    """The function that finds candidate answers in a passage, by its name.
 
-    Args:
-        name: ``rule`` for the built-in rule, or ``spacy:MODEL`` for the named entities of a spaCy model,
-            either an installed one (``spacy:en_core_web_sm``) or a folder.
-
-    Returns:
-        a function from a passage to its candidates, each text once, at its first place, sorted by start and
-        then by length; ``passage[start : start + len(entity.text)]`` is the candidate.
+    ``rule`` is the built-in rule, ``spacy:MODEL`` the named entities of a spaCy model, either an installed
+    one (``spacy:en_core_web_sm``) or a folder. The candidates come each text once, at its first place, sorted
+    by start and then by length; ``passage[start : start + len(entity.text)]`` is the candidate.
     """
     if name == RULE:
         return find_entities
@@ -68,8 +63,7 @@ def finder_revision(name: str) -> dict[str, str]:
     folder = Path(model)
     if folder.is_dir():
         files = sorted(file for file in folder.rglob("*") if file.is_file())
-        listing = "".join(f"{hash_file(file)}  {file.relative_to(folder).as_posix()}\n" for file in files)
-        return {"answers": f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"}
+        return {"answers": hash_files(folder, files)}
     with suppress(PackageNotFoundError):
         return {"answers": version(model)}
     return {}
@@ -93,10 +87,7 @@ def _spacy_finder(model: str) -> Callable[[str], list[Entity]]:
             f"spaCy model {model} finds no entities, as it has no component ner; its components: {parts}"
         )
 
-    def find(text: str) -> list[Entity]:
-        return _distinct(text, ((entity.start_char, entity.end_char) for entity in pipeline(text).ents))
-
-    return find
+    return lambda text: _distinct(text, ((each.start_char, each.end_char) for each in pipeline(text).ents))
 
 
 def find_entities(text: str) -> list[Entity]:

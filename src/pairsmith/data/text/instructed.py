@@ -23,10 +23,8 @@ def told(passage: str, begun: str, instruction: str = INSTRUCTION) -> str:
 def room_for_passage(context: int, around: int, written: int, instruction: str = INSTRUCTION) -> int:
     """The longest passage in tokens; less than 1 where there is no room for one.
 
-    Args:
-        context: the model's context in tokens.
-        around: tokens of the instruction without a passage, and of the texts before answer and question.
-        written: most tokens of an answer and a question together.
-        instruction: the instruction, which may hold the passage more than once.
+    A model's ``context`` in tokens has to hold the ``around`` tokens of the instruction without a passage and
+    of the texts before answer and question, at most ``written`` tokens of an answer and a question together,
+    and the passage as often as the instruction has it.
     """
     return (context - around - written) // instruction.count("{passage}")

@@ -13,14 +13,10 @@ _UNSPACED = re.compile(
 
 
 def find_answer(answer: str, passage: str) -> tuple[int, int] | None:
-    """The first place of an answer, ignoring case and white space; whole words only.
+    """Start and end (exclusive) in characters of an answer's first place in a passage; None if there is none.
 
-    Args:
-        answer: as a model wrote it, such as ``u. s. senate`` for ``U.S. Senate``.
-        passage: where to look.
-
-    Returns:
-        its start and end (exclusive) in characters; None where it is blank or not found.
+    Case and white space are ignored, as in ``u. s. senate`` for ``U.S. Senate``; only whole words are found.
+    A blank answer has no place.
     """
     pieces = _PIECE.findall(answer)
     if not pieces:
@@ -41,15 +37,11 @@ def stands_in(part: str, whole: str) -> bool:
     while start >= 0:
         end = start + len(part)
         before, behind = whole[max(start - 1, 0) : start], whole[end : end + 1]
-        if not _of_one_word(before, part[:1]) and not _of_one_word(part[-1:], behind):
+        begins_inside = _in_word(before) and _in_word(part[:1])
+        if not begins_inside and not (_in_word(part[-1:]) and _in_word(behind)):
             return True
         start = whole.find(part, start + 1)
     return False
-
-
-def _of_one_word(left: str, right: str) -> bool:
-    """Whether two adjacent characters belong to one word; either may be missing."""
-    return _in_word(left) and _in_word(right)
 
 
 def _in_word(letter: str) -> bool:

@@ -1,12 +1,45 @@
-"""Splitting a text into windows: runs of whole sentences that a model can read at once (Q1)."""
+"""Splitting a text into sentences, and into windows: runs of sentences that a model can read at once (Q1).
+
+``nupunkt`` finds the ends of sentences: it knows English abbreviations, initials and quotation marks, is
+plain Python, and takes linear time. A line break always ends a sentence, because in news corpora it ends a
+paragraph or a heading, and a heading has no full stop to go by.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from pairsmith.data.text.sentences import split_sentences
+from nupunkt import sentence_spans
+
+PASSAGE_TOKENS = 456
+"""Longest passage in tokens, without special tokens."""
 
 _WORD = re.compile(r"\S+")
+# Form feed, next line and the two Unicode separators end a line as well.
+_LINE = re.compile(r"[^\n\r\v\f\x85\u2028\u2029]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence without surrounding white space, and the offset of its first character in the whole text."""
+
+    text: str
+    start: int
+
+
+def split_sentences(text: str) -> list[Sentence]:
+    """The sentences of an English text, in order.
+
+    Lines that were broken to fit a page have to be joined first. The sentences do not overlap;
+    ``text[start : start + len(sentence.text)]`` is the sentence, and there is only white space between two. A
+    text of white space has no sentences.
+    """
+    return [
+        Sentence(line[0][start:end], line.start() + start)
+        for line in _LINE.finditer(text)
+        for start, end in sentence_spans(line[0], paragraph_breaks=False)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +58,12 @@ def count_words(text: str) -> int:
 def windows(text: str, limit: int, length: Callable[[str], int]) -> list[Window]:
     """Cut a text, from its beginning on, into the longest runs of whole sentences within a limit (Q1).
 
-    Args:
-        text: any text.
-        limit: the largest length of a window, 1 or more.
-        length: the length of a text in the unit of ``limit``, e.g. ``count_words`` or the number of tokens
-            without special tokens; a longer text must never count less.
+    ``length`` gives the length of a text in the unit of ``limit``, e.g. ``count_words`` or the number of
+    tokens without special tokens; a longer text must never count less. ``limit`` is 1 or more.
 
-    Returns:
-        windows in order, which do not overlap; there is only white space between two, and
-        ``text[start : start + len(window.text)]`` is the window. A sentence above the limit is cut at spaces
-        into windows of its own. Only a window of a single word can be above ``limit``.
+    The windows come in order and do not overlap; there is only white space between two, and
+    ``text[start : start + len(window.text)]`` is the window. A sentence above the limit is cut at spaces into
+    windows of its own. Only a window of a single word can be above the limit.
     """
     if limit < 1:
         raise ValueError(f"a window needs a limit of 1 or more, got {limit}")
@@ -90,3 +119,27 @@ def _packed(
             last += 1
         yield pieces[first].start, pieces[last].end
         first = last + 1
+
+
+def passage_limit(tokenizer: Any, max_length: int | None, context: int | None = None) -> int:
+    """The longest passage in tokens, without special tokens: the length wanted, within a model's context.
+
+    ``max_length`` is the length wanted, or ``PASSAGE_TOKENS`` if it is not given; ``context`` is the model's
+    in tokens, special tokens included, by default that of its tokenizer.
+    """
+    room = (context or int(tokenizer.model_max_length)) - int(tokenizer.num_special_tokens_to_add())
+    return max(1, min(max_length or PASSAGE_TOKENS, room))
+
+
+def passages(text: str, limit: int, tokenizer: Any) -> list[Window]:
+    """Cut a text into the longest runs of whole sentences that have at most ``limit`` tokens (Q1).
+
+    ``limit``, 1 or more, and the tokens of ``tokenizer``, one of transformers, are without special tokens.
+    See ``windows`` for what becomes of longer sentences.
+    """
+    return windows(text, limit, lambda part: token_count(part, tokenizer))
+
+
+def token_count(text: str, tokenizer: Any) -> int:
+    """The number of tokens of a text, without special tokens."""
+    return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])

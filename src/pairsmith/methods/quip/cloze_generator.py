@@ -13,7 +13,7 @@ import numpy as np
 
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text import Entity, entity_finder, split_sentences
-from pairsmith.data.text.passages import PASSAGE_TOKENS
+from pairsmith.data.text.windows import PASSAGE_TOKENS
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.question_generator import QUESTION_TOKENS, GenerationFault, WrittenQuestion

@@ -19,7 +19,7 @@ from pairsmith.data.examples import Example
 from pairsmith.data.squad import Question
 from pairsmith.data.text import Window
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
-from pairsmith.data.text.passages import passage_limit, passages, token_count
+from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import IGNORED, WithLoss, Writer, rows_of
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
-from pairsmith.data.text.passages import passage_limit, token_count
+from pairsmith.data.text.windows import passage_limit, token_count
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.metrics.squad import f1

@@ -14,8 +14,8 @@ from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import write
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
+from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.storage import encode_table
-from pairsmith.runs.training_rows import open_training_rows
 from pairsmith.steps.generate.checks import check
 from pairsmith.steps.generate.postprocess import processed, rows_of, task_of
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings

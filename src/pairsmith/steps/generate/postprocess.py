@@ -43,8 +43,8 @@ from pairsmith.runs import (
     sources_of,
     summary,
 )
+from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.seeds import stream_key, uniforms
-from pairsmith.runs.training_rows import open_training_rows
 from pairsmith.steps.generate.settings import PostprocessSettings
 
 

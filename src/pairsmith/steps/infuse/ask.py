@@ -32,9 +32,8 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, completed
+from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, completed
 from pairsmith.runs.seeds import stream_key
-from pairsmith.runs.streamed import ProgressScaler, RecordShard, commit_records
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.infuse.kinds import asker_kind, unused
 from pairsmith.steps.infuse.settings import AskSettings

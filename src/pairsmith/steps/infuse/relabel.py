@@ -31,8 +31,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, completed
-from pairsmith.runs.streamed import RecordShard, commit_records
+from pairsmith.runs.mapped import Made, RecordShard, commit_records, completed
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.infuse.settings import RelabelSettings
 

@@ -23,8 +23,7 @@ from pairsmith.methods.mining.style import load_style
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, Run, hash_source, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.mapped import Made, start_part
-from pairsmith.runs.streamed import ProgressScaler, RecordShard, commit_records
+from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.encoded import ENCODED
 from pairsmith.steps.mine.settings import MineSettings

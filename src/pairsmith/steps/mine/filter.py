@@ -30,8 +30,8 @@ from pairsmith.runs import (
     summary,
 )
 from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
-from pairsmith.runs.training_rows import open_training_rows
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import FilterSettings
 

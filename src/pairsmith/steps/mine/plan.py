@@ -18,7 +18,7 @@ from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.models.summarizer import load_summarizer, shortest_of, summarize
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
-from pairsmith.runs.training_rows import open_training_rows
+from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
 from pairsmith.steps.mine.corpus import Corpus, corpora, is_styled
 from pairsmith.steps.mine.rewrite import check_columns, read_texts

@@ -8,8 +8,7 @@ from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.entities import entity_finder
-from pairsmith.data.text.sentences import split_sentences
-from pairsmith.data.text.windows import count_words, windows
+from pairsmith.data.text.windows import count_words, split_sentences, windows
 from pairsmith.steps.mine.settings import MineSettings
 
 

@@ -91,7 +91,7 @@ def write_labelled(
 def label_studio(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any]]:
     """Tasks with their annotations, for an import into Label Studio."""
     choice = {"from_name": "label", "to_name": next(iter(audit.rows[0].texts)), "type": "choices"}
-    found = []
+    found: list[dict[str, Any]] = []
     for row in audit.rows:
         given = {name: labels[row.id] for name, labels in said.items() if row.id in labels}
         results = [choice | {"value": {"choices": [label]}} for label in given.values()]

@@ -6,10 +6,9 @@ from functools import partial
 
 from pairsmith.core.paths import Place, place
 from pairsmith.data.kinds import is_whole, kind_of, lack
-from pairsmith.data.mrqa import one_a_row
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
-from pairsmith.data.squad import official
+from pairsmith.data.squad import official, one_a_row
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
 from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
 from pairsmith.runs.folder import check_files
