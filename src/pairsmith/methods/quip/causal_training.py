@@ -17,11 +17,11 @@ from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
+from pairsmith.models.encode import padded
 from pairsmith.models.heads import load_config
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.transformers_backend import context_of
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
-from pairsmith.models.summarizer import padded
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked
