@@ -17,11 +17,11 @@ from pairsmith.models.reader import (
     Prediction,
     Reader,
     answer,
+    best_span,
     collate,
     encode_questions,
     load_reader,
 )
-from pairsmith.models.spans import best_span
 from pairsmith.models.teacher import predict_spans
 
 pytestmark = pytest.mark.slow
@@ -196,17 +196,18 @@ def test_a_short_text_is_one_feature_whose_offsets_spell_it(bert_reader):
     assert feature.token_types.tolist() == [0] * first + [1] * (len(tokens) - first)
 
 
-@pytest.mark.parametrize("stride", [0, 5, 10_000])
-def test_windows_of_a_long_text_cover_it_and_overlap_by_the_stride(bert_reader, stride):
+@pytest.mark.parametrize("overlap", [0, 5, 10_000])
+def test_windows_of_a_long_text_cover_it_and_overlap(bert_reader, monkeypatch, overlap):
+    monkeypatch.setattr("pairsmith.models.reader.OVERLAP", overlap)
     reader = load_reader(str(bert_reader), device="cpu")
     whole = load_reader(str(bert_reader), device="cpu")
     whole = Reader(whole.model, whole.tokenizer, 1000)
     (expected,) = encode_questions(whole, [QUESTION], [CONTEXTS[1]])
-    features = encode_questions(reader, [QUESTION], [CONTEXTS[1]], stride)
+    features = encode_questions(reader, [QUESTION], [CONTEXTS[1]])
     parts = [feature.offsets[feature.is_context].tolist() for feature in features]
     assert len(parts) > 2
     assert max(len(feature.input_ids) for feature in features) == 64
-    shared = min(stride, (61 - 30) // 2)  # 61 tokens that are not special, 30 of them for the question
+    shared = min(overlap, (61 - 30) // 2)  # 61 tokens that are not special, 30 of them for the question
     joined = parts[0] + [token for part in parts[1:] for token in part[shared:]]
     assert joined == expected.offsets[expected.is_context].tolist()
     assert all(last[len(last) - shared :] == part[:shared] for last, part in pairwise(parts))
@@ -241,12 +242,10 @@ def test_only_a_model_that_tells_texts_apart_hears_of_token_types(bert_reader, b
     assert named(bart_reader) == named(tiny_gpt2) == {"input_ids", "attention_mask"}
 
 
-def test_lists_of_different_lengths_and_negative_strides_are_refused(bert_reader):
+def test_lists_of_different_lengths_are_refused(bert_reader):
     reader = load_reader(str(bert_reader), device="cpu")
     with pytest.raises(ValueError, match="got 1 questions, 2 contexts"):
         encode_questions(reader, ["x"], ["x", "y"])
-    with pytest.raises(ValueError, match="stride -1"):
-        encode_questions(reader, ["x"], ["y"], stride=-1)
 
 
 # Answers.

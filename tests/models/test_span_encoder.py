@@ -122,19 +122,20 @@ def test_answers_are_those_of_the_whole_text_by_direct_computation(folder):
         assert TEXT[prediction.start :].startswith(prediction.text)
 
 
-def test_a_long_text_is_read_in_windows_and_each_token_counts_once(folder):
+def test_a_long_text_is_read_in_windows_and_each_token_counts_once(folder, monkeypatch):
+    monkeypatch.setattr("pairsmith.models.span_reader.OVERLAP", 8)
     long = " ".join([TEXT] * 5)
     encoder = loaded(folder, max_length=32)
-    windows = text_windows(encoder.tokens, [long, "", TEXT], stride=8)
+    windows = text_windows(encoder.tokens, [long, "", TEXT])
     assert len(windows) > 4
     whole = loaded(folder).tokens.tokenizer(
         long, truncation=False, return_offsets_mapping=True, verbose=False
     )
-    kept = [tuple(offset) for w in windows if w.text == 0 for offset in w.offsets[w.kept].tolist()]
+    kept = [tuple(offset) for w in windows if w.question == 0 for offset in w.offsets[w.is_context].tolist()]
     assert kept == whole["offset_mapping"][1:-1]
-    middle = [window for window in windows if window.text == 0][1]
-    assert middle.kept.nonzero()[[0, -1], 0].tolist() == [5, 26]  # half of the 8 shared at either end
-    read = text_vectors(encoder, [long, "", TEXT], stride=8)
+    middle = [window for window in windows if window.question == 0][1]
+    assert middle.is_context.nonzero()[[0, -1], 0].tolist() == [5, 26]  # half of the 8 shared at either end
+    read = text_vectors(encoder, [long, "", TEXT])
     assert [len(each.vectors) for each in read] == [len(each.offsets) for each in read]
     assert len(read[1].offsets) == 0
 
@@ -159,11 +160,13 @@ def test_a_whole_passage_with_the_longest_question_is_one_window_of_a_teacher(ti
     st.lists(st.sampled_from(["dog", "beach.", "onion", "  ", "weather;", "\n"]), max_size=60),
     st.integers(0, 30),
 )
-def test_no_token_is_lost_or_seen_twice(tiny_bert, words, stride):
+def test_no_token_is_lost_or_seen_twice(tiny_bert, words, overlap):
     text = " ".join(words)
     encoder = load_span_encoder(str(tiny_bert), device="cpu", max_length=16, fresh_heads=True).tokens
-    windows = text_windows(encoder, [text], stride)
-    kept = [tuple(offset) for window in windows for offset in window.offsets[window.kept].tolist()]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pairsmith.models.span_reader.OVERLAP", overlap)
+        windows = text_windows(encoder, [text])
+    kept = [tuple(offset) for window in windows for offset in window.offsets[window.is_context].tolist()]
     whole = encoder.tokenizer(text, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
     assert kept == [tuple(offset) for offset in whole["offset_mapping"]]
 

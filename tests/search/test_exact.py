@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from pairsmith.search import exact as search
 from pairsmith.search import shortlist
-from pairsmith.search.exact import two_way_search
-from pairsmith.search.neighbours import merged
+from pairsmith.search.exact import merged, two_way_search
 
 FORMATS = [torch.int8, torch.bfloat16, torch.float16, torch.float32]
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairsmith.search.exact import Neighbours
 from pairsmith.search.margin import Pairs, candidates, choose, margin
-from pairsmith.search.neighbours import Neighbours
 
 # Three x and three y; k = 2.
 #        y0   y1   y2

@@ -6,82 +6,27 @@ model can be used as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import ModelError
-from pairsmith.core.model_names import DtypeName
-from pairsmith.models.encode import batches_by_length, one_thread_each, tokens_at_once
-from pairsmith.models.heads import load_with_head
+from pairsmith.models.encode import batches_by_length, moved, not_finite, one_thread_each, tokens_at_once
+from pairsmith.models.heads import Loading, TextModel, load_with_head
 
 
-@dataclass(frozen=True, slots=True)
-class CrossEncoder:
-    """A model with a classification head of one number, its tokenizer, and the longest input in tokens."""
-
-    model: Any
-    tokenizer: Any
-    max_length: int
-
-    def features(self, inputs: Sequence[str], outputs: Sequence[str]) -> Mapping[str, Any]:
-        """Model inputs for n pairs: padded tensors of shape ``(n, longest)``.
-
-        In a pair that is too long, the longer text is cut first.
-        """
-        found: Mapping[str, Any] = self.tokenizer(
-            list(inputs),
-            list(outputs),
-            truncation="longest_first",
-            max_length=self.max_length,
-            padding=True,
-            split_special_tokens=True,  # a text may hold what looks like a special token
-            return_tensors="pt",
-            verbose=False,
-        )
-        return found
-
-    def token_counts(self, inputs: Sequence[str], outputs: Sequence[str]) -> list[int]:
-        """The number of tokens of each pair."""
-        found = self.tokenizer(
-            list(inputs),
-            list(outputs),
-            truncation="longest_first",
-            max_length=self.max_length,
-            split_special_tokens=True,
-            verbose=False,
-        )
-        return [len(ids) for ids in found["input_ids"]]
+class CrossEncoder(TextModel):
+    """A model with a classification head of one number; see ``TextModel``."""
 
 
 def load_cross_encoder(
-    model: str,
-    *,
-    device: str = "auto",
-    dtype: DtypeName = "float32",
-    fresh_head: bool = False,
-    seed: int = 0,
-    max_length: int | None = None,
+    model: str, *, fresh_head: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> CrossEncoder:
-    """Load ``model`` as a cross-encoder.
-
-    Args:
-        model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
-            ``embedded:all-minilm-l6-v2``.
-        device: as for ``pick_device``.
-        dtype: number format of the weights.
-        fresh_head: give a model without a classification head of one number a random one, to be trained.
-        seed: seed of the random head.
-        max_length: longest input in tokens; never more than the model's context, which is the default.
-    """
-    network, tokenizer, context = load_with_head(
-        model, "classification", device=device, dtype=dtype, fresh_head=fresh_head, seed=seed, labels=1
-    )
-    return CrossEncoder(network, tokenizer, min(max_length or context, context))
+    """Load ``model`` as a cross-encoder; the arguments are those of ``load_with_head``."""
+    loaded = load_with_head(model, "classification", labels=1, fresh_head=fresh_head, seed=seed, **how)
+    return CrossEncoder(*loaded)
 
 
 def score_pairs(
@@ -92,17 +37,10 @@ def score_pairs(
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> NDArray[np.float32]:
-    """The unnormalised score of each pair (M6), the same however many threads there are.
+    """The score of each pair (M6), ``(n,)`` float32, unbounded, the same however many threads there are.
 
-    Args:
-        cross: the cross-encoder; it is put into evaluation mode.
-        inputs: n texts.
-        outputs: n texts, one for each input.
-        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
-        advance: called with the number of pairs that were finished.
-
-    Returns:
-        ``(n,)`` float32, unbounded, the higher the better.
+    The model is put into evaluation mode. A batch has at most ``batch_tokens`` tokens, padding included, or
+    as many as suit the device; ``advance`` is called with the number of pairs that were finished.
     """
     if not inputs:
         return np.zeros(0, np.float32)
@@ -113,11 +51,11 @@ def score_pairs(
 
     def scored(features: Mapping[str, Any]) -> NDArray[np.float32]:
         with torch.inference_mode():
-            moved = {name: value.to(device) for name, value in features.items()}
-            found: NDArray[np.float32] = cross.model(**moved).logits.float().squeeze(1).cpu().numpy()
+            logits = cross.model(**moved(features, device)).logits
+            found: NDArray[np.float32] = logits.float().squeeze(1).cpu().numpy()
             return found
 
-    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Any:
+    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[NDArray[np.float32]]:
         return pool.submit(scored, cross.features([inputs[i] for i in rows], [outputs[i] for i in rows]))
 
     most = batch_tokens or tokens_at_once(device)
@@ -126,8 +64,5 @@ def score_pairs(
             scores[rows] = found
             advance(len(rows))
     if not np.isfinite(scores).all():
-        raise ModelError(
-            "the cross-encoder gives scores that are not finite; its weights are damaged, or its number "
-            "format is too narrow: try float32"
-        )
+        raise not_finite("the cross-encoder gives scores")
     return scores

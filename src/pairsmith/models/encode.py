@@ -6,7 +6,7 @@ a small encoder are too small to be shared by several threads.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from pairsmith.core.errors import ModelError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -35,19 +39,16 @@ def encode_texts(
     batch_tokens: int | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> NDArray[np.float32]:
-    """Encode ``texts``, long ones first.
+    """The vectors of texts, none of them blank, ``(n, d)`` float32. Long texts are encoded first.
+
+    The encoder is put into evaluation mode.
 
     Args:
-        encoder: the encoder; it is put into evaluation mode.
-        texts: none of them blank.
         side: for an encoder that distinguishes the two; None takes its only or its default side.
         batch_size: most texts in a batch.
         batch_tokens: most tokens in a batch, padding included, unless one text has more; None: what suits
             the device.
         advance: called with the number of texts that were finished.
-
-    Returns:
-        Shape (len(texts), d), float32; row i is the vector of text i.
     """
     encoder.eval()
     task = {"task": side} if side else {}
@@ -57,8 +58,8 @@ def encode_texts(
 
     def encoded(features: dict[str, Any]) -> NDArray[np.float32]:
         with torch.inference_mode():
-            moved = {k: v.to(encoder.device) if torch.is_tensor(v) else v for k, v in features.items()}
-            numbers: NDArray[np.float32] = encoder(moved, **task)["sentence_embedding"].float().cpu().numpy()
+            embedded = encoder(moved(features, encoder.device), **task)["sentence_embedding"]
+            numbers: NDArray[np.float32] = embedded.float().cpu().numpy()
             return numbers
 
     def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[NDArray[np.float32]]:
@@ -74,6 +75,31 @@ def encode_texts(
             vectors[rows] = found[:, :width]
             advance(len(rows))
     return vectors
+
+
+def moved(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """Model inputs with their tensors on a device."""
+    return {name: x.to(device) if torch.is_tensor(x) else x for name, x in features.items()}
+
+
+def padded(rows: Sequence[Sequence[int] | Tensor], filler: int) -> Tensor:
+    """Rows of tokens, padded on the right: ``(n, longest)`` int64."""
+    tokens = [torch.as_tensor(row, dtype=torch.int64) for row in rows]
+    return pad_sequence(tokens, batch_first=True, padding_value=filler)
+
+
+def padded_inputs(rows: Sequence[Sequence[int] | Tensor], filler: int) -> dict[str, Tensor]:
+    """Model inputs for rows of tokens: tensors ``(n, longest)``, int64."""
+    mask = padded([torch.ones(len(row)) for row in rows], 0)
+    return {"input_ids": padded(rows, filler), "attention_mask": mask}
+
+
+def not_finite(gives: str) -> ModelError:
+    """The error for a model that ``gives`` numbers such as "the encoder gives vectors", some not finite."""
+    return ModelError(
+        f"{gives} that are not finite; its weights are damaged, or its number format is too narrow: "
+        "try float32"
+    )
 
 
 def tokens_at_once(device: torch.device) -> int:

@@ -12,23 +12,15 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError, first_line
 
-Vectors = dict[str, NDArray[np.float32]]
-
 # GloVe was trained on text whose contractions are cut: "don't" is "do" and "n't".
 _WORD = re.compile(r"[\w-]+?(?=n't)|n't|'\w+|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
 
 
 def encode_with_glove(path: Path, sentences: Sequence[str]) -> NDArray[np.float32]:
-    """The average of each sentence's word vectors (D12).
+    """The average of each sentence's word vectors (D12), ``(n, d)`` float32; zero without any known word.
 
-    A word is looked up as written, then in lower case; a word in neither form is left out.
-
-    Args:
-        path: a file of ``word v1 … vd`` lines, plain or ``.gz``, with or without a ``count d`` line on top.
-        sentences: n texts.
-
-    Returns:
-        Shape (n, d), float32; a zero vector for a sentence without known words.
+    A word is looked up as written, then in lower case; a word in neither form is left out. The file has
+    ``word v1 … vd`` lines, plain or ``.gz``, with or without a ``count d`` line on top.
     """
     words = [split_words(sentence) for sentence in sentences]
     wanted = {form for row in words for word in row for form in (word, word.lower())}
@@ -37,8 +29,12 @@ def encode_with_glove(path: Path, sentences: Sequence[str]) -> NDArray[np.float3
         raise InputError(
             f"{path}: holds no vector for any word of the sentences; is it a file of word vectors?"
         )
-    size = len(next(iter(vectors.values())))
-    return np.stack([_average(row, vectors, size) for row in words])
+    averages = np.zeros((len(words), len(next(iter(vectors.values())))), np.float32)
+    for row, average in zip(words, averages, strict=True):
+        forms = [word if word in vectors else word.lower() for word in row]
+        if known := [vectors[form] for form in forms if form in vectors]:
+            average[:] = np.mean(known, axis=0, dtype=np.float32)
+    return averages
 
 
 def split_words(sentence: str) -> list[str]:
@@ -46,16 +42,18 @@ def split_words(sentence: str) -> list[str]:
     return _WORD.findall(sentence)
 
 
-def read_vectors(path: Path, wanted: Set[str]) -> Vectors:
+def read_vectors(path: Path, wanted: Set[str]) -> dict[str, NDArray[np.float32]]:
     """The vectors of the ``wanted`` words, each of shape (d,), float32; other words are skipped."""
     keys = {word.encode(): word for word in wanted}
-    found: Vectors = {}
+    found: dict[str, NDArray[np.float32]] = {}
     size: int | None = None
     with _opened(path) as file:
         for number, line in enumerate(file, start=1):
             fields = line.split()
-            if not fields or (number == 1 and _is_header(fields)):
+            if not fields:
                 continue
+            if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
+                continue  # word2vec's ``count d``
             size = len(fields) - 1 if size is None else size
             if len(fields) - 1 != size:
                 _check_width(fields, size, f"{path}:{number}")
@@ -83,23 +81,6 @@ def _vector(fields: list[bytes], where: str) -> NDArray[np.float32]:
     if not np.isfinite(vector).all():
         raise InputError(f"{where}: a value is not finite")
     return vector
-
-
-def _average(words: list[str], vectors: Vectors, size: int) -> NDArray[np.float32]:
-    known = [vectors[form] for word in words if (form := _known_form(word, vectors)) is not None]
-    average: NDArray[np.float32] = (
-        np.mean(known, axis=0, dtype=np.float32) if known else np.zeros(size, np.float32)
-    )
-    return average
-
-
-def _known_form(word: str, vectors: Vectors) -> str | None:
-    return next((form for form in (word, word.lower()) if form in vectors), None)
-
-
-def _is_header(fields: list[bytes]) -> bool:
-    """Whether a first line is word2vec's ``count d`` and not a vector."""
-    return len(fields) == 2 and all(field.isdigit() for field in fields)
 
 
 def _is_number(field: bytes) -> bool:

@@ -1,18 +1,33 @@
 """Models of transformers with a head for a task: loaded whole, or with a head to be trained."""
 
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from pairsmith.core.errors import ModelError, first_line
-from pairsmith.core.model_files import check_model_folder, pick_device, pick_dtype, quiet_loading, unsaid
-from pairsmith.core.model_names import DtypeName, not_on_hub, resolve_model
+from pairsmith.core.errors import ModelError
+from pairsmith.core.model_files import pick_device, pick_dtype, unsaid
+from pairsmith.core.model_names import DtypeName
+from pairsmith.models.loading import opened, pad_on_the_right, refuse_missing, seeded
 
 Task = Literal[
     "question answering", "classification", "summarization", "token vectors", "masked language modelling"
 ]
+
+_HEADS: dict[Task, tuple[str, str, str]] = {
+    "question answering": (
+        "MODEL_FOR_QUESTION_ANSWERING_MAPPING", "AutoModelForQuestionAnswering", "BART, BERT",
+    ),
+    "classification": (
+        "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING", "AutoModelForSequenceClassification", "BART, BERT",
+    ),
+    "summarization": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING", "AutoModelForSeq2SeqLM", "BART, T5"),
+    "masked language modelling": ("MODEL_FOR_MASKED_LM_MAPPING", "AutoModelForMaskedLM", "BERT, RoBERTa"),
+    "token vectors": ("MODEL_MAPPING", "AutoModel", "BERT, RoBERTa"),
+}  # fmt: skip
+"""Names in transformers of a task's models by configuration and of their loader, and examples of models."""
 
 _EXPECTED = ("LOAD REPORT", "we will NOT tie them", "This checkpoint seem corrupted")
 """Messages of transformers about missing or random weights, which this module checks itself.
@@ -24,15 +39,56 @@ though their kind shares them with the input; both are loaded, so no action is n
 _CONTEXT = 512  # for a model that states no longest input
 
 
+@dataclass(frozen=True, slots=True)
+class TextModel:
+    """A model that reads texts, its tokenizer, and the longest input in tokens."""
+
+    model: Any
+    tokenizer: Any
+    max_length: int
+
+    def features(self, *texts: Sequence[str]) -> Mapping[str, Tensor]:
+        """Model inputs for n texts, or n pairs given as two sequences: padded tensors ``(n, longest)``.
+
+        What is too long is cut off; in a pair the longer text is cut first.
+        """
+        features: Mapping[str, Tensor] = self.tokens(*texts, padding=True, return_tensors="pt")
+        return features
+
+    def token_counts(self, *texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text or pair, special tokens included."""
+        return [len(ids) for ids in self.tokens(*texts)["input_ids"]]
+
+    def tokens(self, *texts: Sequence[str], **options: Any) -> Any:
+        """What the tokenizer makes of texts or pairs, none longer than ``max_length``."""
+        return self.tokenizer(
+            *map(list, texts),
+            truncation=True,
+            max_length=self.max_length,
+            split_special_tokens=True,  # a text may hold what looks like a special token
+            verbose=False,
+            **options,
+        )
+
+
+class Loading(TypedDict, total=False):
+    """How a model is loaded; see ``load_with_head``."""
+
+    device: str
+    dtype: DtypeName
+    max_length: int | None
+
+
 def load_with_head(
     model: str,
     task: Task,
     *,
     labels: int | None = None,
-    device: str,
-    dtype: DtypeName,
+    device: str = "auto",
+    dtype: DtypeName = "float32",
     fresh_head: bool = False,
     seed: int = 0,
+    max_length: int | None = None,
 ) -> tuple[Any, Any, int]:
     """A model with a head for ``task``, its tokenizer, and the longest input in tokens.
 
@@ -49,21 +105,38 @@ def load_with_head(
             For ``summarization`` an encoder such as BERT gets a decoder that starts from the encoder's
             weights; what these lack, its cross-attention and its head, is random.
         seed: seed of the random weights; all others are loaded.
+        max_length: longest input, special tokens included; never more than the model's context, which is the
+            default.
     """
+    from transformers import AutoConfig
+
     chosen = pick_device(device)
     dtype = pick_dtype(dtype, chosen)
-    where = resolve_model(model)
-    local = Path(where).is_dir()
-    if local:
-        check_model_folder(Path(where), model)
-    tokenizer, network, missing = _load(
-        model, where, task, labels, getattr(torch, dtype), seed, local=local, fresh_head=fresh_head
-    )
+    with (
+        opened(model, f"cannot be loaded for {task} ({{}})") as (where, local),
+        unsaid("transformers.modeling_utils", *_EXPECTED),
+        seeded(seed),
+    ):
+        config = AutoConfig.from_pretrained(where, local_files_only=local)
+        if labels is not None:
+            config.num_labels = labels  # the model's config may be that of another head
+        number_format = getattr(torch, dtype)
+        if task == "summarization" and fresh_head and _lacks_only_a_decoder(config):
+            network, tokenizer, missing = _with_decoder(where, number_format, local=local)
+        else:
+            network, tokenizer, missing = _as_saved(model, where, task, config, number_format, local=local)
     _check_weights(model, network, task, missing, fresh_head=fresh_head)
-    _make_usable(model, network, tokenizer)
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            f"model {model}: its tokenizer cannot tell the positions of its tokens in a text; give a model "
+            "with a tokenizer.json"
+        )
+    tokenizer.truncation_side = "right"
+    pad_on_the_right(model, tokenizer, network.config)
     if labels is not None and dtype != "float32":
         score_in_float32(network, labels)
-    return network.to(chosen).eval(), tokenizer, _context(network, tokenizer)
+    context = _context(network, tokenizer)
+    return network.to(chosen).eval(), tokenizer, min(max_length or context, context)
 
 
 def score_in_float32(network: nn.Module, labels: int) -> None:
@@ -82,14 +155,16 @@ def load_tokenizer(model: str) -> Any:
     """Load only the tokenizer of ``model``, which is quicker than loading the model."""
     from transformers import AutoTokenizer
 
-    return _part(model, AutoTokenizer, "tokenizer")
+    with opened(model, "its tokenizer cannot be loaded ({})") as (where, local):
+        return AutoTokenizer.from_pretrained(where, local_files_only=local)
 
 
 def load_config(model: str) -> Any:
     """Load only the configuration of ``model``."""
     from transformers import AutoConfig
 
-    return _part(model, AutoConfig, "config")
+    with opened(model, "its config cannot be loaded ({})") as (where, local):
+        return AutoConfig.from_pretrained(where, local_files_only=local)
 
 
 def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:
@@ -101,90 +176,29 @@ def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:
     return "nothing" if alone else "decoder"
 
 
-def _part(model: str, loader: Any, what: str) -> Any:
-    where = resolve_model(model)
-    local = Path(where).is_dir()
-    if local:
-        check_model_folder(Path(where), model)
-    try:
-        return loader.from_pretrained(where, local_files_only=local)
-    except Exception as error:  # whatever a library raises on damaged or unknown files
-        if not local:
-            raise ModelError(not_on_hub(model, error)) from error
-        raise ModelError(f"model {model}: its {what} cannot be loaded ({first_line(error)})") from error
-
-
-def _load(
-    name: str,
-    where: str,
-    task: Task,
-    labels: int | None,
-    dtype: torch.dtype,
-    seed: int,
-    *,
-    local: bool,
-    fresh_head: bool,
+def _as_saved(
+    name: str, where: str, task: Task, config: Any, dtype: torch.dtype, *, local: bool
 ) -> tuple[Any, Any, list[str]]:
-    """The tokenizer, the model, and the names of the weights that its files lack, which are random."""
+    """The model, its tokenizer, and the names of the weights that its files lack, which are random."""
     import transformers
 
-    kinds, loader, such_as = {
-        "question answering": (
-            transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING,
-            transformers.AutoModelForQuestionAnswering,
-            "BART, BERT or the like",
-        ),
-        "classification": (
-            transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-            transformers.AutoModelForSequenceClassification,
-            "BART, BERT or the like",
-        ),
-        "summarization": (
-            transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
-            transformers.AutoModelForSeq2SeqLM,
-            "BART, T5 or the like",
-        ),
-        "masked language modelling": (
-            transformers.MODEL_FOR_MASKED_LM_MAPPING,
-            transformers.AutoModelForMaskedLM,
-            "BERT, RoBERTa or the like",
-        ),
-        "token vectors": (transformers.MODEL_MAPPING, transformers.AutoModel, "BERT, RoBERTa or the like"),
-    }[task]
-    try:
-        with (
-            quiet_loading(local=local),
-            unsaid("transformers.modeling_utils", *_EXPECTED),
-            torch.random.fork_rng(devices=[]),
-        ):
-            torch.manual_seed(seed)
-            config = transformers.AutoConfig.from_pretrained(where, local_files_only=local)
-            if task == "summarization" and fresh_head and _lacks_only_a_decoder(config):
-                return _with_decoder(where, dtype, local=local)
-            if type(config) not in kinds:
-                raise ModelError(
-                    f"model {name}: transformers has no {task} for models of type "
-                    f"{config.model_type}; give {such_as}"
-                )
-            if labels is not None:
-                config.num_labels = labels  # the model's config may be that of another head
-            tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
-            network, report = loader.from_pretrained(
-                where,
-                config=config,
-                dtype=dtype,
-                local_files_only=local,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-            )
-    except ModelError:
-        raise
-    except Exception as error:  # whatever a library raises on a damaged or unknown model
-        if not local:
-            raise ModelError(not_on_hub(name, error)) from error
-        raise ModelError(f"model {name}: cannot be loaded for {task} ({first_line(error)})") from error
+    kinds, loader, such_as = _HEADS[task]
+    if type(config) not in getattr(transformers, kinds):
+        raise ModelError(
+            f"model {name}: transformers has no {task} for models of type "
+            f"{config.model_type}; give {such_as} or the like"
+        )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
+    network, report = getattr(transformers, loader).from_pretrained(
+        where,
+        config=config,
+        dtype=dtype,
+        local_files_only=local,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+    )
     other_sizes = (str(key[0]) if isinstance(key, tuple) else str(key) for key in report["mismatched_keys"])
-    return tokenizer, network, sorted({*report["missing_keys"], *other_sizes})
+    return network, tokenizer, sorted({*report["missing_keys"], *other_sizes})
 
 
 def _lacks_only_a_decoder(config: Any) -> bool:
@@ -200,7 +214,7 @@ def _lacks_only_a_decoder(config: Any) -> bool:
 
 
 def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, Any, list[str]]:
-    """An encoder's tokenizer, the encoder with a decoder of its weights, and names of missing weights."""
+    """As ``_as_saved``, for an encoder that gets a decoder of the same weights."""
     import transformers
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
@@ -218,7 +232,7 @@ def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, 
     for name, token in tokens.items():
         setattr(network.config, name, token)
         setattr(network.generation_config, name, token)
-    return tokenizer, network, [name for name in report["missing_keys"] if not name.startswith("pooler.")]
+    return network, tokenizer, [name for name in report["missing_keys"] if not name.startswith("pooler.")]
 
 
 def _check_weights(name: str, network: Any, task: Task, missing: list[str], *, fresh_head: bool) -> None:
@@ -229,36 +243,12 @@ def _check_weights(name: str, network: Any, task: Task, missing: list[str], *, f
         body = missing
     if task == "token vectors":
         body, missing = [weight for weight in missing if not weight.startswith("pooler.")], []
-    if body:
-        raise ModelError(
-            f"model {name}: its weights lack {body[0]} ({len(body)} missing in all), "
-            "so it does not match its config.json"
-        )
+    refuse_missing(name, body)
     if missing and not fresh_head:
         raise ModelError(
             f"model {name}: has no head for {task} (no weights {missing[0]} of the right shape); "
             "train one first, or give a model that has one"
         )
-
-
-def _make_usable(name: str, network: Any, tokenizer: Any) -> None:
-    """Pad on the right, and with the end token where a causal model has no padding token.
-
-    Padding is masked out, so which token it is does not matter. The side does: models with learned
-    positions count them from the left end, and BART's decoder is not told where padding is.
-    """
-    if not getattr(tokenizer, "is_fast", False):
-        raise ModelError(
-            f"model {name}: its tokenizer cannot tell the positions of its tokens in a text; give a model "
-            "with a tokenizer.json"
-        )
-    tokenizer.padding_side = tokenizer.truncation_side = "right"
-    if tokenizer.pad_token is None:
-        stand_in = tokenizer.eos_token or tokenizer.unk_token
-        if stand_in is None:
-            raise ModelError(f"model {name}: its tokenizer has neither a padding nor an end token")
-        tokenizer.pad_token = stand_in
-    network.config.pad_token_id = tokenizer.pad_token_id
 
 
 def _context(network: Any, tokenizer: Any) -> int:

@@ -25,17 +25,12 @@ GenerationFault = Literal[
 
 @dataclass(frozen=True, slots=True)
 class WrittenQuestion:
-    """An answer and a question that a question generator wrote about a passage.
-
-    Attributes:
-        fault: what is wrong with them; None if nothing is.
-        start: where the answer starts in the passage; None if that has still to be found.
-    """
+    """An answer and a question that a question generator wrote about a passage."""
 
     answer: str
     question: str
-    fault: GenerationFault | None
-    start: int | None = None
+    fault: GenerationFault | None  # what is wrong with them
+    start: int | None = None  # where the answer starts in the passage; None if that has still to be found
 
 
 def separator_of(asker: Summarizer, separator: str = SEPARATOR) -> int:
@@ -52,13 +47,9 @@ def separator_of(asker: Summarizer, separator: str = SEPARATOR) -> int:
 def parse(
     asker: Summarizer, tokens: Sequence[int], separator: int, end: int | Sequence[int]
 ) -> WrittenQuestion:
-    """Split a generated sequence into its answer and its question.
+    """Split a generated sequence, which ends with an ``end`` token if complete, into answer and question.
 
-    Args:
-        asker: the question generator that wrote the sequence.
-        tokens: token ids of the sequence.
-        separator: id of the separator token; a second one is a fault, and what follows it is ignored.
-        end: id of the token that ends a complete sequence, or several such ids.
+    A second separator is a fault, and what follows it is ignored.
     """
 
     def text(some: Sequence[int]) -> str:

@@ -6,22 +6,20 @@ such as BERT it classifies the encoder's last states; those of a causal model se
 A teacher is an encoder with two perceptrons in place of that head (Q3).
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby, pairwise
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
-from pairsmith.core.errors import ModelError, SettingsError
-from pairsmith.core.model_names import DtypeName, resolve_model
-from pairsmith.models.heads import load_with_head, score_in_float32
-from pairsmith.models.max_context import keep_max_context
+from pairsmith.core.errors import SettingsError
+from pairsmith.core.model_names import resolve_model
+from pairsmith.models.encode import moved, not_finite, padded, padded_inputs
+from pairsmith.models.heads import Loading, TextModel, load_with_head, score_in_float32
 from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
-from pairsmith.models.spans import best_span
 from pairsmith.models.token_vectors import load_token_encoder
 
 QUESTION_TOKENS = 64
@@ -37,33 +35,23 @@ _SHORTEST = 16  # smallest max_length in tokens
 _AT_ONCE = 512  # questions that are encoded at once
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A model with a question-answering head, its tokenizer, and the longest input in tokens."""
-
-    model: Any
-    tokenizer: Any
-    max_length: int
+class Reader(TextModel):
+    """A model with a question-answering head; see ``TextModel``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feature:
-    """A question with one window of its text, as a reader gets it.
+    """One window of a text, as a reader gets it with a question, or an encoder without one.
 
-    Attributes:
-        question: number of the question.
-        input_ids: ``(tokens,)`` int64, special tokens included.
-        token_types: ``(tokens,)`` int64, 1 for the text; None where the model has no token types.
-        offsets: ``(tokens, 2)`` int64, start and end in the text of each token in ``is_context``, in
-            characters; 0 elsewhere. Byte-level tokens may begin with the space before a word.
-        is_context: ``(tokens,)`` bool, true for tokens of the text that are not only white space.
+    ``offsets`` say where each token in ``is_context`` begins and ends in the text, in characters. Byte-level
+    tokens may begin with the space before a word.
     """
 
-    question: int
-    input_ids: Tensor
-    token_types: Tensor | None
-    offsets: Tensor
-    is_context: Tensor
+    question: int  # its number, or the text's where there is none
+    input_ids: Tensor  # (tokens,) int64, special tokens included
+    token_types: Tensor | None  # (tokens,) int64, 1 for the text; None where the model has no token types
+    offsets: Tensor  # (tokens, 2) int64, 0 outside the text
+    is_context: Tensor  # (tokens,) bool, true for tokens of the text that are not only white space
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,45 +72,28 @@ class Prediction:
 def load_reader(
     model: str,
     *,
-    device: str = "auto",
-    dtype: DtypeName = "float32",
     fresh_head: bool = False,
     perceptrons: bool = False,
     seed: int = 0,
-    max_length: int | None = None,
+    **how: Unpack[Loading],
 ) -> Reader:
-    """Load ``model`` as a reader.
+    """Load ``model`` as a reader; a ``fresh_head`` has a teacher's two ``perceptrons`` if that is set (Q3).
 
-    Args:
-        model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
-            ``embedded:all-minilm-l6-v2``.
-        device: as for ``pick_device``.
-        dtype: number format of the weights.
-        fresh_head: give a model without a question-answering head a random one, to be trained. An existing
-            head is kept.
-        perceptrons: whether that random head is a teacher's (Q3).
-        seed: seed of the random head; nothing else is random.
-        max_length: longest input in tokens, question and special tokens included, at least 16; never more
-            than the model's context, which is the default.
+    The other arguments are those of ``load_with_head``; ``max_length`` is at least 16.
     """
+    max_length = how.get("max_length")
     if max_length is not None and max_length < _SHORTEST:
         raise SettingsError(
             f"max_length {max_length} leaves no room for a question and a text; give at least {_SHORTEST}"
         )
     there = heads_kind(resolve_model(model)) == "tokens"
     if there or (fresh_head and perceptrons):
-        encoder = load_token_encoder(
-            model, device=device, dtype=dtype, max_length=max_length, bidirectional=True
-        )
-        width = int(encoder.model.config.hidden_size)
-        heads = (
-            load_heads(resolve_model(model), width, "tokens") if there else SpanHeads(width, "tokens", seed)
-        )
+        encoder = load_token_encoder(model, bidirectional=True, **how)
+        where, width = resolve_model(model), int(encoder.model.config.hidden_size)
+        heads = load_heads(where, width, "tokens") if there else SpanHeads(width, "tokens", seed)
         return Reader(PerceptronReader(encoder.model, heads), encoder.tokenizer, encoder.max_length)
-    network, tokenizer, context = load_with_head(
-        model, "question answering", device=device, dtype=dtype, fresh_head=fresh_head, seed=seed, labels=2
-    )
-    return Reader(network, tokenizer, min(max_length or context, context))
+    loaded = load_with_head(model, "question answering", labels=2, fresh_head=fresh_head, seed=seed, **how)
+    return Reader(*loaded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,50 +119,42 @@ class PerceptronReader(nn.Module):
     @property
     def device(self) -> torch.device:
         """The device of the weights."""
-        found: torch.device = self.encoder.device
-        return found
+        return torch.device(self.encoder.device)
 
     def forward(self, **inputs: Tensor) -> SpanScores:
         """Start and end scores, as from a transformers model with a question-answering head."""
         return SpanScores(*self.heads(self.encoder(**inputs).last_hidden_state))
 
 
-def encode_questions(
-    reader: Reader, questions: Sequence[str], contexts: Sequence[str], stride: int = OVERLAP
-) -> list[Feature]:
+def encode_questions(reader: Reader, questions: Sequence[str], contexts: Sequence[str]) -> list[Feature]:
     """Turn questions and their texts into features: one, or one for each window of a long text.
 
-    The question comes first, its text second. Questions are cut off after ``QUESTION_TOKENS`` tokens.
-
-    Args:
-        reader: its tokenizer and longest input are used.
-        questions: white space at their ends is dropped.
-        contexts: the text of each question.
-        stride: tokens that neighbouring windows of a text share; at most half of the shortest window.
-
-    Returns:
-        features in the order of the questions, and for each question in the order of its windows.
+    The question comes first, its text second. Questions lose white space at their ends, and are cut off after
+    ``QUESTION_TOKENS`` tokens. The features have the order of the questions, and of each question's windows,
+    of which neighbours share ``OVERLAP`` tokens, but at most half of the shortest window.
     """
-    if len(questions) != len(contexts) or stride < 0:
+    if len(questions) != len(contexts):
         raise ValueError(
-            f"expected a context for each question and stride >= 0, got {len(questions)} questions, "
-            f"{len(contexts)} contexts and stride {stride}"
+            f"expected a context for each question, got {len(questions)} questions, {len(contexts)} contexts"
         )
     features: list[Feature] = []
     for first in range(0, len(questions), _AT_ONCE):
         part = slice(first, first + _AT_ONCE)
-        features += _encode(reader, questions[part], contexts[part], stride, first)
+        features += _encode(reader, questions[part], contexts[part], first)
     return features
 
 
-def collate(reader: Reader, batch: Sequence[Feature]) -> dict[str, Tensor]:
+def rows_of_questions(features: Sequence[Feature]) -> list[list[int]]:
+    """The numbers of the features of each question, in order."""
+    rows = range(len(features))
+    return [list(some) for _, some in groupby(rows, key=lambda row: features[row].question)]
+
+
+def collate(reader: TextModel, batch: Sequence[Feature]) -> dict[str, Tensor]:
     """Model inputs for a batch, padded on the right: tensors of shape ``(n, longest)``, int64."""
-    inputs = {
-        "input_ids": _padded([feature.input_ids for feature in batch], reader.tokenizer.pad_token_id),
-        "attention_mask": _padded([torch.ones_like(feature.input_ids) for feature in batch], 0),
-    }
+    inputs = padded_inputs([feature.input_ids for feature in batch], reader.tokenizer.pad_token_id)
     types = [feature.token_types for feature in batch if feature.token_types is not None]
-    return inputs | ({"token_type_ids": _padded(types, 0)} if types else {})
+    return inputs | ({"token_type_ids": padded(types, 0)} if types else {})
 
 
 def answer(
@@ -201,29 +164,17 @@ def answer(
     *,
     max_answer_tokens: int = ANSWER_TOKENS,
     batch_size: int = 32,
-    stride: int = OVERLAP,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Prediction]:
     """Answer each question by a span of its text (Q7); see ``whole_text``. Long windows are read first.
 
-    Args:
-        reader: the reader; it is in evaluation mode during the call.
-        questions: as for ``encode_questions``.
-        contexts: the text of each question; a blank one gives an empty answer of score 0.
-        max_answer_tokens: longest answer in tokens, at least 1.
-        batch_size: windows in a batch.
-        stride: tokens that neighbouring windows share.
-        advance: called with the number of questions that were finished.
-
-    Returns:
-        an answer for each question, without white space at its ends.
+    Questions and texts are as for ``encode_questions``; a blank text gives an empty answer of score 0. The
+    reader is in evaluation mode during the call. A batch has ``batch_size`` windows; ``advance`` is called
+    with the number of questions that were finished.
     """
-    features = encode_questions(reader, questions, contexts, stride)
+    features = encode_questions(reader, questions, contexts)
     order = sorted(range(len(features)), key=lambda row: -len(features[row].input_ids))
-    rows_of: list[list[int]] = [[] for _ in questions]
-    for row, feature in enumerate(features):
-        rows_of[feature.question].append(row)
-    left = Counter(feature.question for feature in features)
+    rows_of = rows_of_questions(features)
     scores: dict[int, Tensor] = {}
     found: dict[int, Prediction] = {}
     with _evaluating(reader.model):
@@ -231,8 +182,8 @@ def answer(
             rows = order[first : first + batch_size]
             batch = [features[row] for row in rows]
             scores.update(zip(rows, read_windows(reader, batch), strict=True))
-            left.subtract(feature.question for feature in batch)
-            done = [number for number in {feature.question for feature in batch} if left[number] == 0]
+            numbers = {feature.question for feature in batch}
+            done = [number for number in numbers if all(row in scores for row in rows_of[number])]
             for number in done:
                 each = rows_of[number]
                 text = whole_text([features[row] for row in each], [scores.pop(row) for row in each])
@@ -243,9 +194,8 @@ def answer(
 
 def read_windows(reader: Reader, batch: Sequence[Feature]) -> list[Tensor]:
     """Start and end scores of each window by a reader's model: ``(2, tokens)`` float32."""
-    device = reader.model.device
     with torch.inference_mode():
-        output = reader.model(**{name: value.to(device) for name, value in collate(reader, batch).items()})
+        output = reader.model(**moved(collate(reader, batch), reader.model.device))
         both = torch.stack([output.start_logits, output.end_logits], dim=1).float().cpu()
     return [each[:, : len(feature.input_ids)] for each, feature in zip(both, batch, strict=True)]
 
@@ -254,16 +204,12 @@ def read_windows(reader: Reader, batch: Sequence[Feature]) -> list[Tensor]:
 class TextScores:
     """A reader's scores over the whole text of a question.
 
-    Attributes:
-        scores: ``(2, tokens)`` float32, start and end scores, unnormalised.
-        offsets: ``(tokens, 2)`` int64, where the tokens begin and end in the text, in characters.
-        allowed: ``(tokens,)`` bool, where an answer may start and end: not at a token of white space alone,
-            which only counts towards an answer's length.
+    An answer may not start or end at a token of white space alone, which only counts towards its length.
     """
 
-    scores: Tensor
-    offsets: Tensor
-    allowed: Tensor
+    scores: Tensor  # (2, tokens) float32, of starts and ends, unnormalised
+    offsets: Tensor  # (tokens, 2) int64, where the tokens begin and end in the text, in characters
+    allowed: Tensor  # (tokens,) bool, where an answer may start and end
 
     def best(self, context: str, max_tokens: int) -> Prediction:
         """The answer with the largest product of probabilities (Q7), by softmaxes over the whole text."""
@@ -277,35 +223,81 @@ class TextScores:
 def whole_text(windows: Sequence[Feature], scores: Sequence[Tensor]) -> TextScores:
     """Combine the scores of a question's windows into scores over its whole text (Q7).
 
-    Each token's scores are those of the window with the most context around it.
-
-    Args:
-        windows: all windows of the text, in order.
-        scores: the scores of each window, see ``read_windows``.
+    Each token's scores are those of the window with the most context around it. All windows of the text are
+    given in order, with their scores from ``read_windows``.
     """
     kept = [window.is_context.clone() for window in windows]
     keep_max_context([window.offsets for window in windows], kept)
-    middles = [_from_first_to_last(each) for each in kept]
+    places = [each.nonzero().flatten().tolist() for each in kept]
+    middles = [slice(some[0], some[-1] + 1) if some else slice(0, 0) for some in places]
     text = TextScores(
         torch.cat([each[:, middle] for each, middle in zip(scores, middles, strict=True)], dim=1),
         torch.cat([window.offsets[middle] for window, middle in zip(windows, middles, strict=True)]),
         torch.cat([each[middle] for each, middle in zip(kept, middles, strict=True)]),
     )
     if not torch.isfinite(text.scores[:, text.allowed]).all():
-        raise ModelError(
-            "the model gives scores that are not finite; its weights are damaged, or its number format is "
-            "too narrow: try float32"
-        )
+        raise not_finite("the model gives scores")
     return text
 
 
-def _from_first_to_last(kept: Tensor) -> slice:
-    places = kept.nonzero().flatten().tolist()
-    return slice(places[0], places[-1] + 1) if places else slice(0, 0)
+def keep_max_context(offsets: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
+    """Divide the tokens that two neighbouring windows share between them, half to each (Q7).
+
+    Then each token counts in the window with the most context around it.
+
+    Args:
+        offsets: for each window of a text, in order: ``(tokens, 2)`` int64, where its tokens begin and end.
+        kept: for each window, ``(tokens,)`` bool, true for tokens of the text; changed in place.
+    """
+    for one, other in pairwise(range(len(kept))):
+        if not kept[other].any():
+            continue
+        first = offsets[other][kept[other]][0, 0]
+        shared = (kept[one] & (offsets[one][:, 0] >= first)).nonzero().squeeze(1)
+        if len(shared):
+            half = offsets[one][shared[len(shared) // 2], 0]  # keeps a character's tokens together
+            kept[other][offsets[other][:, 0] < half] = False
+            kept[one][offsets[one][:, 0] >= half] = False
 
 
-def _padded(rows: list[Tensor], filler: int) -> Tensor:
-    return pad_sequence(rows, batch_first=True, padding_value=filler)
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """The best span of each of n windows."""
+
+    starts: Tensor  # (n,) int64, the span's first token
+    ends: Tensor  # (n,) int64, its last
+    scores: Tensor  # (n,) float32 in [0, 1]
+
+
+def best_span(start_logits: Tensor, end_logits: Tensor, allowed: Tensor, max_tokens: int) -> Spans:
+    """The span of each window with the largest product of start and end probability (Q7).
+
+    The softmax of the starts, and that of the ends, are taken over the tokens where a span may start and end:
+    ``allowed``, bool, ``(n, tokens)`` as the logits, which are finite there. Spans have
+    ``start <= end < start + max_tokens``; ties go to the earliest start, then to the shortest span. A window
+    without allowed tokens has score 0, start 0 and end 0.
+    """
+    shapes = {start_logits.shape, end_logits.shape, allowed.shape}
+    if len(shapes) > 1 or allowed.ndim != 2 or not allowed.shape[1] or max_tokens < 1:
+        raise ValueError(
+            "expected three (n, tokens) with one token or more and max_tokens >= 1, got "
+            f"{tuple(start_logits.shape)}, {tuple(end_logits.shape)}, {tuple(allowed.shape)}, {max_tokens}"
+        )
+    # Sums of logarithms: products of small probabilities would underflow to 0 and tie.
+    starts, ends = (_log_softmax(logits, allowed) for logits in (start_logits, end_logits))
+    longest = min(max_tokens, starts.shape[1])
+    beyond = ends.new_full((len(ends), longest - 1), -torch.inf)
+    ends_from = torch.cat([ends, beyond], dim=1).unfold(1, longest, 1)  # (n, tokens, longest)
+    best_end, steps = ends_from.max(dim=2)
+    score, start = (starts + best_end).max(dim=1)
+    return Spans(start, start + steps.gather(1, start[:, None]).squeeze(1), score.exp())
+
+
+def _log_softmax(logits: Tensor, allowed: Tensor) -> Tensor:
+    """Logarithms of the softmax over the allowed tokens in float32; minus infinity elsewhere."""
+    masked = logits.float().masked_fill(~allowed, -torch.inf)
+    # Masked again, as a row without allowed tokens became NaN.
+    return masked.log_softmax(dim=1).masked_fill(~allowed, -torch.inf)
 
 
 @contextmanager
@@ -318,45 +310,46 @@ def _evaluating(model: Any) -> Iterator[None]:
         model.train(training)
 
 
-def _encode(
-    reader: Reader, questions: Sequence[str], contexts: Sequence[str], stride: int, first: int
-) -> list[Feature]:
+def _encode(reader: Reader, questions: Sequence[str], contexts: Sequence[str], first: int) -> list[Feature]:
     """``encode_questions`` for some of the questions, numbered from ``first`` on."""
     room = reader.max_length - reader.tokenizer.num_special_tokens_to_add(pair=True)
     longest = min(QUESTION_TOKENS, room // 2)
-    types = _has_token_types(reader)
     encoded = reader.tokenizer(
         _cut(reader.tokenizer, [question.strip() for question in questions], longest),
         list(contexts),
         truncation="only_second",
         max_length=reader.max_length,
         # Independent of the given questions, so that one question's windows do not depend on the others.
-        stride=min(stride, (room - longest) // 2),
+        stride=min(OVERLAP, (room - longest) // 2),
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
-        return_token_type_ids=types,
+        return_token_type_ids=_has_token_types(reader),
     )
-    return [
-        _feature(encoded, row, first + question, contexts[question], types=types)
-        for row, question in enumerate(encoded["overflow_to_sample_mapping"])
-    ]
+    return features_of(encoded, contexts, 1, first)
 
 
-def _feature(encoded: Any, row: int, question: int, context: str, *, types: bool) -> Feature:
-    offsets = encoded["offset_mapping"][row]
-    each = zip(encoded.sequence_ids(row), offsets, strict=True)
-    is_context = torch.tensor([part == 1 and not _blank(context, *place) for part, place in each])
-    return Feature(
-        question,
-        torch.tensor(encoded["input_ids"][row]),
-        torch.tensor(encoded["token_type_ids"][row]) if types else None,
-        torch.where(is_context[:, None], torch.tensor(offsets), 0),
-        is_context,
-    )
+def features_of(encoded: Any, texts: Sequence[str], part: int, first: int = 0) -> list[Feature]:
+    """The windows that a tokenizer cut texts to: part 0 of its input, or part 1 after a question.
 
-
-def _blank(text: str, start: int, end: int) -> bool:
-    return not text[start:end].strip()
+    ``first`` is the number of the first text.
+    """
+    features = []
+    for row, text in enumerate(encoded["overflow_to_sample_mapping"]):
+        offsets = encoded["offset_mapping"][row]
+        each = zip(encoded.sequence_ids(row), offsets, strict=True)
+        is_context = torch.tensor(
+            [of == part and bool(texts[text][start:end].strip()) for of, (start, end) in each]
+        )
+        features.append(
+            Feature(
+                first + text,
+                torch.tensor(encoded["input_ids"][row]),
+                torch.tensor(encoded["token_type_ids"][row]) if "token_type_ids" in encoded else None,
+                torch.where(is_context[:, None], torch.tensor(offsets), 0),
+                is_context,
+            )
+        )
+    return features
 
 
 def _cut(tokenizer: Any, questions: list[str], longest: int) -> list[str]:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,13 @@ import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
+from sentence_transformers.util import is_sentence_transformer_model
 
-from pairsmith.core.errors import ModelError, first_line
-from pairsmith.core.model_files import check_model_folder, pick_device, pick_dtype, quiet_loading
-from pairsmith.core.model_names import GLOVE, DtypeName, PoolingName, not_on_hub, resolve_model
+from pairsmith.core.errors import ModelError
+from pairsmith.core.model_files import pick_device, pick_dtype
+from pairsmith.core.model_names import GLOVE, DtypeName, PoolingName
 from pairsmith.models.encode import encode_texts
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+from pairsmith.models.loading import opened, pad_on_the_right, refuse_missing, seeded
 
 
 def load_sentence_encoder(
@@ -38,23 +37,17 @@ def load_sentence_encoder(
         pooling: ``default`` takes a sentence-transformers model as it was saved, and the mean of the last
             layer's token vectors of any other; ``mean`` and ``cls`` pool the bare transformer's last
             layer, whatever was saved on top of it (the baselines of D12).
-        device: as for ``pick_device``.
-        dtype: number format of the weights, as for ``pick_dtype``.
-        max_length: longest input in tokens, special tokens included; the rest of a text is cut off.
-            Never more than the model's context.
+        device: as for ``pick_device``; ``dtype``: as for ``pick_dtype``.
+        max_length: longest input in tokens, special tokens included; never more than the model's context.
         layers: keep only this many of the transformer's first layers; its final norm stays.
         bidirectional: let the tokens of a causal language model attend to later tokens too.
     """
     if model.startswith(GLOVE):
         raise ModelError(f"model {model}: GloVe vectors can be evaluated, but not loaded as a transformer")
     device = pick_device(device)
-    dtype = pick_dtype(dtype, device)
-    where = resolve_model(model)
-    local = Path(where).is_dir()
-    if local and not (Path(where) / "modules.json").is_file():
-        check_model_folder(Path(where), model)
-    with _loading(model, local=local):
-        encoder = _load(where, pooling, device, dtype, local=local)
+    number_format = getattr(torch, pick_dtype(dtype, device))
+    with _complete(model), opened(model, "cannot be loaded ({})", modular=True) as (where, local), seeded(0):
+        encoder = _load(where, pooling, device, number_format, local=local)
         if layers is not None:
             _keep_layers(encoder, layers, model)
         if bidirectional:
@@ -69,12 +62,8 @@ def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int
 
     The layer has the identity as its weights, so before training it changes nothing else. The mean vectors
     of a language model's tokens share one large component: with SmolLM2's first six layers, the cosines of
-    STSb's pairs are 0.94 on average, and 0.53 without that component.
-
-    Args:
-        encoder: changed in place.
-        texts: none of them blank; repeated ones count once.
-        most: as many of the texts are used, evenly spaced in alphabetical order.
+    STSb's pairs are 0.94 on average, and 0.53 without that component. Of the texts, none of them blank, at
+    most ``most`` distinct ones are used, evenly spaced in alphabetical order.
     """
     distinct = sorted(set(texts))
     chosen = np.linspace(0, len(distinct) - 1, min(most, len(distinct))).round().astype(int)
@@ -98,15 +87,17 @@ def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int
         encoder.append(Normalize())
 
 
-def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: bool) -> SentenceTransformer:
+def _load(
+    where: str, pooling: PoolingName, device: str, dtype: torch.dtype, *, local: bool
+) -> SentenceTransformer:
     card = SentenceTransformerModelCardData(local_files_only=local)
-    if _is_sentence_model(where, local=local):
+    if is_sentence_transformer_model(where, local_files_only=local):
         saved = SentenceTransformer(
             where,
             device=device,
             local_files_only=local,
             model_card_data=card,
-            model_kwargs={"dtype": _DTYPES[dtype]},
+            model_kwargs={"dtype": dtype},
         )
         if pooling == "default":
             return saved
@@ -118,14 +109,16 @@ def _load(where: str, pooling: PoolingName, device: str, dtype: str, *, local: b
     else:
         transformer = Transformer(
             where,
-            model_kwargs={"dtype": _DTYPES[dtype]},
+            model_kwargs={"dtype": dtype},
             transformer_task="feature-extraction",
             # By default the library would put each text into the chat template of an instruct model: three
             # times as many tokens, most of which all texts share.
             modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
             module_output_name="token_embeddings",
         )
-        _make_paddable(transformer, where)
+        if transformer.tokenizer is None:
+            raise ModelError(f"model {where}: holds no text tokenizer")
+        pad_on_the_right(where, transformer.tokenizer, transformer.config)
     mode = "cls" if pooling == "cls" else "mean"
     if mode == "cls" and transformer.tokenizer.cls_token is None:
         raise ModelError(
@@ -174,31 +167,6 @@ def _network(encoder: SentenceTransformer, model: str) -> tuple[Any, Any]:
     return first.model, first.model.config
 
 
-def _make_paddable(transformer: Transformer, where: str) -> None:
-    """Pad on the right, with the end token where a causal model has no padding token.
-
-    Padding is masked out of attention and of the mean, so which token it is does not matter. The side
-    does: models with learned positions count them from the left end, padding included.
-    """
-    tokenizer = transformer.tokenizer
-    if tokenizer is None:
-        raise ModelError(f"model {where}: holds no text tokenizer")
-    tokenizer.padding_side = "right"
-    if tokenizer.pad_token is None:
-        stand_in = tokenizer.eos_token or tokenizer.unk_token
-        if stand_in is None:
-            raise ModelError(f"model {where}: its tokenizer has neither a padding nor an end token")
-        tokenizer.pad_token = stand_in
-    # Trainers warn if the model's config has a different padding token.
-    transformer.config.pad_token_id = tokenizer.pad_token_id
-
-
-def _is_sentence_model(where: str, *, local: bool) -> bool:
-    from sentence_transformers.util import is_sentence_transformer_model
-
-    return bool(is_sentence_transformer_model(where, local_files_only=local))
-
-
 def _context(encoder: SentenceTransformer) -> int | None:
     """The longest input in tokens that the model has positions for; None if its config does not say."""
     positions = getattr(encoder.config, "max_position_embeddings", None)
@@ -206,52 +174,30 @@ def _context(encoder: SentenceTransformer) -> int | None:
 
 
 @contextmanager
-def _loading(model: str, *, local: bool) -> Iterator[None]:
-    """Load quietly and reproducibly, and turn whatever the libraries raise into a ``ModelError``.
+def _complete(model: str) -> Iterator[None]:
+    """Refuse a model whose weights, loaded inside the context, are not all in its files.
 
-    The libraries print a table of a checkpoint's missing and superfluous weights. Superfluous ones (a
-    language model's head) are of no interest here; a missing one means a model that is partly random,
-    which is refused. The exception is the pooler of BERT's family, which no pooling here uses: it is random,
-    so the random state is fixed while loading, and training twice with one seed saves the same file.
+    The libraries print a table of a checkpoint's missing and superfluous weights, which is read here instead.
+    Superfluous ones (a language model's head) are of no interest; a missing one means a model that is partly
+    random. The exception is the pooler of BERT's family, which no pooling here uses. It is made with a fixed
+    seed, so that training twice saves the same file.
     """
-    reports: list[str] = []
-    logger = logging.getLogger("transformers.modeling_utils")
-    keep = _withhold(reports)
-    logger.addFilter(keep)
-    try:
-        with quiet_loading(local=local), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            yield
-    except ModelError:
-        raise
-    except Exception as error:  # whatever a library raises on a damaged or unknown model
-        if not local:
-            raise ModelError(not_on_hub(model, error)) from error
-        raise ModelError(f"model {model}: cannot be loaded ({first_line(error)})") from error
-    finally:
-        logger.removeFilter(keep)
-    missing = [name for report in reports for name in _missing_weights(report)]
-    if missing:
-        raise ModelError(
-            f"model {model}: its weights lack {missing[0]} ({len(missing)} missing in all), "
-            "so it does not match its config.json"
-        )
+    missing: list[str] = []
 
-
-def _withhold(reports: list[str]) -> Any:
-    """A log filter that puts the libraries' load reports into ``reports`` instead of on the screen."""
-
-    def keep(record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        if "LOAD REPORT" not in text:
+    def read(record: logging.LogRecord) -> bool:
+        report = record.getMessage()
+        if "LOAD REPORT" not in report:
             return True
-        reports.append(text)
+        rows = [[cell.strip() for cell in line.split("|")] for line in report.splitlines()]
+        missing.extend(
+            row[0] for row in rows if len(row) > 1 and "MISSING" in row[1] and "pooler" not in row[0]
+        )
         return False
 
-    return keep
-
-
-def _missing_weights(report: str) -> list[str]:
-    """The weights that a load report lists as missing, without poolers."""
-    rows = [[cell.strip() for cell in line.split("|")] for line in report.splitlines()]
-    return [row[0] for row in rows if len(row) > 1 and "MISSING" in row[1] and "pooler" not in row[0]]
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addFilter(read)
+    try:
+        yield
+    finally:
+        logger.removeFilter(read)
+    refuse_missing(model, missing)

@@ -6,12 +6,15 @@ product of f_start with a token's vector scores an answer that starts there; f_e
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pairsmith.core.model_names import DtypeName, resolve_model
+from pairsmith.core.model_names import resolve_model
+from pairsmith.models.encode import moved
+from pairsmith.models.heads import Loading
 from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 
@@ -29,9 +32,8 @@ class SpanEncoder:
 
     def token_vectors(self, features: Mapping[str, Tensor]) -> Tensor:
         """r(c): the vectors of the last layer, ``(n, longest, d)``."""
-        device = self.tokens.model.device
-        moved = {name: value.to(device) for name, value in features.items()}
-        found: Tensor = self.tokens.model(**moved).last_hidden_state
+        inputs = moved(features, self.tokens.model.device)
+        found: Tensor = self.tokens.model(**inputs).last_hidden_state
         return found
 
     def question_vectors(self, features: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -41,27 +43,14 @@ class SpanEncoder:
 
 
 def load_span_encoder(
-    model: str,
-    *,
-    device: str = "auto",
-    dtype: DtypeName = "float32",
-    max_length: int | None = None,
-    fresh_heads: bool = False,
-    seed: int = 0,
+    model: str, *, fresh_heads: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> SpanEncoder:
-    """Load ``model`` as a bi-encoder for question answering.
+    """Load ``model``, written by ``infuse``, as a bi-encoder for question answering; see ``load_with_head``.
 
-    Args:
-        model: a folder or Hub id written by ``infuse``; with ``fresh_heads`` any encoder of transformers.
-        device: as for ``pick_device``.
-        dtype: number format of the weights.
-        max_length: longest passage or question in tokens; never more than the model's context, which is
-            the default.
-        fresh_heads: give a model without heads for questions random ones, to be trained. Existing heads
-            are kept.
-        seed: seed of the random heads.
+    With ``fresh_heads``, any encoder of transformers gets random heads for questions, to be trained; existing
+    heads are kept.
     """
-    tokens = load_token_encoder(model, device=device, dtype=dtype, max_length=max_length, bidirectional=True)
+    tokens = load_token_encoder(model, bidirectional=True, **how)
     where, width = resolve_model(model), int(tokens.model.config.hidden_size)
     fresh = fresh_heads and heads_kind(where) != "questions"
     heads = SpanHeads(width, "questions", seed) if fresh else load_heads(where, width, "questions")
@@ -73,15 +62,13 @@ def span_logits(
 ) -> tuple[Tensor, Tensor]:
     """How well an answer starts, and ends, at each token of its question's passage (Q4).
 
+    Both are ``(questions, tokens)`` float32, unnormalised. Each passage's vectors are multiplied once with
+    all its questions, in float32: with bfloat16's eight bits of precision many tokens would tie.
+
     Args:
         vectors: ``(passages, tokens, d)``, of any floating dtype.
-        starts: ``(questions, d)``, f_start of the questions, passage by passage.
-        ends: ``(questions, d)``, f_end.
+        starts: ``(questions, d)``, f_start of the questions, passage by passage; ``ends``: f_end.
         counts: number of questions of each passage, at least 1; the sum is ``questions``.
-
-    Returns:
-        two ``(questions, tokens)`` float32, unnormalised. Each passage's vectors are multiplied once with all
-        its questions, in float32: with bfloat16's eight bits of precision many tokens would tie.
     """
     if len(counts) != len(vectors) or sum(counts) != len(starts) or min(counts, default=1) < 1:
         raise ValueError(

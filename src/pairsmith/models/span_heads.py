@@ -6,13 +6,13 @@ They are saved in a file of their own beside the model, so that ``AutoModel`` st
 from pathlib import Path
 from typing import Literal
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError, first_line
 from pairsmith.core.model_names import file_of
+from pairsmith.models.loading import seeded
 
 FILE = "heads.safetensors"
 
@@ -26,17 +26,13 @@ class SpanHeads(nn.Module):
     """Two perceptrons, for starts and for ends, each of two layers with tanh between them (Q3, Q4)."""
 
     def __init__(self, width: int, kind: Kind, seed: int = 0) -> None:
-        """Heads with random weights.
+        """Heads with random weights, for vectors of this width, which is also the hidden layer's.
 
-        Args:
-            width: d, the width of the encoder's vectors and of the hidden layer.
-            kind: ``tokens`` maps each vector to a number, ``questions`` to a vector of the same width.
-            seed: seed of the weights, which are initialised as in ``torch.nn.Linear``.
+        For ``tokens`` they map each vector to a number, for ``questions`` to a vector of the same width.
         """
         super().__init__()
         self.kind = kind
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.start = _perceptron(width, 1 if kind == "tokens" else width)
             self.end = _perceptron(width, 1 if kind == "tokens" else width)
 
@@ -58,14 +54,7 @@ def save_heads(heads: SpanHeads, folder: Path) -> None:
 
 
 def heads_kind(where: str) -> Kind | None:
-    """The kind of the heads saved beside a model.
-
-    Args:
-        where: the model's folder or Hub id, as ``resolve_model`` gives it.
-
-    Returns:
-        None where there are none.
-    """
+    """The kind of the heads saved beside the model at ``where``; None where there are none."""
     path = file_of(where, FILE)
     if path is None:
         return None
@@ -81,13 +70,7 @@ def heads_kind(where: str) -> Kind | None:
 
 
 def load_heads(where: str, width: int, kind: Kind) -> SpanHeads:
-    """Load the heads saved beside a model.
-
-    Args:
-        where: as for ``heads_kind``.
-        width: width of the model's vectors.
-        kind: the kind of heads that is wanted.
-    """
+    """Load the heads saved beside a model whose vectors have this width, and check their kind."""
     found = heads_kind(where)
     if found != kind:
         there = "there are none" if found is None else f"the heads there read {found}"

@@ -2,114 +2,77 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from pairsmith.core.errors import ModelError
-from pairsmith.models.encode import batches_by_length, tokens_at_once
-from pairsmith.models.max_context import keep_max_context
-from pairsmith.models.reader import ANSWER_TOKENS, OVERLAP, QUESTION_TOKENS, Prediction
+from pairsmith.models.encode import batches_by_length, not_finite, tokens_at_once
+from pairsmith.models.reader import (
+    ANSWER_TOKENS,
+    OVERLAP,
+    QUESTION_TOKENS,
+    Feature,
+    Prediction,
+    best_span,
+    collate,
+    features_of,
+    keep_max_context,
+    rows_of_questions,
+)
 from pairsmith.models.span_encoder import SpanEncoder, span_logits
-from pairsmith.models.spans import best_span
 from pairsmith.models.token_vectors import TokenEncoder
 
 _AT_ONCE = 64
 """Passages whose vectors are in memory at once."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Window:
-    """A part of a text that is encoded at once.
-
-    Attributes:
-        text: the text's number.
-        input_ids: ``(tokens,)`` int64, special tokens included.
-        offsets: ``(tokens, 2)`` int64, where the tokens begin and end in the text, in characters.
-        kept: ``(tokens,)`` bool, true for the tokens whose vectors are used: each token of the text in the
-            window with the most context around it, but no special token and none of white space alone.
-    """
-
-    text: int
-    input_ids: Tensor
-    offsets: Tensor
-    kept: Tensor
-
-
-def text_windows(encoder: TokenEncoder, texts: Sequence[str], stride: int = OVERLAP) -> list[Window]:
+def text_windows(encoder: TokenEncoder, texts: Sequence[str]) -> list[Feature]:
     """Cut texts into windows that the encoder can read (Q7), text by text and in order.
 
-    Args:
-        encoder: its tokenizer and longest input are used.
-        texts: a blank text has a window in which nothing is kept.
-        stride: tokens that neighbouring windows share, at most half of a window.
+    Neighbouring windows share ``OVERLAP`` tokens, at most half of a window; of these ``is_context`` is true
+    in the window with the most context around them. In the window of a blank text it is false everywhere.
     """
-    tokenizer = encoder.tokenizer
-    room = encoder.max_length - tokenizer.num_special_tokens_to_add()
-    encoded = tokenizer(
-        list(texts),
-        truncation=True,
-        max_length=encoder.max_length,
-        stride=min(stride, room // 2),
+    room = encoder.max_length - encoder.tokenizer.num_special_tokens_to_add()
+    encoded = encoder.tokens(
+        texts,
+        stride=min(OVERLAP, room // 2),
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
-        split_special_tokens=True,
+        return_token_type_ids=False,
     )
-    windows = []
-    for row, text in enumerate(encoded["overflow_to_sample_mapping"]):
-        offsets = encoded["offset_mapping"][row]
-        each = zip(encoded.sequence_ids(row), offsets, strict=True)
-        kept = [part == 0 and bool(texts[text][begin:end].strip()) for part, (begin, end) in each]
-        windows.append(Window(text, *map(torch.tensor, (encoded["input_ids"][row], offsets, kept))))
-    for _, of_text in groupby(windows, key=lambda window: window.text):
-        some = list(of_text)
-        keep_max_context([window.offsets for window in some], [window.kept for window in some])
+    windows = features_of(encoded, texts, 0)
+    for rows in rows_of_questions(windows):
+        keep_max_context([windows[row].offsets for row in rows], [windows[row].is_context for row in rows])
     return windows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextVectors:
-    """The tokens of a text, without special tokens and white space.
+    """The tokens of a text, without special tokens and white space."""
 
-    Attributes:
-        vectors: ``(tokens, d)``.
-        offsets: ``(tokens, 2)`` int64, where the tokens begin and end in the text, in characters.
-    """
-
-    vectors: Tensor
-    offsets: Tensor
+    vectors: Tensor  # (tokens, d)
+    offsets: Tensor  # (tokens, 2) int64, where the tokens begin and end in the text, in characters
 
 
 def text_vectors(
-    encoder: SpanEncoder, texts: Sequence[str], stride: int = OVERLAP, *, batch_tokens: int | None = None
+    encoder: SpanEncoder, texts: Sequence[str], *, batch_tokens: int | None = None
 ) -> list[TextVectors]:
     """The token vectors r(c) of each text; long windows are encoded first, see ``text_windows``."""
-    windows = text_windows(encoder.tokens, texts, stride)
+    windows = text_windows(encoder.tokens, texts)
     lengths = [len(window.input_ids) for window in windows]
     found: dict[int, Tensor] = {}
     at_once = batch_tokens or tokens_at_once(encoder.tokens.model.device)
     for rows in batches_by_length(lengths, len(lengths), at_once):
-        ids = [windows[row].input_ids for row in rows]
-        features = {
-            "input_ids": pad_sequence(
-                ids, batch_first=True, padding_value=encoder.tokens.tokenizer.pad_token_id
-            ),
-            "attention_mask": pad_sequence([torch.ones_like(each) for each in ids], batch_first=True),
-        }
+        features = collate(encoder.tokens, [windows[row] for row in rows])
         for row, vectors in zip(rows, encoder.token_vectors(features), strict=True):
-            kept = windows[row].kept
+            kept = windows[row].is_context
             found[row] = vectors[: len(kept)][kept.to(vectors.device)]
-    of_text: list[list[int]] = [[] for _ in texts]
-    for row, window in enumerate(windows):
-        of_text[window.text].append(row)
     return [
         TextVectors(
             torch.cat([found[row] for row in rows]),
-            torch.cat([windows[row].offsets[windows[row].kept] for row in rows]),
+            torch.cat([windows[row].offsets[windows[row].is_context] for row in rows]),
         )
-        for rows in of_text
+        for rows in rows_of_questions(windows)
     ]
 
 
@@ -119,21 +82,12 @@ def answer_by_vectors(
     contexts: Sequence[str],
     *,
     max_answer_tokens: int = ANSWER_TOKENS,
-    stride: int = OVERLAP,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[Prediction]:
     """Answer each question by a span of its text (Q7); the softmax is over all tokens of the text.
 
-    Args:
-        encoder: the bi-encoder; it is put into evaluation mode.
-        questions: n questions, cut off after ``QUESTION_TOKENS`` tokens.
-        contexts: the text of each question; a blank one gives an empty answer of score 0.
-        max_answer_tokens: longest answer in tokens, at least 1.
-        stride: tokens that neighbouring windows of a text share.
-        advance: called with the number of questions that were finished.
-
-    Returns:
-        an answer for each question, without white space at its ends.
+    The encoder is put into evaluation mode. Questions are cut off after ``QUESTION_TOKENS`` tokens; the other
+    arguments are as for ``reader.answer``.
     """
     encoder.tokens.model.eval()
     asked: dict[str, list[int]] = {}
@@ -145,13 +99,11 @@ def answer_by_vectors(
         for first in range(0, len(texts), _AT_ONCE):
             some = texts[first : first + _AT_ONCE]
             numbers = [number for text in some for number in asked[text]]
-            starts, ends = question_vectors(encoder, [questions[number] for number in numbers])
-            place = 0
-            for text, read in zip(some, text_vectors(encoder, some, stride), strict=True):
-                rows = slice(place, place + len(asked[text]))
-                each = _answers(text, read, starts[rows], ends[rows], max_answer_tokens)
+            sides = question_vectors(encoder, [questions[number] for number in numbers])
+            starts, ends = (torch.split(side, [len(asked[text]) for text in some]) for side in sides)
+            for text, read, start, end in zip(some, text_vectors(encoder, some), starts, ends, strict=True):
+                each = _answers(text, read, start, end, max_answer_tokens)
                 found.update(zip(asked[text], each, strict=True))
-                place = rows.stop
                 advance(len(each))
     return [found[number] for number in range(len(contexts))]
 
@@ -176,10 +128,7 @@ def _answers(text: str, read: TextVectors, starts: Tensor, ends: Tensor, max_tok
         return [Prediction("", 0, 0.0)] * len(starts)
     start, end = span_logits(read.vectors[None], starts, ends, [len(starts)])
     if not (torch.isfinite(start).all() and torch.isfinite(end).all()):
-        raise ModelError(
-            "the encoder gives vectors that are not finite; its weights are damaged, or its number format is "
-            "too narrow: try float32"
-        )
+        raise not_finite("the encoder gives vectors")
     spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), max_tokens)
     each = zip(spans.scores.tolist(), spans.starts.tolist(), spans.ends.tolist(), strict=True)
     return [

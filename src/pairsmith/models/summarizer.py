@@ -8,15 +8,14 @@ as 6 summaries are complete. Token counts include the decoder's start token.
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
-from pairsmith.core.model_names import DtypeName
-from pairsmith.models.encode import batches_by_length, one_thread_each
-from pairsmith.models.heads import load_with_head
+from pairsmith.models.encode import batches_by_length, moved, one_thread_each, padded_inputs
+from pairsmith.models.heads import Loading, TextModel, load_with_head
 
 BEAMS = 6
 SUMMARY_TOKENS = 62
@@ -24,9 +23,6 @@ SUMMARY_TOKENS = 62
 
 SHORTEST = 11
 """Shortest summary in tokens."""
-
-_LENGTH_PENALTY = 1.0
-_NOT_TWICE = 3  # tokens in a row
 
 # Generation settings that are taken from the model: its special tokens, but nothing about the search.
 _TOKENS = (
@@ -48,44 +44,24 @@ def shortest_of(kind: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Summarizer:
-    """A model that writes summaries, its tokenizer, and lengths in tokens.
+class Summarizer(TextModel):
+    """A model that writes summaries; ``context`` is the longest text that it could read or write."""
 
-    Attributes:
-        max_length: the longest document.
-        context: the longest text that the model could read or write.
-    """
-
-    model: Any
-    tokenizer: Any
-    max_length: int
     context: int
 
 
 def load_summarizer(
-    model: str,
-    *,
-    device: str = "auto",
-    dtype: DtypeName = "float32",
-    max_length: int | None = None,
-    fresh_decoder: bool = False,
-    seed: int = 0,
+    model: str, *, fresh_decoder: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> Summarizer:
-    """Load ``model`` as a summariser.
+    """Load ``model``, which has an encoder and a decoder as BART and T5 have, as a summariser.
 
-    Args:
-        model: a folder or Hub id of a model with an encoder and a decoder, e.g. BART or T5, in the format of
-            transformers.
-        device: as for ``pick_device``.
-        dtype: number format of the weights.
-        max_length: longest document in tokens; never more than the model's context, which is the default.
-        fresh_decoder: give an encoder such as BERT a decoder, to be trained; see ``load_with_head``.
-        seed: seed of such a decoder's random weights.
+    With ``fresh_decoder``, an encoder such as BERT gets a decoder, to be trained; see ``load_with_head``.
     """
     from transformers import GenerationConfig
 
+    max_length = how.pop("max_length", None)
     network, tokenizer, context = load_with_head(
-        model, "summarization", device=device, dtype=dtype, fresh_head=fresh_decoder, seed=seed
+        model, "summarization", fresh_head=fresh_decoder, seed=seed, **how
     )
     own = network.generation_config
     network.generation_config = GenerationConfig(**{name: getattr(own, name, None) for name in _TOKENS})
@@ -102,12 +78,8 @@ def add_marker(summarizer: Summarizer, marker: str, *, written: bool = False) ->
     """Make ``marker`` a special token of its own, in place (M9).
 
     Its embeddings are the mean of all others, so that nothing is random and no text becomes more likely by
-    it. An existing marker is left as it is.
-
-    Args:
-        summarizer: one encoder-decoder model, or a pair of models, an encoder and a decoder.
-        marker: the token as text.
-        written: whether it is written as well as read; in a pair of models the decoder gets it too.
+    it. An existing marker is left as it is. In a pair of models, an encoder and a decoder, the decoder gets
+    the marker only if it is ``written`` as well as read.
     """
     model = summarizer.model
     models = [model]
@@ -142,9 +114,7 @@ def _tables(model: Any) -> list[Any]:
 
 def encode_documents(summarizer: Summarizer, documents: Sequence[str]) -> list[list[int]]:
     """The tokens of each document, special tokens included, cut off after ``max_length``."""
-    if not documents:
-        return []
-    return _encode(summarizer, text=list(documents), max_length=summarizer.max_length)
+    return _encode(summarizer, text=list(documents), max_length=summarizer.max_length) if documents else []
 
 
 def encode_summaries(summarizer: Summarizer, summaries: Sequence[str], tokens: int) -> list[list[int]]:
@@ -154,22 +124,12 @@ def encode_summaries(summarizer: Summarizer, summaries: Sequence[str], tokens: i
 
 def _encode(summarizer: Summarizer, *, max_length: int, **texts: list[str]) -> list[list[int]]:
     encoded = summarizer.tokenizer(**texts, truncation=True, max_length=max_length, verbose=False)
-    ids: list[list[int]] = encoded["input_ids"]
-    return ids
-
-
-def padded(rows: Sequence[Sequence[int]], filler: int) -> Tensor:
-    """Rows of tokens, padded on the right: ``(n, longest)`` int64."""
-    longest = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[filler] * (longest - len(row))] for row in rows])
+    return list(encoded["input_ids"])
 
 
 def document_features(summarizer: Summarizer, documents: Sequence[Sequence[int]]) -> dict[str, Tensor]:
     """Model inputs for documents from ``encode_documents``: tensors ``(n, longest)``, int64."""
-    return {
-        "input_ids": padded(documents, summarizer.tokenizer.pad_token_id),
-        "attention_mask": padded([[1] * len(row) for row in documents], 0),
-    }
+    return padded_inputs(documents, summarizer.tokenizer.pad_token_id)
 
 
 def summarize(
@@ -184,18 +144,11 @@ def summarize(
 ) -> list[str]:
     """Write a summary of each document by beam search, see the module (M9). Long documents go first.
 
-    Args:
-        summarizer: the summariser; it is put into evaluation mode.
-        documents: n documents, cut off after ``max_length`` tokens.
-        beams: number of beams, at least 1, which is greedy search.
-        summary_tokens: longest summary in tokens, the decoder's start token included, at least 2; never more
-            than the model's context.
-        shortest: shortest summary in tokens.
-        batch_size: documents in a batch.
-        advance: called with the number of documents that were finished.
+    The model is put into evaluation mode. Summaries lose white space at their ends.
 
-    Returns:
-        a summary for each document, without white space at its ends.
+    Documents are cut off after ``max_length`` tokens. One beam is greedy search. A summary has ``shortest``
+    to ``summary_tokens`` tokens, at least 2 and never more than the model's context. ``advance`` is called
+    with the number of documents that were finished.
     """
     from transformers import LogitsProcessorList
 
@@ -207,9 +160,10 @@ def summarize(
 
     def written(features: dict[str, Tensor]) -> Tensor:
         with torch.inference_mode():
-            moved = {name: value.to(device) for name, value in features.items()}
             ids: Tensor = summarizer.model.generate(
-                **moved, generation_config=how, logits_processor=LogitsProcessorList([_check_numbers])
+                **moved(features, device),
+                generation_config=how,
+                logits_processor=LogitsProcessorList([_check_numbers]),
             )
             return ids.cpu()
 
@@ -232,13 +186,13 @@ def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int, sho
 
     longest = min(summary_tokens, summarizer.context)
     own = summarizer.model.generation_config
-    of_beams = {"early_stopping": True, "length_penalty": _LENGTH_PENALTY} if beams > 1 else {}
+    of_beams = {"early_stopping": True, "length_penalty": 1.0} if beams > 1 else {}
     return GenerationConfig(
         **{name: getattr(own, name) for name in _TOKENS},
         num_beams=beams,
         max_length=longest,
         min_length=min(shortest, longest),
-        no_repeat_ngram_size=_NOT_TWICE,
+        no_repeat_ngram_size=3,
         **of_beams,
     )
 

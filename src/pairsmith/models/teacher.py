@@ -1,9 +1,7 @@
 """A teacher's span distributions: the probabilities of where an answer starts and ends (Q3)."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -17,6 +15,7 @@ from pairsmith.models.reader import (
     TextScores,
     encode_questions,
     read_windows,
+    rows_of_questions,
     whole_text,
 )
 
@@ -29,15 +28,10 @@ Places = list[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class SpanDistributions:
-    """A teacher's predictions for a question.
+    """A teacher's predictions for a question, with the best span (Q7)."""
 
-    Attributes:
-        starts: where the answer's first token begins; ``ends``: where its last token ends (exclusive).
-        best: the best span (Q7).
-    """
-
-    starts: Places
-    ends: Places
+    starts: Places  # where the answer's first token begins
+    ends: Places  # where its last token ends (exclusive)
     best: Prediction
 
 
@@ -53,47 +47,34 @@ def predict_spans(
 ) -> list[SpanDistributions]:
     """A teacher's sparse distributions over starts and ends, and its answers (Q3).
 
-    In a text of several windows each token is scored in the window with the most context around it (see
-    ``whole_text``), and one softmax is taken over all tokens of the text.
-
-    Args:
-        reader: the teacher; it is put into evaluation mode.
-        questions: n questions.
-        contexts: the text of each question.
-        top: how many of the likeliest starts, and of the ends, are kept; the others count as impossible.
-        max_answer_tokens: longest answer in tokens.
-        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
-        advance: called once, at the end, with the number of questions.
-
-    Returns:
-        the predictions for each question; for a blank text no starts or ends, and an empty answer of score 0.
+    One softmax is taken over all tokens of a text (see ``whole_text``). For a blank text there are no starts
+    or ends, and an empty answer of score 0. The teacher is put into evaluation mode. Starts and ends beyond
+    the ``top`` likeliest count as impossible. ``advance`` is called once, at the end.
     """
     if not questions:
         return []
     reader.model.eval()
     windows = encode_questions(reader, questions, contexts)
     scores = _scores(reader, windows, batch_tokens)
-    found: dict[int, SpanDistributions] = {}
-    for number, rows in groupby(range(len(windows)), key=lambda row: windows[row].question):
-        each = list(rows)
-        text = whole_text([windows[row] for row in each], [scores[row] for row in each])
-        found[number] = _told(contexts[number], text, top, max_answer_tokens)
+    found = []
+    for context, rows in zip(contexts, rows_of_questions(windows), strict=True):
+        text = whole_text([windows[row] for row in rows], [scores[row] for row in rows])
+        found.append(_told(context, text, top, max_answer_tokens))
     advance(len(questions))
-    return [found[number] for number in range(len(questions))]
+    return found
 
 
 def _scores(reader: Reader, windows: Sequence[Feature], batch_tokens: int | None) -> list[Tensor]:
     """Start and end scores of each window, ``(2, tokens)`` float32."""
     device = reader.model.device
     found: list[Tensor] = [torch.empty(0)] * len(windows)
-
-    def begin(pool: ThreadPoolExecutor, rows: list[int]) -> Future[list[Tensor]]:
-        return pool.submit(read_windows, reader, [windows[row] for row in rows])
-
     lengths = [len(window.input_ids) for window in windows]
     batches = batches_by_length(lengths, len(windows), batch_tokens or tokens_at_once(device))
     with one_thread_each(device) as pool:
-        for rows, each in pool.each(begin, batches):
+        for rows, each in pool.each(
+            lambda threads, rows: threads.submit(read_windows, reader, [windows[row] for row in rows]),
+            batches,
+        ):
             for row, both in zip(rows, each, strict=True):
                 found[row] = both
     return found

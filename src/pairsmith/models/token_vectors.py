@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -10,57 +10,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.core.errors import ModelError
-from pairsmith.core.model_names import DtypeName
-from pairsmith.models.heads import load_with_head
+from pairsmith.models.encode import moved
+from pairsmith.models.heads import Loading, TextModel, load_with_head
+
+Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEncoder:
-    """A transformer without a head, its tokenizer, and the longest input in tokens."""
-
-    model: Any
-    tokenizer: Any
-    max_length: int
+class TokenEncoder(TextModel):
+    """A transformer without a head; see ``TextModel``."""
 
     @property
     def layers(self) -> int:
         """The number of layers; the vectors of layer 0 are the input of the first layer."""
         return int(self.model.config.num_hidden_layers)
 
-    def features(self, texts: Sequence[str]) -> Mapping[str, Tensor]:
-        """Model inputs for n texts, padded: ``(n, longest)``; a text that is too long is cut off."""
-        found: Mapping[str, Tensor] = self.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=self.max_length,
-            padding=True,
-            split_special_tokens=True,  # a text may hold what looks like a special token
-            return_tensors="pt",
-            verbose=False,
-        )
-        return found
-
-    def token_counts(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text, special tokens included."""
-        found = self.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=self.max_length,
-            split_special_tokens=True,
-            verbose=False,
-        )
-        return [len(ids) for ids in found["input_ids"]]
-
     def text_tokens(self, texts: Sequence[str]) -> list["TextTokens"]:
         """The positions in each text of the tokens of ``features``."""
-        encoded = self.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=self.max_length,
-            split_special_tokens=True,
-            return_offsets_mapping=True,
-            verbose=False,
-        )
+        encoded = self.tokens(texts, return_offsets_mapping=True)
         return [
             _text_tokens(text, encoded.sequence_ids(row), encoded["offset_mapping"][row])
             for row, text in enumerate(texts)
@@ -68,9 +34,8 @@ class TokenEncoder:
 
     def states(self, features: Mapping[str, Tensor]) -> Sequence[Tensor]:
         """The vectors of each layer from 0 on, each ``(n, longest, d)``."""
-        device = self.model.device
-        moved = {name: value.to(device) for name, value in features.items()}
-        found: Sequence[Tensor] = self.model(**moved, output_hidden_states=True).hidden_states
+        inputs = moved(features, self.model.device)
+        found: Sequence[Tensor] = self.model(**inputs, output_hidden_states=True).hidden_states
         return found
 
     def is_special(self, features: Mapping[str, Tensor]) -> Tensor:
@@ -82,15 +47,10 @@ class TokenEncoder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextTokens:
-    """The tokens of a text that are neither special nor white space alone.
+    """The tokens of a text that are neither special nor white space alone."""
 
-    Attributes:
-        numbers: ``(tokens,)`` int64, their indices among all tokens of the text.
-        offsets: ``(tokens, 2)`` int64, where they begin and end in the text, in characters.
-    """
-
-    numbers: NDArray[np.int64]
-    offsets: NDArray[np.int64]
+    numbers: Ints  # (tokens,), their indices among all tokens of the text
+    offsets: Ints  # (tokens, 2), where they begin and end in the text, in characters
 
 
 def _text_tokens(text: str, parts: Sequence[int | None], offsets: Sequence[tuple[int, int]]) -> TextTokens:
@@ -100,38 +60,43 @@ def _text_tokens(text: str, parts: Sequence[int | None], offsets: Sequence[tuple
     return TextTokens(table[:, 0], table[:, 1:])
 
 
-def load_token_encoder(
-    model: str,
-    *,
-    device: str = "auto",
-    dtype: DtypeName = "float32",
-    max_length: int | None = None,
-    bidirectional: bool = False,
-) -> TokenEncoder:
-    """Load ``model`` as a token encoder.
+def start_tokens(offsets: Ints, positions: Ints) -> Ints:
+    """The token that contains each position, or the next token where it lies between two.
 
-    Args:
-        model: a folder or Hub id in the format of transformers; ``pairsmith:tiny``;
-            ``embedded:all-minilm-l6-v2``. Of an encoder-decoder the encoder is taken.
-        device: as for ``pick_device``.
-        dtype: number format of the weights.
-        max_length: longest text in tokens, special tokens included; never more than the model's context,
-            which is the default.
-        bidirectional: refuse anything but an encoder alone, in which the first token attends to all others.
+    Tokens, none of them empty, begin and end at ``offsets``, ``(tokens, 2)``; ``positions``, ``(n,)``, are
+    characters at which something starts. The token is -1 for a position after the last one.
     """
-    network, tokenizer, context = load_with_head(model, "token vectors", device=device, dtype=dtype)
-    if bidirectional and (network.config.is_encoder_decoder or type(network.config) not in _masked()):
+    found: Ints = np.searchsorted(offsets[:, 1], positions, side="right").astype(np.int64)
+    found[found == len(offsets)] = -1
+    return found
+
+
+def end_tokens(offsets: Ints, positions: Ints) -> Ints:
+    """The token that contains the character before each position, or the one before it if between two.
+
+    Positions are exclusive ends; see ``start_tokens``. The token is -1 for a position before the first one,
+    or after the last one, where the text was cut off.
+    """
+    found: Ints = np.searchsorted(offsets[:, 0], positions, side="left").astype(np.int64) - 1
+    if len(offsets):
+        found[positions > offsets[-1, 1]] = -1
+    return found
+
+
+def load_token_encoder(model: str, *, bidirectional: bool = False, **how: Unpack[Loading]) -> TokenEncoder:
+    """Load ``model``, or the encoder of an encoder-decoder, as a token encoder; see ``load_with_head``.
+
+    With ``bidirectional``, anything but an encoder alone, whose tokens attend to each other, is refused.
+    """
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING
+
+    network, tokenizer, longest = load_with_head(model, "token vectors", **how)
+    alone = not network.config.is_encoder_decoder and type(network.config) in MODEL_FOR_MASKED_LM_MAPPING
+    if bidirectional and not alone:
         raise ModelError(
             f"model {model}: models of type {network.config.model_type} are not encoder-only models, whose "
             "first token attends to all others; give BERT, RoBERTa or the like"
         )
     if network.config.is_encoder_decoder:
         network = network.get_encoder()
-    return TokenEncoder(network, tokenizer, min(max_length or context, context))
-
-
-def _masked() -> Any:
-    """The configurations of masked language models, whose attention is bidirectional."""
-    from transformers import MODEL_FOR_MASKED_LM_MAPPING
-
-    return MODEL_FOR_MASKED_LM_MAPPING
+    return TokenEncoder(network, tokenizer, longest)

@@ -7,14 +7,14 @@ could hide a neighbour, more groups are computed, and where those kept do not su
 half of all or more, nothing would be gained, and all products are computed in float32.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pairsmith.core.model_files import sums_in_float32
 from pairsmith.search import shortlist
-from pairsmith.search.neighbours import Neighbours
 from pairsmith.search.shortlist import (
     Shortlist,
     groups_of,
@@ -26,30 +26,41 @@ from pairsmith.search.shortlist import (
 
 MANY = 2
 """All products are computed in float32 where this many times k is at least the number of groups."""
-
 FULL_ROWS = 256
 """Vectors whose similarities to all others are computed at once in float32."""
-
 TOGETHER = 4096
 """Largest number of vectors that are multiplied with a group at once."""
-
 LEAST = 16
 """Smallest number of vectors in a product; fewer are padded with zeros."""
-
 PAIR = 64
 """Bytes needed for each vector and each of its groups while they are multiplied."""
-
 HIT = 128
 """Bytes needed for each similarity while the neighbours found are sorted."""
-
 CACHED = 2**24
 """Bytes of similarities that fit the processor's caches."""
-
 SPARE = 4
 """Neighbours kept beyond the k wanted until the end, as rounding may change the order of near ties."""
-
 ROUNDING = 2e-6
 """Largest difference of two float32 products of the same vectors, which depend on the number of threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The nearest neighbours of each of n vectors, nearest first, ties in the order of their ids."""
+
+    ids: Tensor  # (n, k) int64
+    similarities: Tensor  # (n, k) float32
+
+
+def merged(parts: Sequence[Neighbours], k: int) -> Neighbours:
+    """The k nearest neighbours of each of n vectors, from searches in several parts of the others.
+
+    Ids are distinct over all parts. There are fewer than k where the parts hold fewer in all.
+    """
+    ids, order = torch.cat([part.ids for part in parts], dim=1).sort(dim=1)
+    similarities = torch.cat([part.similarities for part in parts], dim=1).gather(1, order)
+    values, places = similarities.sort(dim=1, descending=True, stable=True)
+    return Neighbours(ids.gather(1, places)[:, :k], values[:, :k])
 
 
 def two_way_search(
@@ -77,9 +88,6 @@ def two_way_search(
             change the result.
         device: where these are computed; None: the processor, which computes the few float32 products anyway.
         advance: called with the number of rows of x that were multiplied with all of y.
-
-    Raises:
-        ValueError: the shapes do not match, a side is empty, or k is less than 1.
     """
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
         raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
@@ -132,7 +140,7 @@ def _settled(vectors: Tensor, others: Tensor, found: "_Found", k: int) -> Neighb
         together = max(16, CACHED // (64 * kept * vectors.shape[1]))
         for rows in torch.split(some.nonzero().squeeze(1), together):
             near, there = found.ids[rows, :kept], found.values[rows, :kept] > -torch.inf
-            sums = _products(vectors[rows], others, near.where(there, 0)).where(there, -torch.inf)
+            sums = products_with(vectors[rows], others, near.where(there, 0)).where(there, -torch.inf)
             similarities[rows], ids[rows] = _ordered(sums, near, k)
     return Neighbours(ids, similarities)
 
@@ -149,8 +157,8 @@ def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return found[:, :k], there[:, :k]
 
 
-def _products(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
-    """Products of each vector with c others, ``(n, c)``; float64 sums, whose differences float32 hides."""
+def products_with(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
+    """Products of n vectors with c others each, ``(n, c)``; float64 sums, whose differences float32 hides."""
     near = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
     return torch.einsum("nd,ncd->nc", vectors.double(), near.double()).float()
 
@@ -176,9 +184,8 @@ def _compute(
 ) -> None:
     """Multiply the vectors from ``top`` on with some groups, and keep products not below their floor.
 
-    Args:
-        pairs: ``(rows, kept)`` bool: which of ``groups``, ``(rows, kept)``, each vector is multiplied with.
-        floor: ``(rows,)`` float32, the smallest product that is kept.
+    ``pairs`` says which of ``groups`` each vector is multiplied with, both ``(rows, kept)``;
+    ``floor`` is ``(rows,)``.
     """
     rows, places = pairs.nonzero(as_tuple=True)
     wanted, order = groups[rows, places].sort(stable=True)

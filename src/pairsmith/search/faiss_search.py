@@ -8,27 +8,22 @@ measured on another. Where there are too many vectors for one index, the results
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pairsmith.core.errors import MissingExtra, SettingsError
-from pairsmith.search.exact import ROUNDING
-from pairsmith.search.neighbours import Neighbours, merged
+from pairsmith.search.exact import ROUNDING, Neighbours, merged, products_with
 
 EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x4fs"
 
 PER_CENTROID = 39
 """Training vectors per centroid; FAISS warns if there are fewer, and 64 did no better on real sentences."""
-
 CENTROIDS = 256
 """Least number of centroids assumed (the codes of a byte); with too few vectors for them, search is exact."""
-
 BLOCK = 4096
 """Queries that are searched at once."""
-
 GATHERED = 2**22
 """Vector components that are gathered at once."""
 
@@ -46,9 +41,11 @@ def faiss_search(
     sample: int = 500,
     advance: Callable[[int], None] = lambda _: None,
 ) -> tuple[Neighbours, float]:
-    """Most of the k nearest of each query among others, by inner product.
+    """Most of the k nearest of each query among others, by inner product, and the recall.
 
-    The same input, seed and number of threads give the same bytes.
+    Recall is the share of the k nearest that was found, 0 to 1, where a vector as near as the k-th counts as
+    found. The same input, seed and number of threads give the same bytes. An index that FAISS cannot build or
+    train is a ``SettingsError``.
 
     Args:
         queries: ``(n, d)`` float32, vectors of length 1, finite; may be mapped from a file.
@@ -64,15 +61,6 @@ def faiss_search(
         seed: seed of the samples and of the centroids.
         sample: number of queries for this tuning, and again for measuring the recall.
         advance: called with the number of queries that were finished.
-
-    Returns:
-        the neighbours found, ties in the order of their ids, and the recall, 0 to 1: the share of the k
-        nearest that was found, where a vector as near as the k-th counts as found.
-
-    Raises:
-        ValueError: the shapes do not match, a side is empty, or a number is below 1.
-        SettingsError: FAISS cannot build or train such an index.
-        MissingExtra: FAISS is not installed.
     """
     k = min(k, len(others))
     _check(queries, others, k, min(sample, 1 if probe is None else probe), candidates)
@@ -81,11 +69,10 @@ def faiss_search(
     tried = queries[_drawn(min(sample, len(queries)), len(queries), seed)]
     effort = _tuned(made, tried, others, k, probe, candidates, recall)
     ids, similarities = torch.full((len(queries), k), -1), torch.full((len(queries), k), -torch.inf)
-    for top in range(0, len(queries), BLOCK):
-        rows = slice(top, min(top + BLOCK, len(queries)))
+    for rows in torch.split(torch.arange(len(queries)), BLOCK):
         near = made.search(queries[rows], k, effort)
         ids[rows], similarities[rows] = near.ids, near.similarities
-        advance(rows.stop - rows.start)
+        advance(len(rows))
     lacking = (ids[:, -1] < 0).nonzero().squeeze(1)
     if len(lacking):
         near = _exact(queries[lacking], others, k)
@@ -96,12 +83,7 @@ def faiss_search(
 
 
 def needed_vectors(index: str, width: int) -> int:
-    """The number of vectors of this width that an index is trained on; 0 for one that needs no training.
-
-    Raises:
-        SettingsError: FAISS cannot build such an index.
-        MissingExtra: FAISS is not installed.
-    """
+    """The number of vectors of this width that an index is trained on; 0 for one that needs no training."""
     return _Index(index, width).needed
 
 
@@ -117,8 +99,7 @@ def _check(queries: Tensor, others: Tensor, k: int, least: int, candidates: int 
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Effort:
+class _Effort(NamedTuple):
     """The search effort for a query; see ``faiss_search``."""
 
     probe: int
@@ -129,7 +110,6 @@ class _Index:
     """A FAISS index and the vectors in it."""
 
     def __init__(self, index: str, width: int) -> None:
-        """An empty index."""
         self._library = _faiss()
         self._name, self._width = index, width
         self._whole, self._core = self._empty(index)
@@ -139,16 +119,24 @@ class _Index:
     @property
     def needed(self) -> int:
         """The number of vectors that it is trained on; 0 if it needs no training."""
-        return 0 if self._whole.is_trained else PER_CENTROID * max(CENTROIDS, *self._centroids())
+        if self._whole.is_trained:
+            return 0
+        codes = self._core.pq.ksub if hasattr(self._core, "pq") else 1
+        return PER_CENTROID * max(CENTROIDS, getattr(self._core, "nlist", 1), codes)
 
     def hold(self, others: Tensor, seed: int) -> None:
         """Train on some of the others, and add all; if they are too few to train on, use ``Flat``."""
         if len(others) < self.needed:
             self._whole, self._core = self._empty("Flat")
         elif self.needed:
-            self._train(others[_drawn(self.needed, len(others), seed)], seed)
+            if hasattr(self._core, "cp"):
+                self._core.cp.seed = seed
+            if hasattr(self._core, "do_polysemous_training"):
+                self._core.do_polysemous_training = False  # slow, and for a search mode that is not used
+            with self._refusals(), self._threads(one=self._graph):
+                self._whole.train(others[_drawn(self.needed, len(others), seed)].numpy())
         self._others = others.contiguous()
-        with self._refusals(), self._threads(one=self._graph and self._parameter != "nprobe"):
+        with self._refusals(), self._threads(one=self._graph and self.probes()[0] != "nprobe"):
             self._whole.add(self._others.numpy())
 
     def _empty(self, index: str) -> tuple[Any, Any]:
@@ -162,45 +150,21 @@ class _Index:
             core = self._library.downcast_index(inner)
         return whole, core
 
-    def _centroids(self) -> Iterator[int]:
-        yield getattr(self._core, "nlist", 1)
-        yield self._core.pq.ksub if hasattr(self._core, "pq") else 1
-
-    def _train(self, vectors: Tensor, seed: int) -> None:
-        if hasattr(self._core, "cp"):
-            self._core.cp.seed = seed
-        if hasattr(self._core, "do_polysemous_training"):
-            self._core.do_polysemous_training = False  # slow, and for a search mode that is not used
-        with self._refusals(), self._threads(one=self._graph):
-            self._whole.train(vectors.numpy())
-
     def search(self, queries: Tensor, k: int, effort: _Effort) -> Neighbours:
         """The k nearest found for each query; id -1 where there are fewer."""
-        if self._parameter:
-            probe = min(effort.probe, self.limits.probe)
-            self._library.ParameterSpace().set_index_parameter(self._whole, self._parameter, probe)
+        parameter, _, most = self.probes()
+        if parameter:
+            probe = min(effort.probe, most)
+            self._library.ParameterSpace().set_index_parameter(self._whole, parameter, probe)
         queries = queries.contiguous()
         _, ids = self._whole.search(queries.numpy(), min(effort.candidates, len(self._others)))
-        return _scored(self._library, queries, self._others, torch.from_numpy(ids), k)
+        return _scored(queries, self._others, torch.from_numpy(ids), k)
 
-    @property
-    def _parameter(self) -> str | None:
-        """FAISS's name of the parameter that ``probe`` sets."""
+    def probes(self) -> tuple[str | None, int, int]:
+        """FAISS's name of what ``probe`` sets, and the least and the largest value that are of use."""
         if hasattr(self._core, "nlist"):
-            return "nprobe"
-        return "efSearch" if hasattr(self._core, "hnsw") else None
-
-    @property
-    def least(self) -> int:
-        """The smallest ``probe`` that is worth a try."""
-        return 16 if self._parameter == "efSearch" else 1
-
-    @property
-    def limits(self) -> _Effort:
-        """The largest effort that is of use."""
-        count = len(self._others)
-        probes = {"nprobe": getattr(self._core, "nlist", 1), "efSearch": count, None: 1}
-        return _Effort(probes[self._parameter], count)
+            return "nprobe", 1, self._core.nlist
+        return ("efSearch", 16, len(self._others)) if hasattr(self._core, "hnsw") else (None, 1, 1)
 
     def _refusal(self, reason: str) -> SettingsError:
         return SettingsError(
@@ -236,20 +200,21 @@ def _tuned(
     recall: float,
 ) -> _Effort:
     """The search effort, in which what is not given is doubled as in ``faiss_search``."""
-    if probe is not None and candidates is not None:
+    if probe and candidates:
         return _Effort(probe, candidates)
     nearest = _exact(queries, others, k)
+    _, least, most = made.probes()
 
     def tried(effort: _Effort) -> tuple[float, _Effort]:
         found = made.search(queries, k, effort)
         return _share(found.similarities, nearest.similarities), effort
 
-    share, effort = tried(_Effort(probe or made.least, candidates or 2 * k))
+    share, effort = tried(_Effort(probe or least, candidates or 2 * k))
     while share - (share * (1 - share) / len(queries)) ** 0.5 < recall:
         more = []
-        if probe is None and effort.probe < made.limits.probe:
+        if probe is None and effort.probe < most:
             more.append(tried(_Effort(2 * effort.probe, effort.candidates)))
-        if candidates is None and effort.candidates < made.limits.candidates:
+        if candidates is None and effort.candidates < len(others):
             more.append(tried(_Effort(effort.probe, 2 * effort.candidates)))
         best = max(more, key=lambda each: each[0], default=(share, effort))
         if best[0] <= share:
@@ -264,30 +229,23 @@ def _exact(queries: Tensor, others: Tensor, k: int) -> Neighbours:
     queries, others = queries.contiguous(), others.contiguous()
     count = min(2 * k, len(others))
     _, ids = library.knn(queries.numpy(), others.numpy(), count, metric=library.METRIC_INNER_PRODUCT)
-    return _scored(library, queries, others, torch.from_numpy(ids), k)
+    return _scored(queries, others, torch.from_numpy(ids), k)
 
 
-def _scored(library: Any, queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
+def _scored(queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
     """The k nearest of the candidates ``ids``.
 
     They are chosen by float32 sums; their similarities are rounded float64 sums, as in ``two_way_search``.
     """
     values = torch.empty(ids.shape)
+    library = _faiss()
     pointers = (library.swig_ptr(each.numpy()) for each in (values, queries, others, ids))
     library.fvec_inner_products_by_idx(*pointers, queries.shape[1], *ids.shape)
     near = merged([Neighbours(ids, values.masked_fill(ids < 0, -torch.inf))], k).ids
     height = max(1, GATHERED // (near.shape[1] * others.shape[1]))
-    sums = [
-        _products(queries[top : top + height], others, near[top : top + height].clamp(min=0))
-        for top in range(0, len(queries), height)
-    ]
-    return Neighbours(near, torch.cat(sums).masked_fill(near < 0, -torch.inf))
-
-
-def _products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
-    """Products of each query, ``(n, d)``, with the others ``ids``, ``(n, k)``."""
-    near = others.index_select(0, ids.flatten()).view(*ids.shape, others.shape[1])
-    return torch.einsum("nd,nkd->nk", queries.double(), near.double()).float()
+    parts = zip(torch.split(queries, height), torch.split(near.clamp(min=0), height), strict=True)
+    sums = torch.cat([products_with(some, others, of_some) for some, of_some in parts])
+    return Neighbours(near, sums.masked_fill(near < 0, -torch.inf))
 
 
 def _share(found: Tensor, nearest: Tensor) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pairsmith.search.neighbours import Neighbours
+from pairsmith.search.exact import Neighbours
 
 JUDGED = 32_768
 """Pairs in the first batch that is judged; each next batch is twice as large, up to ``MOST_JUDGED``, since
@@ -26,18 +26,12 @@ RetrievalName = Literal["max", "intersection", "forward", "backward"]
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs of an x and a y, with their margins.
+    """Pairs of an x and a y, with their margins."""
 
-    Attributes:
-        x: ``(pairs,)`` int64, index of the x; ``y``: index of the y.
-        similarity: ``(pairs,)`` float32, their cosine.
-        margin: ``(pairs,)`` float32.
-    """
-
-    x: Tensor
-    y: Tensor
-    similarity: Tensor
-    margin: Tensor
+    x: Tensor  # (pairs,) int64, indices
+    y: Tensor  # (pairs,) int64
+    similarity: Tensor  # (pairs,) float32, cosines
+    margin: Tensor  # (pairs,) float32
 
     def __len__(self) -> int:
         """The number of pairs."""
@@ -49,18 +43,13 @@ class Pairs:
 
 
 def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "ratio") -> Tensor:
-    """The margin score of pairs (M3).
+    """The margin score of pairs (M3), from their cosines, of any shape.
 
     Args:
-        similarity: cosines, of any shape.
         of_x: mean cosine of each pair's x with its k nearest y, of a shape that broadcasts; ``of_y``: that of
             its y with its k nearest x.
-        kind: ``ratio`` divides by the mean of the two, which is M3; ``distance`` subtracts it;
-            ``absolute`` leaves the cosine.
-
-    Returns:
-        margins; with ``ratio`` NaN where the mean of the two is not above 0, as a ratio to it would be
-        meaningless.
+        kind: ``ratio`` divides by the mean of the two, which is M3, and gives NaN where that is not above 0,
+            as a ratio to it would be meaningless; ``distance`` subtracts it; ``absolute`` leaves the cosine.
     """
     if kind == "absolute":
         return similarity.clone()
@@ -71,11 +60,9 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
 
 
 def candidates(of_x: Neighbours, of_y: Neighbours, kind: MarginName = "ratio") -> tuple[Pairs, Pairs]:
-    """Every x with each of its nearest y, and every y with each of its nearest x.
+    """Every x with each of its nearest y, and every y with each of its nearest x, as searches found them.
 
-    Args:
-        of_x: the nearest y of each x; ``of_y``: the nearest x of each y, as ``two_way_search`` finds them.
-        kind: see ``margin``. Margins that are NaN are left out.
+    Pairs whose ``margin`` of this kind is NaN are left out.
     """
     mean_x, mean_y = of_x.similarities.mean(dim=1), of_y.similarities.mean(dim=1)
     forward = _with_neighbours(of_x, mean_x, mean_y, kind)
@@ -99,11 +86,9 @@ def accept_all(pairs: Pairs) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The pairs that a retrieval rule took, and those that the judge kept it from taking.
+    """The pairs that a retrieval rule took, and those that the judge kept it from taking, with its reasons.
 
-    Attributes:
-        taken: pairs in order of decreasing margin, ties in the order of their indices.
-        refused: pairs in the same order; ``reasons``: why, one for each.
+    Both are in the order of decreasing margin, ties in the order of their indices.
     """
 
     taken: Pairs
@@ -125,15 +110,12 @@ def choose(
     judge: Judge = accept_all,
     best: int | None = None,
 ) -> Choice:
-    """Select pairs by a retrieval rule.
+    """Select at most ``best`` pairs by a retrieval rule, from the candidates of each x and of each y.
 
-    Args:
-        forward: candidates of each x; ``backward``: of each y, as ``candidates`` returns them.
-        retrieval: ``forward`` takes for each x the accepted y with the largest margin; ``backward`` for each
-            y an x; ``intersection`` takes the pairs that both would take; ``max`` goes through all candidates
-            in order of decreasing margin, and takes a pair if neither of its texts has been taken.
-        judge: called with every pair that the rule reaches, and in advance with some that it never reaches.
-        best: largest number of pairs to take.
+    ``forward`` takes for each x the accepted y with the largest margin; ``backward`` for each y an x;
+    ``intersection`` takes the pairs that both would take; ``max`` goes through all candidates in order of
+    decreasing margin, and takes a pair if neither of its texts has been taken. The judge is called with every
+    pair that the rule reaches, and in advance with some that it never reaches.
     """
     if retrieval == "forward":
         return _walk(_ranked(forward), judge, best, once=("x",))

@@ -16,17 +16,13 @@ from pairsmith.core.model_files import multiplies_fast, processor_has
 
 GROUP = 128
 """Vectors in a group."""
-
 KEPT = 16
 """Groups kept for a vector, or twice the number of neighbours wanted if that is more; twice that for int8."""
-
 TILE = (1024, 1024)
 """Rows and columns of a block of similarities; multiples of ``GROUP``. It stays in the processor's caches."""
-
 LOSS = 0.012
 """Largest mean rounding error (as a length) for which int8 is used. MiniLM's vectors have 0.010; with 0.013 a
 search takes longer than in bfloat16, as too many groups may hold a neighbour."""
-
 SAMPLE = 16
 """Groups on which the mean rounding error is measured."""
 
@@ -35,18 +31,14 @@ SAMPLE = 16
 class Shortlist:
     """The groups that may hold the nearest neighbours of each of n vectors, most promising first.
 
-    Attributes:
-        groups: ``(n, kept)`` int32.
-        largest: ``(n, kept)``, or one column more where other groups are left: the largest similarity to a
-            vector of each group, and of all other groups, in a short format.
-        lost: ``(n,)`` float32: length of each vector's rounding error.
-        most: ``(groups,)`` float32: largest length of a rounding error in each group.
+    ``largest`` is the largest similarity to a vector of each group and, in one column more where other groups
+    are left, of all other groups, in a short format.
     """
 
-    groups: Tensor
-    largest: Tensor
-    lost: Tensor
-    most: Tensor
+    groups: Tensor  # (n, kept) int32
+    largest: Tensor  # (n, kept) or (n, kept + 1)
+    lost: Tensor  # (n,) float32: length of each vector's rounding error
+    most: Tensor  # (groups,) float32: largest length of a rounding error in each group
 
     def bounds(self, rows: slice) -> tuple[Tensor, Tensor]:
         """Upper bounds on similarities to each group, ``(rows, kept)``, and to all others, ``(rows,)``."""
@@ -118,14 +110,7 @@ def shortlists(
 ) -> tuple[Shortlist, Shortlist]:
     """Multiply x with y, and keep the most promising groups of y for each x, and of x for each y.
 
-    Args:
-        x: ``(n, d)`` float32, vectors of length 1.
-        y: ``(m, d)``, likewise.
-        k: neighbours that are wanted.
-        memory: bytes of similarities that may be held at once; a guide.
-        short: format of the factors: bfloat16, float16, float32, or int8 where ``multiplies_int8``.
-        device: where the products are computed.
-        advance: called with the number of rows of x that were multiplied with all of y.
+    The arguments are those of ``two_way_search``; ``short`` is int8 only where ``multiplies_int8``.
     """
     sums = torch.int32 if short == torch.int8 else short
     side_x, side_y = _Side(x, short, device), _Side(y, short, device)
@@ -147,10 +132,7 @@ def shortlists(
 class _Side:
     """One set of vectors, and how they are rounded.
 
-    Attributes:
-        vectors: ``(n, d)`` float32.
-        short: the short format.
-        scales: ``(groups,)`` float32: the value of an int8 1 in each group; None for other formats.
+    ``scales``, ``(groups,)`` float32, are the values of an int8 1 in each group; None for other formats.
     """
 
     def __init__(self, vectors: Tensor, short: torch.dtype, device: torch.device) -> None:
@@ -193,8 +175,7 @@ class _Side:
 def _largest_of_groups(x: _Side, rows: slice, y: _Side, tile: Tensor) -> tuple[Tensor, Tensor]:
     """The largest products of each x of ``rows`` with each group of y, and of their groups with each y.
 
-    Returns:
-        ``(rows, groups of y)``, ``(groups of rows, m)``; 0 where all are negative.
+    They are ``(rows, groups of y)`` and ``(groups of rows, m)``, 0 where all are negative.
     """
     factors, count, m = x.rounded(rows), rows.stop - rows.start, len(y.vectors)
     of_rows = tile.new_empty(len(factors), groups_of(m))

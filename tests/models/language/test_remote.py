@@ -49,8 +49,7 @@ def remotely(model, texts=1, sentences=SENTENCES):
     decoder = RemoteDecoder(model, SAMPLING, 5, decay=100.0, floor=0.01)
     for group in groups(model, texts, sentences):
         decoder.add(group)
-    done = {continuation.group.stream: continuation for continuation in decoder.finished()}
-    return decoder, done
+    return {continuation.group.stream: continuation for continuation in decoder.finished()}
 
 
 def exactly(local):
@@ -63,9 +62,8 @@ def exactly(local):
 
 
 def test_certified_rows_equal_those_of_the_model_itself(bundled, server, connect):
-    decoder, done = remotely(connect())
+    done = remotely(connect())
     exact = exactly(bundled)
-    assert decoder.uncertified == 0
     assert {k: (c.tokens, c.text, c.ending) for k, c in done.items()} == {
         k: (c.tokens, c.text, c.ending) for k, c in exact.items()
     }
@@ -74,12 +72,11 @@ def test_certified_rows_equal_those_of_the_model_itself(bundled, server, connect
 @pytest.mark.parametrize("refuses", [True, False])
 def test_lists_that_are_too_short_cost_rows_but_never_make_wrong_ones(bundled, server, connect, refuses):
     server.most, server.refuses_longer = 6, refuses
-    decoder, done = remotely(connect(listed=6))
+    done = remotely(connect(listed=6))
     exact = exactly(bundled)
     certified = {stream for stream, each in done.items() if each.ending != "uncertified"}
     assert len(done) == len(exact)
     assert 0 < len(certified) < len(done)
-    assert decoder.uncertified == len(done) - len(certified)
     assert all(done[stream].tokens == exact[stream].tokens for stream in certified)
 
 
@@ -87,8 +84,9 @@ def test_a_server_that_gives_fewer_than_asked_is_asked_for_no_more(server, conne
     server.most = 6
     remotely(connect(listed=20))
     posts = server.seen.count("/v1/completions")
-    decoder, _ = remotely(connect(listed=20))
-    assert server.seen.count("/v1/completions") - posts == decoder.steps
+    done = remotely(connect(listed=20))
+    draws = sum(len(each.tokens) + (each.ending == "uncertified") for each in done.values())
+    assert server.seen.count("/v1/completions") - posts == draws
 
 
 @pytest.mark.parametrize("fault", ["429", "500", "503", "timeout", "cut", "malformed"])
@@ -96,9 +94,9 @@ def test_a_server_that_gives_fewer_than_asked_is_asked_for_no_more(server, conne
 def test_faults_change_nothing(server, connect, monkeypatch, fault, way):
     if fault == "timeout":
         monkeypatch.setattr("pairsmith.models.language.remote.SECONDS", 1.0)
-    _, expected = remotely(connect(way=way), sentences=SENTENCES[:1])
+    expected = remotely(connect(way=way), sentences=SENTENCES[:1])
     server.faults.extend([fault, "", fault, fault])
-    _, done = remotely(connect(way=way), sentences=SENTENCES[:1])
+    done = remotely(connect(way=way), sentences=SENTENCES[:1])
     assert not server.faults
     assert {k: (c.text, c.ending) for k, c in done.items()} == {
         k: (c.text, c.ending) for k, c in expected.items()
@@ -106,9 +104,9 @@ def test_faults_change_nothing(server, connect, monkeypatch, fault, way):
 
 
 def test_what_was_answered_is_never_asked_again(server, connect, tmp_path):
-    _, expected = remotely(connect(cache=str(tmp_path / "answers.sqlite")))
+    expected = remotely(connect(cache=str(tmp_path / "answers.sqlite")))
     asked = len(server.seen)
-    _, done = remotely(connect(cache=str(tmp_path / "answers.sqlite")))
+    done = remotely(connect(cache=str(tmp_path / "answers.sqlite")))
     assert len(server.seen) == asked
     assert done.keys() == expected.keys()
 
@@ -135,7 +133,7 @@ def test_a_url_without_a_model_is_refused(name):
 
 def test_reranked_texts_are_likelier_under_their_own_prompt(bundled, server, connect):
     model = connect(way="reranked")
-    _, done = remotely(model, texts=6)
+    done = remotely(model, texts=6)
     judged = [each for each in done.values() if each.group.counters and each.ending in ("stop", "outranked")]
     assert {each.ending for each in judged} == {"stop", "outranked"}
     for each in judged:

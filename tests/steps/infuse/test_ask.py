@@ -15,8 +15,8 @@ from pairsmith.data.squad import read_questions
 from pairsmith.data.text.windows import passage_limit, passages
 from pairsmith.methods.quip.generator_training import SequenceWriter, generator_examples
 from pairsmith.methods.quip.passages import cut
-from pairsmith.models.language.nucleus import draw_sequences, nucleus
 from pairsmith.models.language.sampling import truncate
+from pairsmith.models.language.sequences import draw_sequences, nucleus
 from pairsmith.models.question_generator import SEPARATOR, parse, separator_of
 from pairsmith.models.summarizer import add_marker, document_features, encode_documents, load_summarizer
 from pairsmith.runs import Run

@@ -15,8 +15,8 @@ from pairsmith.data.text.instructed import ANSWER, INSTRUCTION, QUESTION
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator, diverse
-from pairsmith.models.language.beams import search_sequences
 from pairsmith.models.language.scripted import ScriptedModel
+from pairsmith.models.language.sequences import search_sequences
 from pairsmith.models.question_generator import SEPARATOR
 from pairsmith.models.summarizer import document_features, encode_documents, load_summarizer
 from pairsmith.runs import Run

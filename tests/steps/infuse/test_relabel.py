@@ -10,8 +10,7 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, StorageEr
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import RELABELLED, read_asked
 from pairsmith.data.schemas import REJECT
-from pairsmith.models.max_context import keep_max_context
-from pairsmith.models.reader import load_reader
+from pairsmith.models.reader import keep_max_context, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.teacher import predict_spans
 from pairsmith.runs import Card, FolderWriter, Run

@@ -14,6 +14,7 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.metrics.rouge import rouge_scores
+from pairsmith.models.encode import padded
 from pairsmith.models.summarizer import (
     Summarizer,
     add_marker,
@@ -21,7 +22,6 @@ from pairsmith.models.summarizer import (
     encode_documents,
     encode_summaries,
     load_summarizer,
-    padded,
     search_settings,
     shortest_of,
     summarize,

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.data.questions import Distribution
-from pairsmith.models.alignment import Ints, end_tokens, start_tokens
-from pairsmith.models.token_vectors import TextTokens
+from pairsmith.models.token_vectors import Ints, TextTokens, end_tokens, start_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passa
 from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.mining.summarizer import IGNORED, WithLoss, Writer, rows_of
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
+from pairsmith.models.encode import padded
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.transformers_backend import context_of
@@ -30,7 +31,6 @@ from pairsmith.models.summarizer import (
     BEAMS,
     add_marker,
     load_summarizer,
-    padded,
     search_settings,
     shortest_of,
 )

@@ -19,8 +19,7 @@ from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.metrics.squad import f1
 from pairsmith.models.encode import batches_by_length, one_thread_each
-from pairsmith.models.language.beams import search_sequences
-from pairsmith.models.language.nucleus import draw_sequences
+from pairsmith.models.language.sequences import draw_sequences, search_sequences
 from pairsmith.models.question_generator import (
     ANSWER_TOKENS,
     QUESTION_TOKENS,

@@ -19,25 +19,15 @@ below torch compile a product for each new shape, which takes a millisecond, and
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Some rows, and the pieces of a store that they share.
+    """Some rows, and the pieces of a store that they share."""
 
-    Attributes:
-        store: index of the store that holds the pieces.
-        length: tokens of each piece that take part in the products.
-        used: the pieces that take part in the products.
-        members: ``(pieces, most)`` the rows that share each of ``used``, padded with 0.
-        piece: ``(rows,)`` index in ``used`` of each row's piece, and ``place`` the row's column in
-            ``members``; 0 for a row without a piece.
-        has: ``(rows, 1, 1, 1)`` 1 for a row with a piece, else 0; None if all rows have one.
-    """
-
-    store: int
-    length: int
-    used: slice | Tensor
-    members: Tensor
-    piece: Tensor
-    place: Tensor
-    has: Tensor | None
+    store: int  # index of the store that holds the pieces
+    length: int  # tokens of each piece that take part in the products
+    used: slice | Tensor  # the pieces that take part
+    members: Tensor  # (pieces, most): the rows that share each of ``used``, padded with 0
+    piece: Tensor  # (rows,): index in ``used`` of each row's piece, 0 for a row without one
+    place: Tensor  # (rows,): the row's column in ``members``, likewise
+    has: Tensor | None  # (rows, 1, 1, 1): 1 for a row with a piece, else 0; None if all have one
 
     def gather(self, of_rows: Tensor) -> Tensor:
         """Rearrange ``(rows, heads, shared, x)`` to ``(pieces, heads, most * shared, x)``."""
@@ -60,35 +50,23 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """Which rows have which pages.
+    """Which rows have which pages."""
 
-    Attributes:
-        used: the pages that take part in the products.
-        row: ``(pages,)`` the row of each of ``used``, and ``part`` its index among the row's pages; 0 for an
-            unused page.
-        pages: ``(rows, most)`` indices in ``used`` of each row's pages, padded with 0.
-        parts: for the first, second, … page of rows: the rows that have one, and its index in ``used``.
-        page: ``(rows,)`` the page in the store of each row's new token, and ``offset`` its place there.
-    """
-
-    used: slice | Tensor
-    row: Tensor
-    part: Tensor
-    pages: Tensor
-    parts: list[tuple[Tensor, Tensor]]
-    page: Tensor
-    offset: Tensor
+    used: slice | Tensor  # the pages that take part in the products
+    row: Tensor  # (pages,): the row of each of ``used``, 0 for an unused page
+    part: Tensor  # (pages,): its index among the row's pages, likewise
+    pages: Tensor  # (rows, most): indices in ``used`` of each row's pages, padded with 0
+    parts: list[tuple[Tensor, Tensor]]  # rows with a first, second, … page, and its index in ``used``
+    page: Tensor  # (rows,): the page in the store of each row's new token
+    offset: Tensor  # (rows,): the new token's place in that page
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The plan of one decoding step.
 
-    Attributes:
-        tiers: how rows share starts and slots.
-        paged: how pages belong to rows.
-        distance: ``(rows, keys)`` tokens between a key and the row's new token, negative where there is no
-            key; the keys of each tier in turn, then those of the pages.
+    ``distance``, ``(rows, keys)``, is the number of tokens between a key and the row's new token, negative
+    where there is no key; the keys are those of each tier in turn, then those of the pages.
     """
 
     tiers: list[Tier]

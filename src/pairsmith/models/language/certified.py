@@ -27,18 +27,10 @@ def certified(
     decay: float,
     floor: float,
 ) -> Choices | None:
-    """The choices of a next token by D3 and D4, if the lists prove them.
+    """The choices of a next token by D3, with ``decay`` and ``floor``, and D4; None if not proved.
 
-    Args:
-        main: the main prompt's list; may hold fewer tokens than were requested.
-        counters: the counter-prompts' lists.
-        sampling: truncation, with top-k above 0.
-        decay: lambda of D3, at least 0.
-        floor: smallest factor of D3, 0 to 1.
-
-    Returns:
-        the probabilities and tokens that the whole distributions would give, in one row and up to
-        rounding; None where the lists do not prove them.
+    They are the probabilities and tokens that the whole distributions would give, in one row and up to
+    rounding. Top-k has to be above 0. Lists may hold fewer tokens than were requested.
     """
     if not sampling.top_k:
         raise ValueError("without top-k, the tokens outside the lists always matter")

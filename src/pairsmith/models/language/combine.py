@@ -1,7 +1,9 @@
 """Rules that combine the next-token distributions of several prompts into one.
 
-They are pure functions with one signature: from the main prompt's and the counter-prompts'
-probabilities, float32 rows over the vocabulary, to renormalised probabilities.
+They are pure functions that begin with the same two arguments: ``p_main``, the main prompt's probabilities,
+``(rows, vocab)`` float32, each row summing to 1; and ``p_counter``, of the same shape, the maximum over the
+counter-prompts, all zeros for a row that has none. They return ``(rows, vocab)`` float32, each row summing
+to 1, and raise a ``ValueError`` if the shapes differ or a number is out of range.
 """
 
 import math
@@ -13,7 +15,7 @@ import torch
 from torch import Tensor
 
 Combine = Callable[[Tensor, Tensor], Tensor]
-"""Maps ``(p_main, p_counter)``, each ``(rows, vocab)`` float32, to ``(rows, vocab)`` float32."""
+"""A rule with its parameters bound; see the module."""
 
 SMALLEST = torch.finfo(torch.float32).tiny
 """Replaces a probability of zero where a logarithm is taken."""
@@ -23,20 +25,8 @@ def self_debias(p_main: Tensor, p_counter: Tensor, decay: float = 100.0, floor: 
     """Lower the probability of tokens that a counter-prompt finds likelier than the main prompt does (D3).
 
     With ``delta = p_main - p_counter``, a token with ``delta < 0`` is multiplied by
-    ``max(exp(decay * delta), floor)``; the rest stay; each row is then renormalised.
-
-    Args:
-        p_main: ``(rows, vocab)`` float32 in [0, 1], each row summing to 1.
-        p_counter: ``(rows, vocab)`` float32 in [0, 1]: the maximum over the counter-prompts, all
-            zeros for a row that has none.
-        decay: lambda, at least 0; 0 leaves ``p_main`` as it is.
-        floor: the smallest factor, 0 to 1.
-
-    Returns:
-        ``(rows, vocab)`` float32, each row summing to 1.
-
-    Raises:
-        ValueError: the shapes differ, or ``decay`` or ``floor`` is out of range.
+    ``max(exp(decay * delta), floor)``; the rest stay; each row is then renormalised. ``decay`` is lambda, at
+    least 0, which leaves ``p_main`` as it is; ``floor`` is 0 to 1.
     """
     _check(p_main, p_counter)
     if not 0 <= decay < math.inf or not 0 <= floor <= 1:
@@ -59,19 +49,8 @@ def self_debiased(p_main: Tensor, p_counter: Tensor, decay: float, floor: float)
 def guidance(p_main: Tensor, p_counter: Tensor, scale: float = 1.5) -> Tensor:
     """Classifier-free guidance: from the counter-prompts' distribution to the main prompt's and beyond.
 
-    ``p`` is proportional to ``p_counter * (p_main / p_counter) ** scale``.
-
-    Args:
-        p_main: ``(rows, vocab)`` float32 in [0, 1].
-        p_counter: ``(rows, vocab)`` float32 in [0, 1]: the maximum over the counter-prompts.
-        scale: 0 gives the counter-prompts' distribution, 1 the main prompt's, more moves further away
-            from the counter-prompts; at least 0.
-
-    Returns:
-        ``(rows, vocab)`` float32, each row summing to 1.
-
-    Raises:
-        ValueError: the shapes differ, or ``scale`` is out of range.
+    ``p`` is proportional to ``p_counter * (p_main / p_counter) ** scale``. A ``scale`` of 0 gives the
+    counter-prompts' distribution, 1 the main prompt's, and more moves further away from the counter-prompts.
     """
     _check(p_main, p_counter)
     if not 0 <= scale < math.inf:
@@ -84,19 +63,8 @@ def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible
     """Contrastive decoding: of tokens plausible for the main prompt, favour those the others find unlikely.
 
     Tokens with ``p_main >= plausible * max(p_main)`` get
-    ``p_main ** (1 + strength) / p_counter ** strength``, renormalised; the others get 0.
-
-    Args:
-        p_main: ``(rows, vocab)`` float32 in [0, 1].
-        p_counter: ``(rows, vocab)`` float32 in [0, 1]: the maximum over the counter-prompts.
-        strength: of the contrast, at least 0; 0 leaves the main prompt's probabilities.
-        plausible: share of the likeliest token's probability, above 0 and at most 1.
-
-    Returns:
-        ``(rows, vocab)`` float32, each row summing to 1.
-
-    Raises:
-        ValueError: the shapes differ, or a number is out of range.
+    ``p_main ** (1 + strength) / p_counter ** strength``, renormalised; the others get 0. ``strength`` is at
+    least 0, which leaves the main prompt's probabilities; ``plausible`` is above 0 and at most 1.
     """
     _check(p_main, p_counter)
     if not 0 <= strength < math.inf or not 0 < plausible <= 1:
@@ -110,11 +78,7 @@ def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible
 
 
 def named_rule(rule: Combine | str | None) -> Combine | None:
-    """A rule by its dotted name, ``package.module.function``; a function or None is returned unchanged.
-
-    Raises:
-        ValueError: there is no such function.
-    """
+    """A rule by its dotted name, ``package.module.function``; a function or None is returned unchanged."""
     if not isinstance(rule, str):
         return rule
     module, _, name = rule.rpartition(".")
@@ -144,8 +108,7 @@ def counter_maximum(probabilities: Tensor, counters: Tensor) -> Tensor:
 
     Args:
         probabilities: ``(rows, vocab)`` float32, of all prompts.
-        counters: ``(groups, most)`` int64 row numbers of each group's counter-prompts; -1 where a
-            group has fewer than ``most``.
+        counters: ``(groups, most)`` int64, the rows of each group's counter-prompts, padded with -1.
 
     Returns:
         ``(groups, vocab)`` float32; zeros for a group without counter-prompts.

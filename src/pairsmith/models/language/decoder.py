@@ -31,17 +31,11 @@ AHEAD_TOKENS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One continuation to be drawn.
+    """One continuation to be drawn."""
 
-    Attributes:
-        main: tokens of the prompt that the text is written for.
-        counters: tokens of the counter-prompts, which the text must not fit better; may be empty.
-        stream: key of its random stream (``runs.seeds.stream_key``).
-    """
-
-    main: Prompt
-    counters: tuple[Prompt, ...]
-    stream: int
+    main: Prompt  # the prompt that the text is written for
+    counters: tuple[Prompt, ...]  # the prompts that the text must not fit better; may be empty
+    stream: int  # key of its random stream (``runs.seeds.stream_key``)
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -53,18 +47,14 @@ class Group:
 class Continuation:
     """The continuation drawn for a group.
 
-    Attributes:
-        group: the group it belongs to.
-        text: the text before the stop string, or all of it when there was none.
-        tokens: the tokens drawn, including those of the stop string.
-        ending: ``stop`` (the stop string was drawn), ``length`` (it was not within the limit), ``end`` (the
-            model drew an end token); for a server's model also ``uncertified`` (its lists did not prove
-            the next token) and ``outranked`` (a counter-prompt makes the text likelier).
+    It ends with ``stop`` (the stop string was drawn), ``length`` (it was not within the limit), ``end`` (the
+    model drew an end token); for a server's model also with ``uncertified`` (its lists did not prove the next
+    token) and ``outranked`` (a counter-prompt makes the text likelier).
     """
 
     group: Group
-    text: str
-    tokens: tuple[int, ...]
+    text: str  # before the stop string, or all of it when there was none
+    tokens: tuple[int, ...]  # those drawn, including the stop string's
     ending: Ending
 
 
@@ -81,11 +71,8 @@ class _Active:
 class Draw:
     """One draw as passed to ``watch``, to show what a rule changed.
 
-    Attributes:
-        group: the group.
-        token: the token drawn.
-        p_main: the main prompt's distribution, ``(vocab,)`` float32.
-        p_combined: the combined distribution before truncation, ``(vocab,)`` float32.
+    ``p_main`` is the main prompt's distribution, ``p_combined`` the combined one before truncation, each
+    ``(vocab,)`` float32.
     """
 
     group: Group
@@ -98,10 +85,7 @@ class MultiPromptDecoder:
     """Decodes groups as they are added; see the module's docstring.
 
     Args:
-        model: the language model.
         rule: combines the prompts' distributions, e.g. ``partial(self_debias, decay=100.0)``.
-        sampling: truncation and stopping.
-        seed: seed of all draws.
         prompts: all prompts of the groups to come, for planning memory; prompts that do not fit are skipped.
         rows: row budget, at least the number of prompts of the largest group; by default what the model
             says fits the memory.
@@ -148,12 +132,7 @@ class MultiPromptDecoder:
         return 0 < len(prompt) <= self._model.context - self._sampling.max_tokens
 
     def add(self, group: Group, *, soon: bool = False) -> None:
-        """Queue a group; with ``soon``, e.g. for a retry, at the front if its prompts are computed.
-
-        Raises:
-            ValueError: it has more prompts than there are rows, or a prompt that does not fit or is not
-                among ``prompts``.
-        """
+        """Queue a group; with ``soon``, e.g. for a retry, at the front if its prompts are computed."""
         if len(group.prompts) > self._budget:
             raise ValueError(f"a group of {len(group.prompts)} prompts needs more than {self._budget} rows")
         if not all(map(self.fits, group.prompts)):
@@ -179,14 +158,16 @@ class MultiPromptDecoder:
             yield from done
 
     def _enter(self) -> None:
-        """Move groups whose prompts are computed into the free rows."""
+        """Move groups whose prompts are computed into the free rows, and free prompts that none needs."""
         rows = sum(len(active.rows) for active in self._active)
         entering: list[_Active] = []
         while (group := self._next_ready()) and rows + len(group.prompts) <= self._budget:
             entering.append(_Active(group, list(range(rows, rows + len(group.prompts)))))
             rows += len(group.prompts)
             self._ready.popleft()
-        self._forget()
+        for prompt in [prompt for prompt, groups in self._used.items() if not groups]:
+            del self._used[prompt]
+            self._session.forget(prompt)
         if entering:
             self._active += entering
             self._draw(entering, self._session.add_rows([p for a in entering for p in a.group.prompts]))
@@ -206,25 +187,19 @@ class MultiPromptDecoder:
             self._session.prefill(list(new))
         return self._ready[0] if self._ready else None
 
-    def _forget(self) -> None:
-        """Free the prompts that no group needs any more."""
-        for prompt in [prompt for prompt, groups in self._used.items() if not groups]:
-            del self._used[prompt]
-            self._session.forget(prompt)
-
     def _end(self) -> list[Continuation]:
         """Remove the groups that ended with the last draw, and return their continuations."""
-        done: list[Continuation] = []
-        staying: list[_Active] = []
-        for active in self._active:
-            ended = self._ended(active)
-            if ended is None:
-                staying.append(active)
-            else:
-                done.append(ended)
-                self._used.subtract(active.group.prompts)
+        ended = [self._ended(active) for active in self._active]
+        done = [continuation for continuation in ended if continuation]
         if done:
-            self._leave(staying)
+            for continuation in done:
+                self._used.subtract(continuation.group.prompts)
+            self._active = [active for active, end in zip(self._active, ended, strict=True) if not end]
+            self._session.keep_rows([row for active in self._active for row in active.rows])
+            first = 0
+            for active in self._active:  # renumbered without gaps
+                active.rows = list(range(first, first + len(active.rows)))
+                first += len(active.rows)
         return done
 
     def _step(self) -> None:
@@ -263,25 +238,13 @@ class MultiPromptDecoder:
 
     def _ended(self, active: _Active) -> Continuation | None:
         """The group's continuation if its last token ended it."""
-        token = active.tokens[-1]
+        token, drawn = active.tokens[-1], tuple(active.tokens)
         if token in self._stop_tokens:
-            text, stop, _ = self._model.decode(active.tokens).partition(self._sampling.stop)
+            text, stop, _ = self._model.decode(drawn).partition(self._sampling.stop)
             if stop:
-                return Continuation(active.group, text, tuple(active.tokens), "stop")
-        ending: Ending | None = None
+                return Continuation(active.group, text, drawn, "stop")
         if token in self._model.end_tokens:
-            ending = "end"
-        elif len(active.tokens) == self._sampling.max_tokens:
-            ending = "length"
-        if ending is None:
-            return None
-        return Continuation(active.group, self._model.decode(active.tokens), tuple(active.tokens), ending)
-
-    def _leave(self, staying: list[_Active]) -> None:
-        """Drop the rows of groups that ended, and renumber the others."""
-        self._session.keep_rows([row for active in staying for row in active.rows])
-        row = 0
-        for active in staying:
-            active.rows = list(range(row, row + len(active.rows)))
-            row += len(active.rows)
-        self._active = staying
+            return Continuation(active.group, self._model.decode(drawn), drawn, "end")
+        if len(drawn) == self._sampling.max_tokens:
+            return Continuation(active.group, self._model.decode(drawn), drawn, "length")
+        return None

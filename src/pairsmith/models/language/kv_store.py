@@ -31,6 +31,7 @@ class Store:
 
     def write(self, piece: int, states: Sequence[LayerStates]) -> None:
         """Write a piece from its first token on."""
+        self.prepare(states)
         length = states[0][0].shape[1]
         for (keys, values), (new_keys, new_values) in zip(self.layers, states, strict=True):
             keys[piece, :, :length] = new_keys

@@ -18,16 +18,12 @@ from pairsmith.models.language.transformers_backend import FOLDED
 
 _OPS = torch.ops.mkldnn
 """Not part of torch's documented interface: where an operator is missing, nothing is packed."""
-
 ROWS = 256
 """The batch size, in rows, that the layout is optimised for; other sizes work as well."""
-
 COMPILED = 128
 """How many compiled products, of a megabyte each, oneDNN may cache; its default is 1,024."""
-
 TANH_GELUS = (NewGELUActivation, FastGELUActivation, GELUTanh)
 """Activations that compute the same formula, written in different ways."""
-
 FIRST_AND_ACTIVATION = (("c_fc", "act"), ("dense_h_to_4h", "act"), ("fc1", "activation_fn"))
 """Names of a block's first linear layer and the activation after it, in GPT-2, GPT-NeoX, and Phi and OPT."""
 

@@ -16,11 +16,7 @@ GAIN = 6
 def common_starts(prompts: Iterable[Prompt]) -> dict[Prompt, Prompt]:
     """For each prompt, the prefix that is worth computing once for it and other prompts; may be empty.
 
-    Args:
-        prompts: all prompts that will be computed; repeats are allowed.
-
-    Returns:
-        the start of each prompt, which is shorter than the prompt.
+    It is always shorter than the prompt. All prompts that will be computed are given; repeats are allowed.
     """
     ordered = sorted(set(prompts))  # prompts with a common start are adjacent
     many = max(2, -(-len(ordered) // round(1 / SHARE)))

@@ -26,21 +26,10 @@ class Session(Protocol):
         """Free the memory of a prompt, once no row that started from it is left."""
 
     def add_rows(self, prompts: Sequence[Prompt]) -> Tensor:
-        """Append one row for each of these computed prompts.
-
-        Returns:
-            Next-token logits of the new rows, ``(len(prompts), vocab)``.
-        """
+        """Append a row for each computed prompt; returns next-token logits, ``(prompts, vocab)``."""
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Feed every row its next token.
-
-        Args:
-            tokens: ``(rows,)`` int64.
-
-        Returns:
-            Next-token logits, ``(rows, vocab)``.
-        """
+        """Feed every row its next token, ``(rows,)`` int64; returns next-token logits, ``(rows, vocab)``."""
 
     def keep_rows(self, rows: Sequence[int]) -> None:
         """Make row ``rows[i]`` row i, and drop the others."""
@@ -49,25 +38,17 @@ class Session(Protocol):
 class SteerableModel(Protocol):
     """A causal language model whose next-token distributions are available."""
 
-    @property
-    def name(self) -> str:
-        """The name that the user gave."""
+    name: str
+    """The name that the user gave."""
 
-    @property
-    def revision(self) -> str:
-        """The identity of its weights: a commit, or a hash of its files."""
+    vocab_size: int
+    """Width of the logits."""
 
-    @property
-    def vocab_size(self) -> int:
-        """Width of the logits."""
+    context: int
+    """The most tokens a row may hold, prompt and continuation together."""
 
-    @property
-    def context(self) -> int:
-        """The most tokens a row may hold, prompt and continuation together."""
-
-    @property
-    def end_tokens(self) -> frozenset[int]:
-        """Tokens that end a text."""
+    end_tokens: frozenset[int]
+    """Tokens that end a text."""
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt, after the special tokens that the model expects before it."""
@@ -75,8 +56,7 @@ class SteerableModel(Protocol):
     def encode_chat(self, message: str, answer: str) -> list[int]:
         """The tokens of a user's message and of the beginning of the model's answer.
 
-        Raises:
-            ModelError: the model has no chat format.
+        A model without a chat format raises a ``ModelError``.
         """
 
     def decode(self, tokens: Sequence[int]) -> str:

@@ -52,7 +52,7 @@ class RemoteModel:
 
     Args:
         name: its URL, as in the module's docstring.
-        cache: a file that keeps responses; without one, none are kept.
+        cache: a file that keeps responses, if any.
         way: how texts are steered (see ``remote_decoder``). ``certified`` needs prompts in the server's own
             tokens (``/tokenize`` and ``/detokenize``, as vLLM has them); otherwise a byte is a token.
         at_once: groups to decode at the same time.
@@ -83,8 +83,8 @@ class RemoteModel:
         self._base = self._base.rstrip("/")
         self._errors = requests.RequestException
         self._session = requests.Session()
-        self._session.mount("http://", HTTPAdapter(pool_maxsize=at_once))
-        self._session.mount("https://", HTTPAdapter(pool_maxsize=at_once))
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, HTTPAdapter(pool_maxsize=at_once))
         self._stopped = threading.Event()
         if key := os.environ.get(KEY):
             self._session.headers["Authorization"] = f"Bearer {key}"
@@ -92,11 +92,10 @@ class RemoteModel:
         self.way, self.at_once, self.listed = way, at_once, listed
         self._by_tokens = way == "certified"
         self._reach()
-        self.end_tokens: frozenset[int] = frozenset()  # a server does not list them; see ``ends``
         self.context = 2**31
         if self._by_tokens:
             self.context = int(self.ask("tokenize", {"prompt": ""}).get("max_model_len", self.context))
-        self.text_of = lru_cache(maxsize=65536)(self._text_of)
+        self.text_of = lru_cache(maxsize=65536)(lambda token: self.decode([token]))
 
     def _reach(self) -> None:
         """Check at once that there is a server."""
@@ -136,62 +135,46 @@ class RemoteModel:
             return bytes(tokens).decode("utf-8", "surrogatepass")
         return str(self.ask("detokenize", {"tokens": list(tokens)})["prompt"])
 
-    def _text_of(self, token: int) -> str:
-        return self.decode([token])
-
     def ends(self, token: int) -> bool:
         """Whether a token looks like a special token, which ends the text."""
         return _SPECIAL.fullmatch(self.text_of(token)) is not None
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
         """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
-        answer = self.ask(
-            "v1/completions",
-            {
-                "prompt": [list(prompt) for prompt in prompts],
-                "max_tokens": 1,
-                "temperature": 1.0,
-                "logprobs": count,
-                "return_tokens_as_token_ids": True,
-            },
-        )
-        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
-        lists = [choice["logprobs"]["top_logprobs"][0] for choice in choices]
+        given = [list(prompt) for prompt in prompts]
+        found = self._logprobs(given, logprobs=count, return_tokens_as_token_ids=True)
+        lists = [each["top_logprobs"][0] for each in found]
         # A server may add the token it drew, however unlikely, which must not count as the list's last.
         top = [sorted(each.items(), key=lambda item: -item[1])[:count] for each in lists]
         return [{int(name.removeprefix("token_id:")): float(p) for name, p in each} for each in top]
 
     def continued(
         self, prompt: str, seed: int, top_k: int, top_p: float, tokens: int, stop: str
-    ) -> tuple[str, str]:
-        """A text drawn by the server, and how it ended: ``stop``, ``end`` or ``length``."""
+    ) -> tuple[str, Literal["stop", "end", "length"]]:
+        """A text drawn by the server, and how it ended."""
         asked = {"prompt": prompt, "seed": seed, "temperature": 1.0, "top_p": top_p, "max_tokens": tokens}
         limits = {"top_k": top_k} if top_k else {}
         choice = self.ask("v1/completions", {**asked, **limits, "stop": [stop]})["choices"][0]
-        ended = "stop" if choice["finish_reason"] == "stop" else "length"
+        ended: Literal["stop", "end", "length"] = "stop" if choice["finish_reason"] == "stop" else "length"
         if ended == "stop" and choice.get("stop_reason", stop) is None:
             ended = "end"  # some servers report which stop string matched, if any
         return str(choice["text"]).partition(stop)[0], ended
 
     def log_probabilities(self, prompts: Sequence[str], text: str) -> list[float]:
         """The log-probability of ``text`` after each prompt, summed over the tokens that begin in it."""
-        answer = self.ask(
-            "v1/completions",
-            {
-                "prompt": [prompt + text for prompt in prompts],
-                "max_tokens": 1,
-                "temperature": 1.0,
-                "echo": True,
-                "logprobs": 1,
-            },
-        )
-        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+        found = self._logprobs([prompt + text for prompt in prompts], echo=True, logprobs=1)
         sums = []
-        for prompt, choice in zip(prompts, choices, strict=True):
-            scored = zip(choice["logprobs"]["text_offset"], choice["logprobs"]["token_logprobs"], strict=True)
+        for prompt, each in zip(prompts, found, strict=True):
+            scored = zip(each["text_offset"], each["token_logprobs"], strict=True)
             end = len(prompt) + len(text)
             sums.append(sum(value for at, value in scored if len(prompt) <= at < end and value is not None))
         return sums
+
+    def _logprobs(self, prompts: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
+        """What the server says about the log-probabilities of each prompt's tokens and of one more."""
+        body = {"prompt": prompts, "max_tokens": 1, "temperature": 1.0, **options}
+        choices = self.ask("v1/completions", body)["choices"]
+        return [choice["logprobs"] for choice in sorted(choices, key=lambda choice: choice["index"])]
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         """Send a request, with retries where they may help; a cached response is returned without asking."""

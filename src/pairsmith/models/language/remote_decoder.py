@@ -8,10 +8,10 @@ text and keeps it if its own prompt makes it likelier than every counter-prompt 
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from threading import Lock
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.language.certified import certified
@@ -29,39 +29,21 @@ WIDER = 5
 class RemoteDecoder:
     """Decodes groups as they are added, as ``MultiPromptDecoder`` does.
 
-    Args:
-        model: the server's model, and how it is steered.
-        decay: lambda of D3, for ``certified``.
-        floor: smallest factor of D3, for ``certified``.
-        sampling: truncation and stopping.
-        seed: seed of all draws.
-
-    Attributes:
-        steps: number of ``certified`` draws, and ``widened`` of those that needed longer lists.
-        uncertified: number of groups given up because even longer lists did not prove the next token.
+    ``decay`` and ``floor`` are those of D3, for ``certified``.
     """
 
     def __init__(
-        self,
-        model: RemoteModel,
-        sampling: Sampling,
-        seed: int,
-        *,
-        decay: float,
-        floor: float,
+        self, model: RemoteModel, sampling: Sampling, seed: int, *, decay: float, floor: float
     ) -> None:
         self._model = model
         self._sampling = sampling
         self._seed = seed
         self._decay, self._floor = decay, floor
         self._at_once = model.at_once
-        self._listed = model.listed
         self._longest: int | None = None  # longest list that the server gives, once it is known
         ways = {"plain": self._plain, "certified": self._certified, "reranked": self._reranked}
         self._decoded = ways[model.way]
         self._waiting: deque[Group] = deque()
-        self.steps = self.widened = self.uncertified = 0
-        self._counting = Lock()
 
     @property
     def room(self) -> int:
@@ -96,17 +78,17 @@ class RemoteDecoder:
 
     def _plain(self, group: Group) -> Continuation:
         sampling = self._sampling
-        (number,) = uniforms(self._seed, np.array([group.stream], dtype=np.uint64), np.array([0]))
+        (number,) = self._number(group, 0)
+        prompt = self._model.decode(group.main)
         text, ending = self._model.continued(
-            self._model.decode(group.main),
+            prompt,
             int(number * 2**31),
             sampling.top_k,
             sampling.top_p,
             sampling.max_tokens,
             sampling.stop,
         )
-        endings: dict[str, Ending] = {"stop": "stop", "length": "length", "end": "end"}
-        return Continuation(group, text, (), endings[ending])
+        return Continuation(group, text, (), ending)
 
     def _reranked(self, group: Group) -> Continuation:
         drawn = self._plain(group)
@@ -122,12 +104,10 @@ class RemoteDecoder:
         while len(drawn) < self._sampling.max_tokens:
             choices = self._choices([(*prompt, *drawn) for prompt in group.prompts])
             if choices is None:
-                self._count(uncertified=1)
-                return Continuation(
-                    group, self._model.decode(drawn) if drawn else "", tuple(drawn), "uncertified"
-                )
-            number = uniforms(self._seed, np.array([group.stream], dtype=np.uint64), np.array([len(drawn)]))
-            drawn.append(int(draw(choices.kept, choices.tokens, torch.from_numpy(number))))
+                text = self._model.decode(drawn) if drawn else ""
+                return Continuation(group, text, tuple(drawn), "uncertified")
+            number = torch.from_numpy(self._number(group, len(drawn)))
+            drawn.append(int(draw(choices.kept, choices.tokens, number)))
             if self._sampling.stop[-1] in self._model.text_of(drawn[-1]):
                 text, stop, _ = self._model.decode(drawn).partition(self._sampling.stop)
                 if stop:
@@ -137,28 +117,25 @@ class RemoteDecoder:
                 break
         return Continuation(group, self._model.decode(drawn), tuple(drawn), ending)
 
-    def _count(self, steps: int = 0, widened: int = 0, uncertified: int = 0) -> None:
-        with self._counting:  # several threads decode groups
-            self.steps += steps
-            self.widened += widened
-            self.uncertified += uncertified
+    def _number(self, group: Group, place: int) -> NDArray[np.float64]:
+        """The random number of a group's draw at a place, ``(1,)``."""
+        return uniforms(self._seed, np.array([group.stream], dtype=np.uint64), np.array([place]))
 
     def _choices(self, rows: list[Prompt]) -> Choices | None:
         """A group's certified choices, from longer lists where the first do not prove them."""
-        self._count(steps=1)
-        for count in (self._listed, WIDER * self._listed):
-            if self._longest is not None and count > self._listed >= self._longest:
+        listed = self._model.listed
+        for count in (listed, WIDER * listed):
+            if self._longest is not None and count > listed >= self._longest:
                 break
             try:
                 main, *counters = self._model.likeliest(rows, count)
             except ModelError:
-                if count == self._listed:
+                if count == listed:
                     raise
-                self._longest = self._listed  # it refuses longer lists
+                self._longest = listed  # it refuses longer lists
                 break
             if len(main) < count:
                 self._longest = len(main)
-            self._count(widened=int(count > self._listed))
             if choices := certified(main, counters, self._sampling, self._decay, self._floor):
                 return choices
         return None

@@ -8,22 +8,13 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a continuation is drawn and when it ends.
+    """How a continuation is drawn and when it ends: under D4 only at ``stop`` or ``max_tokens``."""
 
-    Attributes:
-        top_k: keep the k most likely tokens; 0 keeps all.
-        top_p: of those, keep the fewest that hold this share of their mass; 0 < top_p <= 1.
-        max_tokens: a continuation without the stop string after this many tokens is given up; at least 1.
-        stop: the stop string; the text ends before its first occurrence.
-        may_end: whether the model may end the text with an end token; under D4 it may not, and a text ends
-            only at ``stop`` or ``max_tokens``.
-    """
-
-    top_k: int = 5
-    top_p: float = 0.9
-    max_tokens: int = 40
-    stop: str = '"'
-    may_end: bool = False
+    top_k: int = 5  # keep the k most likely tokens; 0 keeps all
+    top_p: float = 0.9  # of those, keep the fewest that hold this share of their mass
+    max_tokens: int = 40  # a continuation without the stop string after this many tokens is given up
+    stop: str = '"'  # the text ends before its first occurrence
+    may_end: bool = False  # whether the model may also end the text with an end token
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
@@ -36,17 +27,10 @@ class Sampling:
 def truncate(probabilities: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
     """The tokens that may be drawn, likeliest first, and their renormalised probabilities.
 
-    Top-k comes first; top-p is then applied to the kept tokens' renormalised mass and keeps the token
-    that crosses ``top_p``, so that at least one remains. Equally likely tokens are taken in the order
-    of their ids.
-
-    Args:
-        probabilities: ``(rows, vocab)`` float32, rows summing to 1.
-        top_k: 0 for all.
-        top_p: 0 < top_p <= 1.
-
-    Returns:
-        probabilities ``(rows, k)`` float32, zero where truncated, and token ids ``(rows, k)`` int64.
+    Top-k (0 for all) comes first; top-p is then applied to the kept tokens' renormalised mass and keeps the
+    token that crosses ``top_p``, so that at least one remains. Equally likely tokens are taken in the order
+    of their ids. From ``(rows, vocab)`` float32 to ``(rows, k)`` float32, zero where truncated, and the token
+    ids, ``(rows, k)`` int64.
     """
     vocab = probabilities.shape[1]
     if 0 < top_k < vocab:
@@ -77,15 +61,10 @@ def _top(probabilities: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def draw(kept: Tensor, tokens: Tensor, uniforms: Tensor) -> Tensor:
-    """Draw one token per row by inverting the cumulative distribution at a given uniform number.
+    """Draw one token per row, ``(rows,)`` int64, by inverting the cumulative distribution.
 
-    Args:
-        kept: ``(rows, k)`` float32 from ``truncate``.
-        tokens: ``(rows, k)`` int64 from ``truncate``.
-        uniforms: ``(rows,)`` float64 in [0, 1).
-
-    Returns:
-        ``(rows,)`` int64 token ids; never one whose probability is zero.
+    ``kept`` and ``tokens`` are from ``truncate``; ``uniforms`` are ``(rows,)`` float64 in [0, 1). No token of
+    probability zero is drawn.
     """
     cumulative = kept.double().cumsum(dim=1)
     # Scaling by the sum keeps rounding from pushing a draw past the last token with any mass.

@@ -1,7 +1,6 @@
 """A language model with scripted distributions: for tests, and for trying a task without weights."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import sha256
 
 import torch
 from torch import Tensor
@@ -22,7 +21,6 @@ class ScriptedModel:
         self._alphabet = END + alphabet
         self._number = {character: i for i, character in enumerate(self._alphabet)}
         self.name = "scripted"
-        self.revision = sha256(alphabet.encode()).hexdigest()
         self.vocab_size = len(self._alphabet)
         self.context = context
         self.end_tokens = frozenset({0})

@@ -40,8 +40,8 @@ class SharedCache(Cache):
     def __init__(self, rows: int, starts: tuple[int, int], slot: int, tail: int, *, folded: bool) -> None:
         super().__init__(layers=[])
         self._most_pages = -(-tail // PAGE)
-        self._starts = Store(*starts)
-        self._slots = Store(rows, slot)
+        self.starts = Store(*starts)
+        self.slots = Store(rows, slot)
         self._pages = Store(rows * self._most_pages, PAGE)
         self._start_of = torch.full((rows,), -1)  # the start of each slot's prompt
         self._row_slots: list[int] = []
@@ -55,33 +55,16 @@ class SharedCache(Cache):
         self._biases: dict[int | None, Tensor] = {}
         self._layer = 0
 
-    def put_start(self, start: int, states: Sequence[LayerStates]) -> None:
-        """Write a start."""
-        self._prepare(states)
-        self._starts.write(start, states)
-
-    def start(self, start: int) -> list[LayerStates]:
-        """The keys and values that ``put_start`` wrote, as views."""
-        return self._starts.read(start)
-
     def put(self, slot: int, start: int, states: Sequence[LayerStates]) -> None:
         """Write a prompt's states after its start, or all of them if that is -1, into an unused slot."""
-        self._prepare(states)
-        self._slots.write(slot, states)
+        self.slots.write(slot, states)
+        self._pages.prepare(states)
         self._start_of[slot] = start
-
-    def read(self, slot: int) -> list[LayerStates]:
-        """The keys and values that ``put`` wrote, as views."""
-        return self._slots.read(slot)
 
     @property
     def slots_in_use(self) -> set[int]:
         """The slots that current rows started from."""
         return set(self._row_slots)
-
-    def _prepare(self, like: Sequence[LayerStates]) -> None:
-        for store in (self._starts, self._slots, self._pages):
-            store.prepare(like)
 
     def add_rows(self, slots: Iterable[int]) -> None:
         """Append rows that begin from slots."""
@@ -108,8 +91,8 @@ class SharedCache(Cache):
         """Tokens of each row's start and of its slot, each ``(rows,)``."""
         starts = self._start_of[self._row_slots]
         none = torch.zeros_like(starts)
-        of_start = torch.where(starts < 0, none, self._starts.lengths[starts]) if self._starts.count else none
-        return of_start, self._slots.lengths[self._row_slots]
+        of_start = torch.where(starts < 0, none, self.starts.lengths[starts]) if self.starts.count else none
+        return of_start, self.slots.lengths[self._row_slots]
 
     @contextmanager
     def step(self, device: torch.device) -> Iterator[Tensor]:
@@ -123,8 +106,8 @@ class SharedCache(Cache):
         slots, tails = torch.tensor(self._row_slots), torch.tensor(self._tails)
         start, slot = self._row_lengths()
         stores = [
-            (self._start_of[slots].clamp(min=0), start, self._starts),
-            (slots, slot, self._slots),
+            (self._start_of[slots].clamp(min=0), start, self.starts),
+            (slots, slot, self.slots),
         ]
         self._plan = plan_step(stores, self._row_pages, tails, self._pages, device)
         self._order, seen = (self._none, self._none) if self._folded else self._plan.in_order()
@@ -139,8 +122,7 @@ class SharedCache(Cache):
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
         """Write the rows' new keys and values, ``(rows, heads, 1, size)``; padding rows are left out.
 
-        Returns:
-            its arguments if ``attend`` reads the stores, else all keys and values of the rows.
+        Its arguments are returned if ``attend`` reads the stores, else all keys and values of the rows.
         """
         paged = self._now.paged
         keys, values = self._pages.layers[layer_idx]
@@ -160,19 +142,14 @@ class SharedCache(Cache):
         return joined.gather(2, order)
 
     def _layer_of(self, tier: Tier, which: int) -> Tensor:
-        return (self._starts, self._slots)[tier.store].layers[self._layer][which]
+        return (self.starts, self.slots)[tier.store].layers[self._layer][which]
 
     def attend(self, query: Tensor, scaling: float, softcap: float | None, window: int | None) -> Tensor:
         """Attention of the rows' new tokens in the layer last updated.
 
-        Args:
-            query: ``(rows, query heads, 1, size)``; padding rows may follow the cache's rows.
-            scaling: factor of the products.
-            softcap: bounds the products by ``softcap * tanh(product / softcap)``.
-            window: how many tokens a row attends to, including its new one.
-
-        Returns:
-            ``(rows, 1, query heads, size)``, zeros for padding.
+        From ``(rows, query heads, 1, size)``, where padding rows may follow the cache's rows, to
+        ``(rows, 1, query heads, size)``, zeros for padding. ``softcap`` bounds the products by
+        ``softcap * tanh(product / softcap)``; a row attends to ``window`` tokens, including its new one.
         """
         plan, paged = self._now, self._now.paged
         page_keys, page_values = (table[paged.used] for table in self._pages.layers[self._layer])

@@ -15,10 +15,8 @@ from pairsmith.models.language.sampling import Sampling, truncate
 
 CANDIDATES = 64
 """How many of a main prompt's likeliest tokens are candidates with top-k; at least four times k."""
-
 NUCLEUS = 512
 """The number of candidates without top-k."""
-
 CHUNK = 16
 """Rows whose normalisers are computed at once on a CPU: their float32 copy should fit its cache."""
 
@@ -32,17 +30,16 @@ class Choices:
 
 
 def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
-    """Find the tokens that each group may draw next, and their probabilities.
+    """Find the tokens that each group may draw next, and their probabilities, which sum to 1.
+
+    There are as many columns as the group with the most tokens needs. A group with logits that are not finite
+    gets probabilities that are not finite.
 
     Args:
         logits: ``(rows, vocab)`` of any floating-point format.
         rows: ``(groups, prompts)`` int64: each group's rows, its main prompt's first, padded with -1.
         rule: combines the distributions of groups that have counter-prompts.
         sampling: top-k and top-p.
-
-    Returns:
-        probabilities that sum to 1 and token ids, with as many columns as the group with the most tokens
-        needs. A group with logits that are not finite gets probabilities that are not finite.
     """
     vocab = logits.shape[1]
     wide = max(CANDIDATES, 4 * sampling.top_k) if sampling.top_k else NUCLEUS
@@ -63,11 +60,7 @@ def choose(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> C
 
 
 def combined(logits: Tensor, rows: Tensor, rule: Combine) -> tuple[Tensor, Tensor]:
-    """The main prompts' distributions and the combined ones, over the whole vocabulary.
-
-    Returns:
-        both as ``(groups, vocab)`` float32.
-    """
+    """The main prompts' and the combined distributions over the vocabulary, ``(groups, vocab)`` float32."""
     used, place = torch.unique(rows, return_inverse=True)
     first = int(used[0] < 0)
     probabilities = torch.softmax(logits[used[first:]], dim=1, dtype=torch.float32)
@@ -135,13 +128,8 @@ def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> 
 def normalisers(logits: Tensor) -> Tensor:
     """The two numbers that turn each row's logits into probabilities: ``exp(logit - largest - rest)``.
 
-    Their sum would lose precision where logits are large.
-
-    Args:
-        logits: ``(rows, vocab)`` of any floating-point format.
-
-    Returns:
-        ``(rows, 2)`` float32: the largest logit, and the log-sum-exp of the logits minus it.
+    ``(rows, 2)`` float32: the largest logit, and the log-sum-exp of the logits minus it. Their sum would lose
+    precision where logits are large.
     """
     parts = []
     for part in torch.split(logits, CHUNK if logits.device.type == "cpu" else len(logits)):

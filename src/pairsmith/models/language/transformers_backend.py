@@ -78,17 +78,12 @@ class TransformersModel:
             text: str = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # templates are programs
             raise ModelError(f"model {self.name}: its chat template fails: {first_line(error)}") from error
-        tokens: list[int] = self._tokenizer(text + answer, add_special_tokens=False, verbose=False)[
-            "input_ids"
-        ]
-        return tokens
+        return list(self._tokenizer(text + answer, add_special_tokens=False, verbose=False)["input_ids"])
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special tokens and without any tidying of spaces."""
-        text: str = self._tokenizer.decode(
-            list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        return text
+        how = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        return str(self._tokenizer.decode(list(tokens), **how))
 
     def tokens_with(self, piece: str) -> frozenset[int]:
         """The tokens whose own text contains ``piece``."""
@@ -96,11 +91,8 @@ class TransformersModel:
 
     @cached_property
     def _token_texts(self) -> list[str]:
-        known = len(self._tokenizer)
-        texts: list[str] = self._tokenizer.batch_decode(
-            [[number] for number in range(known)], clean_up_tokenization_spaces=False
-        )
-        return texts
+        known = [[number] for number in range(len(self._tokenizer))]
+        return list(self._tokenizer.batch_decode(known, clean_up_tokenization_spaces=False))
 
     def rows_that_fit(self, tokens: int) -> int:
         """The number of rows that fit half of the free memory, from 16 to ``MOST_ROWS``.
@@ -134,7 +126,6 @@ class TransformersSession:
         starts = len(self._starts), max(map(len, self._starts), default=0)
         rest = max((len(prompt) - len(start) for prompt, start in self._start_of.items()), default=0)
         self._cache = SharedCache(rows, starts, rest, tail, folded=self._folded)
-        self._computed_starts: set[Prompt] = set()
         self._ahead: dict[Prompt, list[LayerStates]] = {}  # computed, but not in a slot
         self._slots: dict[Prompt, int] = {}
         self._free = list(range(rows))  # a heap: low slots first, as steps multiply all up to the last
@@ -146,10 +137,9 @@ class TransformersSession:
         for prompt in sorted(set(prompts) - self._logits.keys(), key=len):
             by_start[self._start_of[prompt]].append(prompt)
         for start, waiting in by_start.items():
-            if start and start not in self._computed_starts:
+            if start and not self._cache.starts.lengths[self._starts[start]]:
                 states, _ = self._compute([start], ())
-                self._cache.put_start(self._starts[start], next(states))
-                self._computed_starts.add(start)
+                self._cache.starts.write(self._starts[start], next(states))
             while waiting:
                 size = max(1, PREFILL_TOKENS // len(waiting[-1]))
                 batch = waiting[-size:]
@@ -163,7 +153,7 @@ class TransformersSession:
         cache = DynamicCache()  # without the config: full attention, every key kept
         shared = len(start)
         if start:
-            for layer, (keys, values) in enumerate(self._cache.start(self._starts[start])):
+            for layer, (keys, values) in enumerate(self._cache.starts.read(self._starts[start])):
                 cache.update(*(x.expand(len(prompts), -1, -1, -1) for x in (keys, values)), layer)
         width = max(map(len, prompts)) - shared
         tokens = torch.zeros(len(prompts), width, dtype=torch.int64)
@@ -234,7 +224,7 @@ class TransformersSession:
         busy = self._cache.slots_in_use | {self._slots[prompt] for prompt in keeping if prompt in self._slots}
         for prompt, slot in list(self._slots.items()):
             if slot not in busy:
-                self._ahead[prompt] = [(k.clone(), v.clone()) for k, v in self._cache.read(slot)]
+                self._ahead[prompt] = [(k.clone(), v.clone()) for k, v in self._cache.slots.read(slot)]
                 heappush(self._free, self._slots.pop(prompt))
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -290,10 +280,8 @@ def context_of(config: Any, *, folded: bool | None = None) -> int:
 
 def _folds(model: Any) -> bool:
     """Whether the shared attention can replace the model's own."""
-    folded: bool = (
-        model.config.get_text_config().model_type in FOLDED and model._can_set_attn_implementation()
-    )
-    return folded
+    known = model.config.get_text_config().model_type in FOLDED
+    return bool(known and model._can_set_attn_implementation())
 
 
 @contextmanager

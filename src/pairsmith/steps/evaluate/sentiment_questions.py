@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.progress import Progress
+from pairsmith.models.reader import best_span
 from pairsmith.models.span_encoder import load_span_encoder, span_logits
 from pairsmith.models.span_reader import TextVectors, question_vectors, text_vectors
-from pairsmith.models.spans import best_span
 from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
 
 _AT_ONCE = 256

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.data.tagged import TaggedSentence, as_bio
-from pairsmith.models.alignment import start_tokens
 from pairsmith.models.encode import batches_by_length, tokens_at_once
 from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.models.span_reader import question_vectors
-from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
+from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder, start_tokens
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.evaluate.settings import EvaluateNerSettings
 from pairsmith.training.processor import quick_training

@@ -23,9 +23,8 @@ from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display
 from pairsmith.runs.mapped import Made, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
-from pairsmith.search.exact import two_way_search
+from pairsmith.search.exact import Neighbours, merged, two_way_search
 from pairsmith.search.margin import MarginName, Pairs, candidates, joined
-from pairsmith.search.neighbours import Neighbours, merged
 from pairsmith.steps.mine.corpus import where_of
 from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.settings import MineSettings

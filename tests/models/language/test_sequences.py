@@ -15,8 +15,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from pairsmith.models.language.nucleus import draw_sequences
 from pairsmith.models.language.sampling import draw, truncate
+from pairsmith.models.language.sequences import draw_sequences
 from pairsmith.runs.seeds import stream_key, uniforms
 
 VOCAB, END, MOST = 24, 2, 20

@@ -1,6 +1,6 @@
-"""Nucleus sampling from encoder-decoder models, with many sequences for each input (Q2).
+"""Sequences from encoder-decoder models, many for each input: drawn from the nucleus, or by beam search (Q2).
 
-Each sequence has a random stream of its own, so that it does not depend on what else is in the batch.
+Each drawn sequence has a random stream of its own, so that it does not depend on what else is in the batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.core.errors import ModelError
+from pairsmith.models.encode import moved
 from pairsmith.models.language.sampling import draw, truncate
 from pairsmith.runs.seeds import uniforms
 
@@ -26,13 +27,6 @@ def nucleus(probabilities: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
     """Like ``truncate`` without top-k, but fast where a few tokens hold ``top_p`` of the mass.
 
     The result for a row does not depend on the other rows.
-
-    Args:
-        probabilities: ``(rows, vocab)`` float32, rows summing to 1.
-        top_p: 0 < top_p <= 1.
-
-    Returns:
-        probabilities ``(rows, k)`` float32, zero where truncated, and token ids ``(rows, k)`` int64.
     """
     if top_p >= 1:
         return truncate(probabilities, 0, top_p)
@@ -84,30 +78,27 @@ def draw_sequences(
     top_p: float,
     max_tokens: int,
 ) -> list[list[list[int]]]:
-    """Draw sequences for each of n inputs, which are encoded only once.
+    """Draw sequences for each of n inputs, which are encoded only once by the encoder-decoder ``network``.
+
+    They are in the order of their streams, without the start token, with the end token if there is one.
 
     Args:
-        network: an encoder-decoder model of transformers.
         features: the encoder's inputs: ``input_ids`` and ``attention_mask``, ``(n, longest)`` int64.
         streams: for each input the keys of its random streams, one per sequence to draw; one or more.
         seed: seed of the streams.
         top_p: share of the probability that the nucleus holds.
         max_tokens: longest sequence; one without an end token by then is cut off.
-
-    Returns:
-        for each input its sequences in the order of the streams: tokens without start and padding, with
-        the end token if there is one.
     """
-    device, start = network.device, first_token(network)
+    device, start = network.device, _first_token(network)
     ends = torch.tensor(network.generation_config.eos_token_id, device=device)
     names = np.concatenate(list(streams))
     rows, written = np.arange(len(names)), np.zeros((len(names), max_tokens), np.int64)
     with torch.inference_mode():
-        moved = {name: value.to(device) for name, value in features.items()}
+        inputs = moved(features, device)
         counts = torch.tensor([len(each) for each in streams], device=device)
-        states = network.get_encoder()(**moved)
+        states = network.get_encoder()(**inputs)
         states.last_hidden_state = states.last_hidden_state.repeat_interleave(counts, dim=0)
-        mask = moved["attention_mask"].repeat_interleave(counts, dim=0)
+        mask = inputs["attention_mask"].repeat_interleave(counts, dim=0)
         begun, cache = torch.full((len(names), 1), start, device=device), None
         going = torch.ones_like(begun[:, 0], dtype=torch.bool)
         rules = _rules(network.generation_config, device)
@@ -120,7 +111,7 @@ def draw_sequences(
                 use_cache=True,
             )
             cache = found.past_key_values
-            refuse_nan(found.logits[:, -1])
+            _refuse_nan(found.logits[:, -1])
             scores = rules(begun, found.logits[:, -1].float())
             last = _draw_next(scores, names[rows], place + 1, seed, top_p)
             begun = torch.cat([begun, last[:, None]], dim=1)
@@ -134,7 +125,7 @@ def draw_sequences(
                 cache.batch_select_indices(kept)
                 states.last_hidden_state, mask = states.last_hidden_state[kept], mask[kept]
                 rows, begun, going = rows[kept.cpu().numpy()], begun[kept], going[kept]
-    whole = iter([upto(row, ends.tolist()) for row in written.tolist()])
+    whole = iter([_upto(row, ends.tolist()) for row in written.tolist()])
     return [[next(whole) for _ in each] for each in streams]
 
 
@@ -169,7 +160,71 @@ def _rules(config: Any, device: torch.device) -> Any:
     return rules
 
 
-def refuse_nan(scores: Tensor) -> None:
+def search_sequences(
+    network: Any,
+    states: Tensor,
+    attention_mask: Tensor,
+    begins: Sequence[Sequence[int]],
+    *,
+    beams: int,
+    count: int,
+    max_tokens: int,
+    end: int | Sequence[int],
+    never: Sequence[int] = (),
+    length_penalty: float = 1.0,
+) -> list[list[list[int]]]:
+    """The sequences that beam search in an encoder-decoder finds for each of n inputs, the likeliest first.
+
+    They are returned without their beginning, and with the end token if there is one.
+
+    Args:
+        states: the encoder's outputs for the inputs, ``(n, longest, width)``.
+        attention_mask: the mask of the inputs, ``(n, longest)`` int64.
+        begins: the tokens that each input's sequences begin with, all of one length, which may be 0.
+        beams: number of beams, 1 or more.
+        count: sequences to return for each input, 1 to ``beams``.
+        max_tokens: longest sequence without its beginning; one without an end token by then is cut off.
+        end: the tokens that end a sequence.
+        never: tokens that no sequence may contain.
+        length_penalty: a sequence's log-probability is divided by its length to this power: 0 finds the
+            likeliest sequences, 1 those with the likeliest tokens on average, which may be longer.
+    """
+    from transformers import GenerationConfig, LogitsProcessorList
+    from transformers.modeling_outputs import BaseModelOutput
+
+    start = _first_token(network)
+    decoder = torch.tensor([[start, *begin] for begin in begins], device=states.device)
+    banned = torch.tensor(list(never), dtype=torch.int64, device=states.device)
+
+    def allow(_: Tensor, scores: Tensor) -> Tensor:
+        _refuse_nan(scores)
+        return scores.index_fill(1, banned, -torch.inf)
+
+    with torch.inference_mode():
+        found = network.generate(
+            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder,
+            logits_processor=LogitsProcessorList([allow]),
+            generation_config=GenerationConfig(
+                do_sample=False,
+                num_beams=beams,
+                num_return_sequences=count,
+                early_stopping=beams > 1,
+                length_penalty=length_penalty,
+                # Some models force an end as the last token, which is cut off.
+                max_length=decoder.shape[1] + max_tokens + 1,
+                eos_token_id=end,
+                pad_token_id=network.generation_config.pad_token_id,
+                decoder_start_token_id=start,
+            ),
+        )
+    begun = decoder.shape[1]
+    rows = [_upto(row, end) for row in found[:, begun : begun + max_tokens].tolist()]
+    return [rows[first : first + count] for first in range(0, len(rows), count)]
+
+
+def _refuse_nan(scores: Tensor) -> None:
     """Check that no score is NaN."""
     if torch.isnan(scores).any():
         raise ModelError(
@@ -178,14 +233,14 @@ def refuse_nan(scores: Tensor) -> None:
         )
 
 
-def first_token(network: Any) -> int:
+def _first_token(network: Any) -> int:
     """The token that a model's decoder starts from."""
     config = network.generation_config
     start = config.decoder_start_token_id
     return int(config.bos_token_id if start is None else start)
 
 
-def upto(row: list[int], end: int | Sequence[int]) -> list[int]:
+def _upto(row: list[int], end: int | Sequence[int]) -> list[int]:
     """The tokens up to and including the first end token."""
     ends = {end} if isinstance(end, int) else set(end)
     stop = next((place for place, token in enumerate(row) if token in ends), len(row))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.conftest import word_pieces
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from pairsmith.models.alignment import end_tokens, start_tokens
+from pairsmith.models.token_vectors import end_tokens, start_tokens
 
 #          0123456789
 OFFSETS = np.array([[0, 3], [3, 5], [6, 10]])  # of "playing men": play|ing, a space, men
