@@ -1,15 +1,35 @@
-"""What steps of several routes share: hashes of their sources, and how their models are loaded."""
+"""What steps of several routes share: their sources, how they end, and how their models are loaded."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
 from pairsmith.core.model_names import DtypeName
-from pairsmith.runs import hash_source
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
 
 
 def hashes(name: str, sources: Sequence[str]) -> dict[str, str]:
     """The hash of each source, by ``name`` and a number from 1."""
     return {f"{name} {number}": hash_source(source) for number, source in enumerate(sources, start=1)}
+
+
+def refuse_sources(run: Run, **sources: str | Sequence[str]) -> None:
+    """Refuse to overwrite what a step reads; ``sources`` maps an option's name to its value or values."""
+    for option, given in sources.items():
+        for source in [given] if isinstance(given, str) else given:
+            refuse_source(run, **{option: source})
+
+
+def nothing_to_do(writer: FolderWriter, run: Run) -> DatasetFolder:
+    """The folder of a step that is finished already."""
+    run.progress.say(f"{run.out} is finished already; nothing to do")
+    return writer.folder()
+
+
+def finished(writer: FolderWriter, card: Card, run: Run) -> DatasetFolder:
+    """Finish the folder of a step, and say what it holds."""
+    folder = writer.finish(card)
+    run.progress.say(summary(folder))
+    return folder
 
 
 class LoadOptions(TypedDict):
