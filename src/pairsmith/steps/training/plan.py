@@ -54,10 +54,10 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
         data = step.read(there, SOME)
     reading = time.monotonic() - begun
     unread = data.unread
-    for name in ("seeds", "added", "data"):
-        for source in _listed(getattr(settings, name, None)):
-            if earlier := before.get(source):
-                unread += sum(earlier.rows.values()) - (earlier.sample.num_rows if earlier.sample else 0)
+    for name, source in step.sources_of(settings).items():
+        if name.partition(" ")[0] in ("seeds", "added", "data") and source in before:
+            sample = before[source].sample
+            unread += sum(before[source].rows.values()) - (0 if sample is None else sample.num_rows)
     examples = data.examples + round(unread * data.examples / max(1, data.rows))
     whole, rates = settings.steps_of(examples), len(settings.learning_rate)
     unseen = len(data.validation)
@@ -127,10 +127,6 @@ def samples_of(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Ite
         if hasattr(settings, "mined"):
             changes |= {"mined": None, "encoder": None}  # the hard negatives
         yield at_splits(settings.model_copy(update=changes), later=before)
-
-
-def _listed(value: object) -> list[str]:
-    return [value] if isinstance(value, str) else value if isinstance(value, list) else []
 
 
 class _Steps(Silent):

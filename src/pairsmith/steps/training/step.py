@@ -97,7 +97,7 @@ class TrainingStep(Generic[S, D]):
         """Train, and save the model in the run's folder."""
         settings = at_splits(settled(settings, run), run.progress.say)
         device = pick_device(settings.device)
-        sources = self._sources(settings)
+        sources = self.sources_of(settings)
         if settings.tensorboard:
             check_tensorboard()
         for name, source in {**sources, "base": settings.base}.items():
@@ -118,7 +118,7 @@ class TrainingStep(Generic[S, D]):
         """What the step will cost; errors as for the step."""
         return plan_training(self, settings, before)
 
-    def _sources(self, settings: S) -> dict[str, str]:
+    def sources_of(self, settings: S) -> dict[str, str]:
         """The data to read, by setting, numbered where a setting lists several."""
         found: dict[str, str] = {}
         for name in self.sources:
