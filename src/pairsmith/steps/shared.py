@@ -1,10 +1,13 @@
 """What steps of several routes share: their sources, how they end, and how their models are loaded."""
 
-from collections.abc import Sequence
-from typing import Protocol, TypedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypedDict, TypeVar
 
 from pairsmith.core.model_names import DtypeName
+from pairsmith.core.settings import Settings
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+
+S = TypeVar("S", bound=Settings)
 
 
 def hashes(name: str, sources: Sequence[str]) -> dict[str, str]:
@@ -17,6 +20,21 @@ def refuse_sources(run: Run, **sources: str | Sequence[str]) -> None:
     for option, given in sources.items():
         for source in [given] if isinstance(given, str) else given:
             refuse_source(run, **{option: source})
+
+
+def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str], str | None]) -> S:
+    """The settings with every source under one of ``names`` replaced by ``change(name, source)``.
+
+    Names without a source are left alone; of a list, sources that become None are dropped.
+    """
+    changes: dict[str, object] = {}
+    for name in names:
+        given = getattr(settings, name, None)
+        if isinstance(given, str):
+            changes[name] = change(name, given)
+        elif given:
+            changes[name] = [found for each in given if (found := change(name, each)) is not None]
+    return settings.model_copy(update=changes)
 
 
 def nothing_to_do(writer: FolderWriter, run: Run) -> DatasetFolder:
