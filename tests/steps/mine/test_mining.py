@@ -15,11 +15,10 @@ from pairsmith.runs import Run
 from pairsmith.runs.mapped import record_shards
 from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine import neighbours, route
-from pairsmith.steps.mine.corpus import encoded
+from pairsmith.steps.mine.corpus import Unit, encoded
 from pairsmith.steps.mine.neighbours import check_index
 from pairsmith.steps.mine.route import mine, verbatim
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.mine.units import Unit
 
 pytestmark = pytest.mark.slow
 

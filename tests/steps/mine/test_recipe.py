@@ -12,8 +12,8 @@ from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import DatasetFolder
+from pairsmith.steps.mine.corpus import Unit
 from pairsmith.steps.mine.plan import _products, _Sample
-from pairsmith.steps.mine.units import Unit
 from pairsmith.steps.training import plan
 
 pytestmark = pytest.mark.slow

@@ -21,6 +21,7 @@ from pairsmith.steps.generate.postprocess import processed, rows_of, task_of
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.generate.shards import Shard, shards_of
 from pairsmith.steps.generate.worker import SCHEMAS, model_of
+from pairsmith.steps.planning import sample_of, sharded
 
 CALIBRATION_SECONDS = 15.0
 """Seconds for which a language model generates texts to measure its speed."""
@@ -43,10 +44,11 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     items, texts = _inputs(settings, decoding, before)
     if not texts:
         return Estimate(loading, peak_memory(), 0, {"train": 0})
-    asked = items * len(task.written_names)
+    labels = len(task.written_names)
+    asked = items * labels
     shard = Shard(0, texts, (), (), "")
     # The first few warm up the libraries, and are not timed.
-    few = itertools.islice(shard.requests(task, decoding), len(task.written_names))
+    few = itertools.islice(shard.requests(task, decoding), labels)
     write(task, model, few, decoding, settings.seed, settings.rows)
     ends: list[float] = []
     begun = time.monotonic()
@@ -59,9 +61,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         settings.rows,
         lambda _: ends.append(time.monotonic()),
         # At least one of each label.
-        enough=lambda number: (
-            number >= len(task.written_names) and time.monotonic() >= begun + CALIBRATION_SECONDS
-        ),
+        enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
     )
     seconds = (ends[-1] - begun) / written.asked
     sample = to_table(written.rows, SCHEMAS[task.schema_kind])
@@ -73,31 +73,28 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     size = len(encode_table(sample)) + len(encode_table(rejects))
     shards = -(-items // settings.shard_size)
     workers = min(settings.workers, shards)
-    one = Estimate(
-        seconds=loading + asked * seconds,
-        memory=peak_memory() if workers == 1 else main + workers * peak_memory(),
-        disk=round(size * share) + FOLDER_BYTES + shards * SHARD_BYTES,
-        rows={"train": round(sample.num_rows * share)},
-        tokens=round(tokens),
+    one = sharded(
+        loading=loading,
         shared=asked * seconds,
+        size=round(size * share),
+        rows=round(sample.num_rows * share),
         shards=shards,
-        worker_memory=peak_memory(),
+        tokens=round(tokens),
         sample=sample,
     )
-    return replace(one, seconds=one.seconds_with(workers), workers=workers)
+    memory = one.memory if workers == 1 else main + workers * one.memory
+    return replace(one, seconds=one.seconds_with(workers), workers=workers, memory=memory)
 
 
 def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     """Process the folder, or the sample of the earlier step that will write it, and extrapolate."""
-    earlier = before.get(settings.data)
-    if earlier is None or earlier.sample is None:
+    table, task = sample_of(settings.data, before), None  # the task only decides what happens to near-copies
+    if table is None:
         found = open_training_rows(settings.data, "cleaned")
-        schema, rows = rows_of(found.table, settings.data)
-        task, total = task_of(found.folder), len(rows)
-    else:
-        schema, rows = rows_of(earlier.sample, settings.data)
-        task = None  # it only decides what happens to near-copies
-        total = earlier.rows["train"]  # as with a folder: validation rows are not processed
+        table, task = found.table, task_of(found.folder)
+    schema, rows = rows_of(table, settings.data)
+    # Of an earlier step's estimate, as of a folder, validation rows are not processed.
+    total = before[settings.data].rows["train"] if settings.data in before else len(rows)
     begun = time.monotonic()
     done = processed(rows, settings, task)
     train, validation = to_table(done.train, schema), to_table(done.validation, schema)
@@ -126,31 +123,19 @@ def _inputs(
             shards = shards_of(settings.model_copy(update={"inputs": [source]}), decoding)
             texts = [text for shard in shards for text in shard.items if isinstance(text, str)]
             number = len(texts)
-        elif (sample := before[source].sample) is not None:
-            texts = sample[_text_column(sample, settings)].to_pylist()
-            number, texts = sum(before[source].rows.values()), list(dict.fromkeys(texts))
+        elif (rows := before[source].sample) is not None:
+            names = settings.column or ["sentence1", "text"]
+            name = next((name for name in names if name in rows.column_names), rows.column_names[0])
+            number, texts = sum(before[source].rows.values()), list(dict.fromkeys(rows[name].to_pylist()))
         else:
             continue
         taken = int(min(number, left))
         left -= taken
         found.append((taken, texts[: max(1, len(texts) * taken // max(number, 1))]))
     count = sum(number for number, _ in found)
-    # Each source in proportion, from all over it: a file may begin with its shortest lines.
-    texts = [
-        text
-        for number, some in found
-        for text in _spread(some, -(-settings.shard_size * number // max(count, 1)))
-    ]
-    return count, texts
-
-
-def _spread(texts: Sequence[str], count: int) -> Sequence[str]:
-    """Up to ``count`` of the texts, evenly spaced."""
-    step = max(1, -(-len(texts) // max(count, 1)))
-    return texts[::step]
-
-
-def _text_column(sample: pa.Table, settings: GenerateSettings) -> str:
-    """The column that inputs are read from."""
-    names = settings.column or ["sentence1", "text"]
-    return next((name for name in names if name in sample.column_names), sample.column_names[0])
+    sample: list[str] = []
+    for number, some in found:
+        # Each source in proportion, from all over it: a file may begin with its shortest lines.
+        wanted = max(1, -(-settings.shard_size * number // max(count, 1)))
+        sample += some[:: max(1, -(-len(some) // wanted))]
+    return count, sample

@@ -33,19 +33,11 @@ from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text.folding import folded
 from pairsmith.methods.dino.requests import quotable
 from pairsmith.methods.dino.tries import Row
-from pairsmith.runs import (
-    Card,
-    DatasetFolder,
-    FolderWriter,
-    Run,
-    hash_source,
-    refuse_source,
-    sources_of,
-    summary,
-)
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.steps.generate.settings import PostprocessSettings
+from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 
 
 def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
@@ -54,41 +46,41 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     Smoothing and sampled negatives apply to scored pairs; other rows are only cleaned and split. Of several
     splits ``train`` is read, or the one that is named.
     """
-    refuse_source(run, data=settings.data)
+    refuse_sources(run, data=settings.data)
     found = open_training_rows(settings.data, "cleaned", run.progress.say)
     source = found.folder
     schema, rows = rows_of(found.table, settings.data)
-    origins = origins_of(found.table)
+    origins = {}
+    if _SOURCE.name in found.table.column_names:  # rows of a mixture, by their ids
+        ids, sources = (found.table[name].to_pylist() for name in ("id", _SOURCE.name))
+        origins = dict(zip(ids, sources, strict=True))
     writer = FolderWriter.start(
         run,
         step="postprocess",
         schema=schema.append(_SOURCE) if origins else schema,
-        settings={
-            **settings.deciding(),
-            "task": source.manifest.settings.get("task"),
-        },
+        settings={**settings.deciding(), "task": source.manifest.settings.get("task")},
         inputs={"data": hash_source(found.source)},
         models=source.manifest.models,
     )
     if writer.finished:
-        run.progress.say(f"{run.out} is finished already; nothing to do")
-        return writer.folder()
+        return nothing_to_do(writer, run)
 
-    done = processed(rows, settings, task_of(source))
+    task = task_of(source)
+    done = processed(rows, settings, task)
     tables = {"train": to_table(done.train, schema)}
     if done.validation:  # an empty split would not open in other tools
         tables["validation"] = to_table(done.validation, schema)
     if origins:
-        tables = {split: with_origins(table, origins) for split, table in tables.items()}
+        for split, table in tables.items():
+            of = [origins.get(name, SAMPLED) for name in table["id"].to_pylist()]
+            tables[split] = table.append_column(_SOURCE, pa.array(of, pa.string()))
     writer.commit_all(tables, to_table(done.rejects, REJECT))
     counts = {"rows read": len(rows), "rows kept": len(rows) - len(done.rejects)}
     if schema != LABELLED_TEXT:
         counts["near-copies dropped"] = sum(reject.filter == "near-copy" for reject in done.rejects)
     if schema == SCORED_PAIR and counts["rows kept"]:
         counts["sampled negatives added"] = done.negatives
-    folder = writer.finish(_card(settings, source, counts))
-    run.progress.say(summary(folder))
-    return folder
+    return finished(writer, _card(settings, source, task, counts), run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +99,9 @@ def processed(rows: Sequence[Row], settings: PostprocessSettings, task: TaskSpec
     scored = [row for row in kept if isinstance(row, ScoredPair)]
     negatives: list[ScoredPair] = []
     if scored:
-        scores = _scores(task, scored)
+        scores = sorted({row.score for row in scored})
+        if task is not None and task.numeric:  # the label set Y
+            scores = [float(label.name) for label in task.labels]
         any_text = settings.near_copies == "keep"
         negatives = sampled_negatives(scored, settings.augment, settings.seed, any_text=any_text)
         kept = [replace(row, score=smooth(row.score, scores, settings.smoothing)) for row in scored]
@@ -170,16 +164,9 @@ def sampled_negatives(
     """For each distinct first text, ``count`` second texts of other first texts, with score 0 (D8).
 
     A text that was also written for this first text, or that is a near-copy of it, is not drawn: it would
-    contradict another row. The paper's program draws from the entries of all other first texts.
-
-    Args:
-        rows: the cleaned rows.
-        count: negatives for each first text, at least 0; fewer are found where usable texts are few.
-        seed: seed of the draws, 0 to 2**63 - 1; they do not depend on the order of the rows.
-        any_text: draw any text of another first text, as the paper's program does.
-
-    Returns:
-        New rows, in the order in which the first texts appear.
+    contradict another row. With ``any_text``, as in the paper's program, texts are drawn from the entries of
+    all other first texts. Fewer are found where usable texts are few. Draws do not depend on the order of the
+    rows; the new rows are in the order in which the first texts appear.
     """
     if any_text:
         entries = sorted({(row.sentence2, row.sentence1) for row in rows})
@@ -219,8 +206,7 @@ def split(rows: Sequence[Row], share: float, seed: int) -> tuple[list[Row], list
 
 def _filters(settings: PostprocessSettings, task: TaskSpec | None) -> dict[str, Filter]:
     """The filters of D6 in the order they are tried, and the near-copy filter."""
-    labels = task.labels if task else ()
-    by_task = {label.name for label in labels if label.near_copies == "keep"}
+    by_task = {label.name for label in (task.labels if task else ()) if label.near_copies == "keep"}
 
     def near_copy(row: Row) -> str | None:
         if isinstance(row, LabelledText) or folded(row.sentence1) != folded(row.sentence2):
@@ -234,15 +220,11 @@ def _filters(settings: PostprocessSettings, task: TaskSpec | None) -> dict[str, 
             return None
         return "the texts are equal"
 
-    def short(row: Row) -> str | None:
-        return (
-            f"fewer than {settings.min_words} words" if len(_text(row).split()) < settings.min_words else None
-        )
-
+    few = f"fewer than {settings.min_words} words"
     return {
         "empty": lambda row: None if _text(row).strip() else "the text is empty",
         "line break": lambda row: "the text holds a line break" if "\n" in _text(row) else None,
-        "short": short,
+        "short": lambda row: few if len(_text(row).split()) < settings.min_words else None,
         "copy": copy,
         "near-copy": near_copy,
     }
@@ -253,37 +235,20 @@ def _text(row: Row) -> str:
     return row.text if isinstance(row, LabelledText) else row.sentence2
 
 
-def origins_of(table: pa.Table) -> dict[str, str]:
-    """The ``source`` of each row of a mixture, by row id; empty for other tables."""
-    if _SOURCE.name not in table.column_names:
-        return {}
-    return dict(zip(table["id"].to_pylist(), table[_SOURCE.name].to_pylist(), strict=True))
-
-
-def with_origins(table: pa.Table, origins: Mapping[str, str]) -> pa.Table:
-    """Add the column ``source`` to the rows; for sampled negatives it is ``SAMPLED``."""
-    found = [origins.get(name, SAMPLED) for name in table["id"].to_pylist()]
-    return table.append_column(_SOURCE, pa.array(found, pa.string()))
-
-
 def rows_of(table: pa.Table, where: str) -> tuple[pa.Schema, list[Row]]:
     """The schema and the rows of a table."""
     columns = table.column_names
-    if _has(columns, SCORED_PAIR):
+    own = columns[:-1] if columns[-1:] == [_SOURCE.name] else columns  # rows of a mixture have a source
+    if own == SCORED_PAIR.names:
         return SCORED_PAIR, list(from_table(table, ScoredPair))
-    if _has(columns, LABELLED_PAIR):
+    if own == LABELLED_PAIR.names:
         return LABELLED_PAIR, list(from_table(table, LabelledPair))
-    if _has(columns, LABELLED_TEXT):
+    if own == LABELLED_TEXT.names:
         return LABELLED_TEXT, list(from_table(table, LabelledText))
     raise InputError(
         f"{where} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
         "sentence2, score), labelled pairs or labelled texts, as `pairsmith generate` writes them"
     )
-
-
-def _has(columns: Sequence[str], schema: pa.Schema) -> bool:
-    """Whether these are the schema's columns, followed by ``source`` for rows of a mixture."""
-    return list(columns) in (schema.names, [*schema.names, "source"])
 
 
 def task_of(source: DatasetFolder) -> TaskSpec | None:
@@ -292,14 +257,9 @@ def task_of(source: DatasetFolder) -> TaskSpec | None:
     return TaskSpec.model_validate(described) if isinstance(described, dict) else None
 
 
-def _scores(task: TaskSpec | None, rows: Sequence[ScoredPair]) -> list[float]:
-    """The label set Y: the labels of the task, else the scores that occur."""
-    if task is not None and task.numeric:
-        return [float(label.name) for label in task.labels]
-    return sorted({row.score for row in rows})
-
-
-def _card(settings: PostprocessSettings, source: DatasetFolder, counts: Mapping[str, int]) -> Card:
+def _card(
+    settings: PostprocessSettings, source: DatasetFolder, task: TaskSpec | None, counts: Mapping[str, int]
+) -> Card:
     done = ["Rows written by a language model from instructions, without duplicates."]
     if "near-copies dropped" in counts:
         done.append(
@@ -312,10 +272,8 @@ def _card(settings: PostprocessSettings, source: DatasetFolder, counts: Mapping[
             f"up to {settings.augment} second texts of other entries, with score 0."
         )
     done.append(f"{100 * settings.validation:g} % of each label's rows are set aside for validation.")
-    described = source.manifest.settings.get("task")
-    name = described["name"] if isinstance(described, dict) else source.path.name
     return Card(
-        title=f"{name}, cleaned and split",
+        title=f"{task.name if task else source.path.name}, cleaned and split",
         description=" ".join(done),
         counts=counts,
         citations=(CITATION,),

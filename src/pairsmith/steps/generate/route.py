@@ -16,44 +16,30 @@ from pairsmith.core.paths import is_url
 from pairsmith.data.tasks import Decoding, TaskSpec, load_task
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import is_remote, remote_revision
-from pairsmith.runs import (
-    Card,
-    DatasetFolder,
-    FolderWriter,
-    Run,
-    hash_source,
-    model_display_name,
-    refuse_source,
-    settled,
-    sources_of,
-    summary,
-)
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check, steering_of
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard, first_items, growth, shards_of
-from pairsmith.steps.generate.worker import SCHEMAS, ShardLoader, ShardTask
+from pairsmith.steps.generate.worker import SCHEMAS, ShardTask, load_worker
+from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
 
 ANSWERS = "answers.sqlite"
 """The cache of a server's answers, in the run folder."""
 
 
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
-    """Write a data set from a task's instructions; see ``GenerateSettings`` for what can be set.
-
-    Returns:
-        The finished folder, or None after ``--preview``.
-    """
+    """Write a data set from a task's instructions; see ``GenerateSettings``. None after ``--preview``."""
     settings = settled(settings, run)
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
     check(task, settings)
-    for source in settings.inputs:
-        refuse_source(run, model=settings.model, inputs=source)
+    if settings.inputs:
+        refuse_sources(run, model=settings.model, inputs=settings.inputs)
     # Hashed before they are read, so that the next run picks up lines that are added in between.
-    inputs = {f"inputs {i}": hash_source(source) for i, source in enumerate(settings.inputs, start=1)}
+    inputs = hashes("inputs", settings.inputs)
     shards = shards_of(settings, decoding)
     if settings.preview:
         model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
@@ -74,8 +60,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         asked=shards[0].asked if shards else "",
     )
     if writer.finished:
-        run.progress.say(f"{run.out} is finished already; nothing to do")
-        return writer.folder()
+        return nothing_to_do(writer, run)
 
     labels = len(task.written_names)
     items = sum(len(shard.items) for shard in shards)
@@ -84,26 +69,26 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(shard.items) for shard in todo.shards)) * labels)
-        cache = (
-            str(run.out / ANSWERS)
-            if remote and settings.executor == "local" and isinstance(run.out, Path)
-            else None
-        )
-        load = ShardLoader(task, _for_workers(settings), decoding, revision, cache)
-        say = partial(run.tell, "worker")
-        for outcome in execute(load, todo, bar.advance, where, say):
+        keeps = remote and settings.executor == "local" and isinstance(run.out, Path)
+        cache = str(run.out / ANSWERS) if keeps else None
+        load = partial(load_worker, task, _for_workers(settings), revision, cache)
+        for outcome in execute(load, todo, bar.advance, where, partial(run.tell, "worker")):
             if isinstance(outcome, LostItem):
                 lost.append(outcome)
                 continue
-            shard, tables = outcome.item.shard, outcome.result
-            writer.commit(shard.number, {"train": tables.rows}, tables.rejects, shard.share)
+            shard, (rows, rejects) = outcome.item.shard, outcome.result
+            writer.commit(shard.number, {"train": rows}, rejects, shard.share)
             counts = writer.counts
             bar.note = f"{counts.rows:,} texts, {counts.rejects:,} rejects saved"
     if lost:
-        raise WorkerError(_lost(lost, run))
-    folder = writer.finish(_card(task, settings, decoding, items))
-    run.progress.say(summary(folder))
-    return folder
+        names = ", ".join(str(each.item.shard.number) for each in lost)
+        which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
+        raise WorkerError(
+            f"{which} given up: each made its worker exit three times ({lost[0].how}); the others are saved "
+            f"in {run.out}\nrun the same command again to try once more, with fewer --workers or --rows if "
+            "memory ran out"
+        )
+    return finished(writer, _card(task, settings, decoding, items), run)
 
 
 @dataclass(frozen=True)
@@ -135,16 +120,6 @@ def _for_workers(settings: GenerateSettings) -> GenerateSettings:
     return settings.model_copy(update={"model": resolve_model(settings.model)})
 
 
-def _lost(lost: list[LostItem[ShardTask]], run: Run) -> str:
-    names = ", ".join(str(each.item.shard.number) for each in lost)
-    which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
-    return (
-        f"{which} given up: each made its worker exit three times ({lost[0].how}); the others are saved in "
-        f"{run.out}\nrun the same command again to try once more, with fewer --workers or --rows if memory "
-        "ran out"
-    )
-
-
 def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:
     """Every setting that changes rows, for the folder's fingerprint."""
     left_out = {"decoding"} if task.written else {"decoding", "written"}
@@ -152,19 +127,17 @@ def _row_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings
     for label in described["labels"]:  # runs that were begun before there were other wordings can go on
         if not label["more_instructions"]:
             del label["more_instructions"]
+    remote: dict[str, Any] = {}
+    if is_remote(settings.model):
+        remote["steering"] = steering_of(task, settings)
+        if remote["steering"] == "certified":  # decides which texts can be certified
+            remote["top_logprobs"] = settings.top_logprobs
     return {
         "task": described,
         **decoding.model_dump(mode="json"),
         **settings.model_dump(mode="json", include={"column", "limit", "seed", "dtype", "shard_size"}),
-        **(_remote_settings(task, settings) if is_remote(settings.model) else {}),
+        **remote,
     }
-
-
-def _remote_settings(task: TaskSpec, settings: GenerateSettings) -> dict[str, Any]:
-    """Settings for a server's model; ``top_logprobs`` decides which texts can be certified."""
-    steering = steering_of(task, settings)
-    listed = {"top_logprobs": settings.top_logprobs} if steering == "certified" else {}
-    return {"steering": steering, **listed}
 
 
 def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items: int) -> Card:

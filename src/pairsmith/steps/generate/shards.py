@@ -24,7 +24,6 @@ class Shard:
     """One shard's share of the work.
 
     Attributes:
-        number: the shard's number.
         items: inputs, or numbers of texts, for which texts are written.
         duplicates: inputs in this shard that repeat an earlier one.
         names: ids of all inputs in this shard, in order, duplicates included.
@@ -53,10 +52,9 @@ def shards_of(settings: GenerateSettings, decoding: Decoding) -> list[Shard]:
     """All shards of a run, in order."""
     if not settings.inputs:
         asked = f"1 text in {decoding.tries} tries"
-        return [
-            Shard(number, items, (), tuple(map(str, items)), asked)
-            for number, items in enumerate(_cut(range(decoding.per_input), settings.shard_size))
-        ]
+        every, size = range(decoding.per_input), settings.shard_size
+        cut = (every[start : start + size] for start in range(0, len(every), size))
+        return [Shard(number, some, (), tuple(map(str, some)), asked) for number, some in enumerate(cut)]
     asked = f"{decoding.per_input} texts in {decoding.tries} tries"
     drafts: list[tuple[list[str], list[Reject], list[str]]] = []
     seen: set[str] = set()
@@ -105,7 +103,3 @@ def growth(shards: Sequence[Shard]) -> Growth:
 
 def _content(names: Sequence[str]) -> str:
     return sha256("\n".join(names).encode()).hexdigest()
-
-
-def _cut(items: range, size: int) -> Iterator[range]:
-    return (items[start : start + size] for start in range(0, len(items), size))

@@ -18,12 +18,13 @@ from pairsmith.data.schemas import (
     from_table,
     to_table,
 )
-from pairsmith.data.tasks import Decoding, TaskSpec
+from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.method import rows_needed, write
 from pairsmith.methods.dino.tries import TryResults
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import RemoteModel, is_remote
 from pairsmith.models.language.transformers_backend import MOST_ROWS, TransformersModel
+from pairsmith.runs.mapped import Made
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.generate.checks import steering_of
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -48,68 +49,49 @@ class ShardTask:
     rejects: pa.Table | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """A finished shard: its rows and its rejects."""
+def load_worker(
+    task: TaskSpec, settings: GenerateSettings, revision: str, cache: str | None, worker: int
+) -> Work[ShardTask, Made]:
+    """Load the model, on GPUs one after the other; what is returned makes the rows and rejects of a shard."""
+    device = settings.device
+    if settings.workers > 1 and device in ("auto", "cuda") and torch.cuda.device_count() > 1:
+        device = f"cuda:{worker % torch.cuda.device_count()}"
+    model = model_of(task, settings.model_copy(update={"device": device}), cache)
+    if model.revision != revision:
+        raise ModelError(
+            f"model {settings.model}: worker {worker} finds different weights under this name than the "
+            "process that started it"
+        )
+    decoding = settings.decoding(task.decoding)
+    if decoding.max_tokens >= model.context:
+        raise SettingsError(
+            f"--max-tokens {decoding.max_tokens} leaves no room for a prompt in the model's {model.context} "
+            "tokens"
+        )
+    budget = settings.rows
 
-    rows: pa.Table
-    rejects: pa.Table
+    def make(todo: ShardTask, advance: Advance) -> Made:
+        nonlocal budget
+        while True:
+            ended = 0
 
+            def on_done(_: object) -> None:
+                nonlocal ended
+                ended += 1
+                advance(1)
 
-@dataclass(frozen=True, slots=True)
-class ShardLoader:
-    """Sets up a worker: loads the model once, then makes one shard after the other."""
+            requests = todo.shard.requests(task, decoding)
+            earlier = _earlier(todo)
+            try:
+                written = write(task, model, requests, decoding, settings.seed, budget, on_done, earlier)
+            except (RuntimeError, MemoryError) as error:
+                advance(-ended)
+                budget = _halved(budget or MOST_ROWS["cpu"], rows_needed(task), error)
+                continue
+            rejects = [*written.rejects, *todo.shard.duplicates]
+            return to_table(written.rows, SCHEMAS[task.schema_kind]), to_table(rejects, REJECT)
 
-    task: TaskSpec
-    settings: GenerateSettings
-    decoding: Decoding
-    revision: str
-    cache: str | None = None
-
-    def __call__(self, worker: int) -> Work[ShardTask, Tables]:
-        """The function that worker ``worker`` applies to each shard; workers are spread over the GPUs."""
-        settings, decoding = self.settings, self.decoding
-        device = settings.device
-        if settings.workers > 1 and device in ("auto", "cuda") and torch.cuda.device_count() > 1:
-            device = f"cuda:{worker % torch.cuda.device_count()}"
-        model = model_of(self.task, settings.model_copy(update={"device": device}), self.cache)
-        if model.revision != self.revision:
-            raise ModelError(
-                f"model {settings.model}: worker {worker} finds different weights under this name than the "
-                "process that started it"
-            )
-        if decoding.max_tokens >= model.context:
-            limit = decoding.max_tokens
-            raise SettingsError(
-                f"--max-tokens {limit} leaves no room for a prompt in the model's {model.context} tokens"
-            )
-        budget = settings.rows
-
-        def make(todo: ShardTask, advance: Advance) -> Tables:
-            nonlocal budget
-            while True:
-                ended = 0
-
-                def on_done(_: object) -> None:
-                    nonlocal ended
-                    ended += 1
-                    advance(1)
-
-                requests = todo.shard.requests(self.task, decoding)
-                earlier = _earlier(todo)
-                try:
-                    written = write(
-                        self.task, model, requests, decoding, settings.seed, budget, on_done, earlier
-                    )
-                except (RuntimeError, MemoryError) as error:
-                    advance(-ended)
-                    budget = _halved(budget or MOST_ROWS["cpu"], rows_needed(self.task), error)
-                    continue
-                schema = SCHEMAS[self.task.schema_kind]
-                rejects = [*written.rejects, *todo.shard.duplicates]
-                return Tables(to_table(written.rows, schema), to_table(rejects, REJECT))
-
-        return make
+    return make
 
 
 def model_of(

@@ -4,41 +4,44 @@ texts -> passages of whole sentences -> sampled answers with questions -> distin
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
 import pyarrow as pa
 
 from pairsmith.core.citations import QUIP
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import model_revision
+from pairsmith.core.settings import option_name
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.questions import ASKED
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import finder_revision
-from pairsmith.methods.quip.generators import load_question_generator
+from pairsmith.methods.quip.generators import Kind, generator_kind, load_question_generator
 from pairsmith.methods.quip.options import CLOZE
 from pairsmith.methods.quip.passages import QuestionGenerator, cut
-from pairsmith.runs import (
-    Card,
-    DatasetFolder,
-    FolderWriter,
-    Run,
-    hash_source,
-    model_display_name,
-    refuse_source,
-    settled,
-    sources_of,
-)
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, completed
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.infuse.kinds import asker_kind, unused
 from pairsmith.steps.infuse.settings import AskSettings
+from pairsmith.steps.shared import hashes, refuse_sources
 
-"""Settings that affect where and how fast the step runs, not its result."""
+_NAMES = {
+    "encoder-decoder": "a model with an encoder and a decoder",
+    "causal": "a causal language model",
+    "cloze": "--model cloze",
+}
+_UNUSED = {
+    "encoder-decoder": {"instruction", "chat", "answers"},
+    "causal": {"separator", "answers", "decoding", "beams"},
+    "cloze": {"instruction", "chat", "separator", "decoding", "top_p", "beams", "dtype"},
+}
+"""The settings that a kind of question generator (Q2, Q6) does not use."""
+
+_OF_EVERY_STEP = {"seed", "dtype"}
+"""Settings that a recipe may give to all its steps, whether they need them or not."""
 
 
 def ask(settings: AskSettings, run: Run) -> DatasetFolder:
@@ -47,34 +50,29 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     Outputs that are not a new question with an answer become rejects, and so do passages that are too long.
     """
     settings = settled(settings, run)
-    kind, models = asker_kind(settings), _models(settings)
+    kind, models = _checked_kind(settings), _models(settings)
     where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
-    for source in settings.inputs:
-        refuse_source(run, inputs=source)
-    if settings.model != CLOZE:
-        refuse_source(run, model=settings.model)
+    refuse_sources(run, inputs=settings.inputs, model=[] if settings.model == CLOZE else settings.model)
     count = sum(1 for _ in texts(settings))
     twice = sum(1 for _ in _every(settings)) - count
     if twice:
         run.progress.say(f"{twice:,} repeated texts left out; questions are generated once for each text")
     # In 16-bit formats the batch size changes rounding, and with it the generated text.
     batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
-    left_out = {*batch, *unused(settings, kind)}
+    left_out = {*batch, *_unused(settings, kind)}
     writer = FolderWriter.start(
         run,
         step="ask",
         schema=ASKED,
         settings={name: value for name, value in settings.deciding().items() if name not in left_out},
-        inputs={
-            f"inputs {number}": hash_source(text) for number, text in enumerate(settings.inputs, start=1)
-        },
+        inputs=hashes("inputs", settings.inputs),
         models=models,
         planned=-(-count // settings.shard_size),
     )
     commit = partial(
         commit_records,
         writer,
-        GeneratorLoader(settings, models),
+        partial(_load_worker, settings, models),
         partial(texts, settings),
         count,
         settings.shard_size,
@@ -88,49 +86,52 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
 
 def texts(settings: AskSettings) -> Iterator[Document]:
     """The distinct texts, one at a time."""
-    every = _every(settings)
-
-    def distinct() -> Iterator[Document]:
-        seen: set[int] = set()
-        for document in every:
-            key = stream_key(document.document)
-            if key not in seen:
-                seen.add(key)
-                yield document
-
-    return distinct()
+    seen: set[int] = set()
+    for document in _every(settings):
+        key = stream_key(document.document)
+        if key not in seen:
+            seen.add(key)
+            yield document
 
 
 def _every(settings: AskSettings) -> Iterator[Document]:
     return chain.from_iterable([read_documents(each, column=settings.column) for each in settings.inputs])
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratorLoader:
-    """Sets up a worker: loads the question generator once, then processes one shard after the other."""
+def _load_worker(
+    settings: AskSettings, models: Mapping[str, str], worker: int
+) -> Work[RecordShard[Document], Made]:
+    """Load the question generator; what is returned makes the rows and rejects of a shard of texts."""
+    if _models(settings) != models:
+        raise ModelError(f"model {settings.model}: worker {worker} finds different weights under this name")
+    generator = load_generator(settings)
 
-    settings: AskSettings
-    models: Mapping[str, str]
+    def work(shard: RecordShard[Document], advance: Advance) -> Made:
+        of_texts, lost = cut(generator, shard.records)
+        passages = [each for some in of_texts for each in some]
+        share = ProgressScaler(len(shard.records), len(passages) * settings.tries, advance)
+        rejects = [*lost, *generator.generate(passages, share)]
+        share.finish()
+        rows = [row for passage in passages for row in passage.found.values()]
+        return pa.Table.from_pylist(rows, schema=ASKED), to_table(rejects, REJECT)
 
-    def __call__(self, worker: int) -> Work[RecordShard[Document], Made]:
-        """The function that a worker applies to each shard; it returns the shard's rows and rejects."""
-        settings = self.settings
-        if _models(settings) != self.models:
-            raise ModelError(
-                f"model {settings.model}: worker {worker} finds different weights under this name"
-            )
-        generator = load_generator(settings)
+    return work
 
-        def work(shard: RecordShard[Document], advance: Advance) -> Made:
-            of_texts, lost = cut(generator, shard.records)
-            passages = [each for some in of_texts for each in some]
-            share = ProgressScaler(len(shard.records), len(passages) * settings.tries, advance)
-            rejects = [*lost, *generator.generate(passages, share)]
-            share.finish()
-            rows = [row for some in of_texts for passage in some for row in passage.found.values()]
-            return pa.Table.from_pylist(rows, schema=ASKED), to_table(rejects, REJECT)
 
-        return work
+def _checked_kind(settings: AskSettings) -> Kind:
+    """The kind of question generator (Q2, Q6) that the model is; it has to use all given settings."""
+    kind = generator_kind(settings.model)
+    for name in sorted(_unused(settings, kind) - _OF_EVERY_STEP):
+        if getattr(settings, name) != AskSettings.model_fields[name].default:
+            way = f" and --decoding {settings.decoding}" if kind == "encoder-decoder" else ""
+            raise SettingsError(f"{option_name(name)} does nothing with {_NAMES[kind]}{way}; leave it out")
+    return kind
+
+
+def _unused(settings: AskSettings, kind: Kind) -> set[str]:
+    if kind != "encoder-decoder":
+        return _UNUSED[kind]
+    return _UNUSED[kind] | ({"top_p", "seed", "tries"} if settings.decoding == "beams" else {"beams"})
 
 
 def _models(settings: AskSettings) -> dict[str, str]:
@@ -142,7 +143,7 @@ def _models(settings: AskSettings) -> dict[str, str]:
 
 def load_generator(settings: AskSettings) -> QuestionGenerator:
     """Load the question generator, after a check that the settings suit its kind."""
-    asker_kind(settings)
+    _checked_kind(settings)
     return load_question_generator(
         settings.model, settings.options, device=settings.device, dtype=settings.dtype
     )

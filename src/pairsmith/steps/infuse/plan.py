@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import pyarrow as pa
@@ -20,16 +20,16 @@ from pairsmith.models.language.loading import load_model
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
 from pairsmith.models.reader import load_reader
 from pairsmith.models.summarizer import add_marker, load_summarizer
-from pairsmith.models.teacher import predict_spans
-from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
+from pairsmith.models.teacher import SpanDistributions, predict_spans
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.infuse.ask import load_generator, texts
 from pairsmith.steps.infuse.relabel import relabelled
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
+from pairsmith.steps.planning import sample_of, sharded, spread, timed
+from pairsmith.steps.shared import load_options
 
 CALIBRATION_TEXTS = 8
 CALIBRATION_QUESTIONS = 64
-
-
 SOME = 2_000
 """Questions in the sample of a source."""
 
@@ -39,11 +39,10 @@ def some_asked(sources: Sequence[str], before: Before) -> tuple[list[AskedQuesti
     found: list[AskedQuestion] = []
     count = 0
     for source in sources:
-        earlier = before.get(source)
-        if earlier is not None and earlier.sample is not None:
-            rows = ((source, row) for row in earlier.sample.to_pylist())
-            found += islice(asked_in(rows), SOME)
-            count += sum(earlier.rows.values())
+        sample = sample_of(source, before)
+        if sample is not None:
+            found += islice(asked_in((source, row) for row in sample.to_pylist()), SOME)
+            count += sum(before[source].rows.values())
         else:
             every: Iterator[AskedQuestion] = read_asked(source)
             some = list(islice(every, SOME))
@@ -78,17 +77,14 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
     sample = pa.Table.from_pylist(rows, schema=ASKED)
-    pieces = -(-count // settings.shard_size)
     made = len(rows) * count // len(some)
-    return Estimate(
-        seconds=loading + shared,
-        memory=peak_memory(),
-        disk=sample.nbytes * count // len(some) + FOLDER_BYTES + pieces * SHARD_BYTES,
-        rows={"train": made},
-        tokens=made * 20,
+    return sharded(
+        loading=loading,
         shared=shared,
-        shards=pieces,
-        worker_memory=peak_memory(),
+        size=sample.nbytes * count // len(some),
+        rows=made,
+        shards=-(-count // settings.shard_size),
+        tokens=made * 20,
         sample=sample,
     )
 
@@ -124,32 +120,27 @@ def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) 
     asked, count = some_asked(data, before)
     if not asked:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
-    sample = asked[:: max(1, len(asked) // CALIBRATION_QUESTIONS)]
-    started = time.monotonic()
     untrained = settings.model in before
-    teacher = load_reader(
-        base if untrained else settings.model,
-        device=settings.device,
-        dtype=settings.dtype,
-        fresh_head=untrained,
-        perceptrons=True,
-        max_length=settings.max_length,
-    )
-    questions, contexts = [each.question for each in sample], [each.context for each in sample]
-    predict_spans(teacher, questions[:4], contexts[:4])
-    loading = time.monotonic() - started
-    begun = time.monotonic()
-    told = predict_spans(teacher, questions, contexts, top=settings.top, batch_tokens=settings.batch_tokens)
-    shared = (time.monotonic() - begun) * count / len(sample)
+
+    def load() -> Callable[[Sequence[AskedQuestion]], list[SpanDistributions]]:
+        model = base if untrained else settings.model
+        teacher = load_reader(model, fresh_head=untrained, perceptrons=True, **load_options(settings))
+        return lambda some: predict_spans(
+            teacher,
+            [each.question for each in some],
+            [each.context for each in some],
+            top=settings.top,
+            batch_tokens=settings.batch_tokens,
+        )
+
+    sample = spread(asked, CALIBRATION_QUESTIONS)
+    loading, each, told = timed(load, sample, few=4)
     rows, _ = relabelled(tuple(sample), told)
-    pieces = -(-count // settings.shard_size)
-    return Estimate(
-        seconds=loading + shared,
-        memory=peak_memory(),
-        disk=rows.nbytes * count // len(sample) + FOLDER_BYTES + pieces * SHARD_BYTES,
-        rows={"train": count},
-        shared=shared,
-        shards=pieces,
-        worker_memory=peak_memory(),
+    return sharded(
+        loading=loading,
+        shared=each * count,
+        size=rows.nbytes * count // len(sample),
+        rows=count,
+        shards=-(-count // settings.shard_size),
         sample=rows,
     )

@@ -4,7 +4,6 @@ questions on passages -> the teacher's distributions over starts and ends, the t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -19,23 +18,12 @@ from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.models.reader import load_reader
 from pairsmith.models.teacher import Places, SpanDistributions, predict_spans
-from pairsmith.runs import (
-    Card,
-    DatasetFolder,
-    FolderWriter,
-    Run,
-    hash_source,
-    model_display_name,
-    refuse_source,
-    settled,
-    sources_of,
-)
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, RecordShard, commit_records, completed
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.infuse.settings import RelabelSettings
-
-"""Settings that affect where and how fast the step runs, not its result."""
+from pairsmith.steps.shared import hashes, load_options, refuse_sources
 
 
 def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
@@ -46,9 +34,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     """
     settings = settled(settings, run)
     where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
-    for source in settings.data:
-        refuse_source(run, data=source)
-    refuse_source(run, model=settings.model)
+    refuse_sources(run, data=settings.data, model=settings.model)
     data = [to_train_on(source, "answered", run.progress.say) for source in settings.data]
     settings = settings.model_copy(update={"data": data})
     count = sum(1 for _ in questions(settings))
@@ -60,16 +46,14 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         step="relabel",
         schema=RELABELLED,
         settings=settings.deciding(),
-        inputs={
-            f"data {number}": hash_source(source) for number, source in enumerate(settings.data, start=1)
-        },
+        inputs=hashes("data", settings.data),
         models={"model": revision},
         planned=-(-count // settings.shard_size),
     )
     commit = partial(
         commit_records,
         writer,
-        TeacherLoader(settings, revision),
+        partial(_load_teacher, settings, revision),
         partial(questions, settings),
         count,
         settings.shard_size,
@@ -86,47 +70,43 @@ def questions(settings: RelabelSettings) -> Iterator[AskedQuestion]:
     return chain.from_iterable([read_asked(source) for source in settings.data])
 
 
-@dataclass(frozen=True, slots=True)
-class TeacherLoader:
-    """Sets up a worker: loads the teacher once, then answers one shard after the other."""
+def _load_teacher(
+    settings: RelabelSettings, revision: str, worker: int
+) -> Work[RecordShard[AskedQuestion], Made]:
+    """Load the teacher; what is returned answers the questions of a shard."""
+    check_revision(settings.model, revision, worker)
+    teacher = load_reader(settings.model, **load_options(settings))
 
-    settings: RelabelSettings
-    revision: str
-
-    def __call__(self, worker: int) -> Work[RecordShard[AskedQuestion], Made]:
-        """The function that a worker applies to each shard; it returns the shard's rows and rejects."""
-        settings = self.settings
-        check_revision(settings.model, self.revision, worker)
-        teacher = load_reader(
-            settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+    def answer(shard: RecordShard[AskedQuestion], advance: Advance) -> Made:
+        told = predict_spans(
+            teacher,
+            [asked.question for asked in shard.records],
+            [asked.context for asked in shard.records],
+            top=settings.top,
+            max_answer_tokens=settings.max_answer_tokens,
+            batch_tokens=settings.batch_tokens,
+            advance=advance,
         )
+        return relabelled(shard.records, told)
 
-        def answer(shard: RecordShard[AskedQuestion], advance: Advance) -> Made:
-            told = predict_spans(
-                teacher,
-                [asked.question for asked in shard.records],
-                [asked.context for asked in shard.records],
-                top=settings.top,
-                max_answer_tokens=settings.max_answer_tokens,
-                batch_tokens=settings.batch_tokens,
-                advance=advance,
-            )
-            return relabelled(shard.records, told)
-
-        return answer
+    return answer
 
 
 def relabelled(asked: tuple[AskedQuestion, ...], told: list[SpanDistributions]) -> Made:
     """Make rows of ``RELABELLED``; questions without an answer become rejects."""
     rows, rejects = [], []
     for question, said in zip(asked, told, strict=True):
+        answers: dict[str, list[Any]] = {"text": [], "answer_start": []}
+        if question.before is not None:  # the answer from before any teacher, where it occurs in the passage
+            first, behind = question.before
+            answers = {"text": [question.context[first:behind]], "answer_start": [first]}
         row: dict[str, Any] = {
             "id": question.id,
             "context": question.context,
             "question": question.question,
             "written": question.written,
             "answers": {"text": [said.best.text], "answer_start": [said.best.start]},
-            "written_answers": _answers(question),
+            "written_answers": answers,
             "starts": _distribution(said.starts),
             "ends": _distribution(said.ends),
         }
@@ -135,14 +115,6 @@ def relabelled(asked: tuple[AskedQuestion, ...], told: list[SpanDistributions]) 
         else:
             rejects.append(Reject.of(question.id, "no answer", "the passage has no tokens", row))
     return pa.Table.from_pylist(rows, schema=RELABELLED), to_table(rejects, REJECT)
-
-
-def _answers(question: AskedQuestion) -> dict[str, list[Any]]:
-    """The answer from before any teacher, as in SQuAD; empty where it does not occur in the passage."""
-    if question.before is None:
-        return {"text": [], "answer_start": []}
-    first, behind = question.before
-    return {"text": [question.context[first:behind]], "answer_start": [first]}
 
 
 def _distribution(places: Places) -> dict[str, list[Any]]:

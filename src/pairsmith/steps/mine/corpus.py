@@ -4,8 +4,9 @@ The folder is a result of its own: a run that was stopped continues after its la
 other search settings reuses the vectors.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -16,18 +17,19 @@ from numpy.typing import NDArray
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
-from pairsmith.data.text import finder_revision
+from pairsmith.data.text import count_words, entity_finder, finder_revision, split_sentences, windows
 from pairsmith.methods.mining.style import load_style
 from pairsmith.models.encode import encode_texts
-from pairsmith.runs import Card, DatasetFolder, Run, hash_source, model_display_name, sources_of
+from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.encoded import ENCODED
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.mine.units import Unit, cutter
+from pairsmith.steps.shared import hashes, load_options
 
 _DECIDES = {"kind", "group_column", "dtype", "max_length", "shard_size"}
 _DECIDES_BY_SIDE = {
@@ -40,15 +42,90 @@ _DECIDES_BY_SIDE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
-    """A corpus to encode.
+class Unit:
+    """A text that is encoded, the location of its record in the source, and the group in which it is paired.
 
-    Attributes:
-        name: ``inputs`` or ``outputs``.
-        sources: files, dataset folders or Hub data sets with the texts.
-        column: the column that holds the texts; ``group_column``: the one that holds their groups.
-        hashes: the hash of each source, by a name for it.
-        prefer: column names that are tried first where ``column`` is None.
+    ``context``, ``answer`` and ``answer_start`` are those of a candidate answer, else None.
+    """
+
+    text: str
+    where: str
+    group: str = ""
+    context: str | None = None
+    answer: str | None = None
+    answer_start: int | None = None
+
+
+Cut = Callable[[Document], tuple[Sequence[Unit], Sequence[Reject]]]
+
+
+def cutter(side: str, settings: MineSettings) -> Cut:
+    """The function that cuts a record of one side, ``inputs`` or ``outputs``, into units."""
+    cut: Cut = _whole
+    if settings.kind == "reading" and side == "outputs":
+        cut = _answers(settings)
+    elif settings.kind == "summaries":
+        cut = partial(_long_enough, settings.min_sentences) if side == "inputs" else _sentences
+
+    def in_group(record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:
+        if record.group or not settings.group_column:
+            return cut(record)
+        return [], [_reject(record, "no group", f"nothing in column {settings.group_column}")]
+
+    return in_group
+
+
+def _whole(record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:
+    return [Unit(record.document, record.where, record.group)], []
+
+
+def _answers(settings: MineSettings) -> Cut:
+    """Cut a passage into its candidate answers, each with the window that contains it (M7)."""
+    find = entity_finder(settings.answers)
+
+    def cut(record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:
+        found = [
+            Unit(
+                answer_in_passage(entity.text, window.text),
+                record.where,
+                record.group,
+                window.text,
+                entity.text,
+                entity.start,
+            )
+            for window in windows(record.document, settings.window, count_words)
+            for entity in find(window.text)
+        ]
+        if found:
+            return found, []
+        return [], [_reject(record, "no answer", "the passage holds no name, number or date")]
+
+    return cut
+
+
+def _long_enough(least: int, record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:
+    """Keep whole documents of at least ``least`` sentences (M8)."""
+    count = len(split_sentences(record.document))
+    if count >= least:
+        return _whole(record)
+    return [], [_reject(record, "too short", f"{count} sentences, fewer than {least}")]
+
+
+def _sentences(record: Document) -> tuple[Sequence[Unit], Sequence[Reject]]:
+    return [Unit(each.text, record.where, record.group) for each in split_sentences(record.document)], []
+
+
+def _reject(record: Document, filter_: str, reason: str) -> Reject:
+    row = {"text": record.document, "where": record.where}
+    return Reject.of(text_id(record.document), filter_, reason, row)
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A corpus to encode: its sources, and the columns that hold the texts and their groups.
+
+    ``hashes`` are those of the sources, by a name for each; the columns in ``prefer`` are tried first where
+    ``column`` is None.
     """
 
     name: Literal["inputs", "outputs"]
@@ -68,16 +145,12 @@ class Corpus:
 
 def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
     """The corpora of the inputs and of the outputs."""
-    inputs = _corpus("inputs", settings.inputs, settings.input_column, settings.group_column)
-    outputs = _corpus("outputs", settings.outputs, settings.output_column, settings.group_column)
-    return replace(inputs, prefer=("question",) if settings.kind == "reading" else ()), outputs
-
-
-def _corpus(
-    name: Literal["inputs", "outputs"], sources: Sequence[str], column: str | None, group_column: str | None
-) -> Corpus:
-    hashes = {f"{name} {i}": hash_source(source) for i, source in enumerate(sources, start=1)}
-    return Corpus(name, sources, column, group_column, hashes)
+    one, other, group = settings.inputs, settings.outputs, settings.group_column
+    prefer = ("question",) if settings.kind == "reading" else ()
+    return (
+        Corpus("inputs", one, settings.input_column, group, hashes("inputs", one), prefer),
+        Corpus("outputs", other, settings.output_column, group, hashes("outputs", other)),
+    )
 
 
 def is_styled(settings: MineSettings, side: str) -> bool:
@@ -111,11 +184,11 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
         return writer.folder()
     commit_records(
         writer,
-        EncoderLoader(corpus.name, settings, revision),
+        partial(_load_encoder, corpus.name, settings, revision),
         corpus.records,
         count,
         settings.shard_size,
-        where_of(settings),
+        ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
         run,
         title=f"encode {corpus.name}",
         unit="texts",
@@ -123,48 +196,34 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
     return writer.finish(_card(corpus, settings))
 
 
-def where_of(settings: MineSettings) -> ExecutorChoice:
-    """The executor and the workers that the settings ask for."""
-    return ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
+def _load_encoder(
+    side: Literal["inputs", "outputs"], settings: MineSettings, revision: str, worker: int
+) -> Work[RecordShard[Document], Made]:
+    """Load the encoder; what is returned makes the rows and rejects of a shard."""
+    from pairsmith.models.sentence_encoder import load_sentence_encoder  # slow; not needed to search
 
+    check_revision(settings.encoder, revision, worker)
+    encoder = load_sentence_encoder(settings.encoder, **load_options(settings))
+    cut = cutter(side, settings)
+    style = load_style(settings.encoder) if settings.style and is_styled(settings, side) else None
 
-@dataclass(frozen=True, slots=True)
-class EncoderLoader:
-    """Sets up a worker: loads the encoder once, then encodes one shard after the other."""
-
-    side: Literal["inputs", "outputs"]
-    settings: MineSettings
-    revision: str
-
-    def __call__(self, worker: int) -> Work[RecordShard[Document], Made]:
-        """The function that a worker applies to each shard; it returns the shard's rows and rejects."""
-        from pairsmith.models.sentence_encoder import load_sentence_encoder  # slow; not needed to search
-
-        settings = self.settings
-        check_revision(settings.encoder, self.revision, worker)
-        encoder = load_sentence_encoder(
-            settings.encoder, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+    def encode(shard: RecordShard[Document], advance: Advance) -> Made:
+        pieces = [cut(record) for record in shard.records]
+        units = [unit for found, _ in pieces for unit in found]
+        share = ProgressScaler(len(shard.records), len(units), advance)
+        vectors = encode_texts(
+            encoder,
+            [unit.text for unit in units],
+            side="query" if side == "inputs" else "document",
+            batch_tokens=settings.batch_tokens,
+            advance=share,
         )
-        cut = cutter(self.side, settings)
-        style = load_style(settings.encoder) if settings.style and is_styled(settings, self.side) else None
+        share.finish()
+        rejects = [reject for _, lost in pieces for reject in lost]
+        likely = style.likelihood(vectors) if style and len(units) else None
+        return encoded(units, vectors, settings, likely, rejects)
 
-        def encode(shard: RecordShard[Document], advance: Advance) -> Made:
-            pieces = [cut(record) for record in shard.records]
-            units = [unit for found, _ in pieces for unit in found]
-            share = ProgressScaler(len(shard.records), len(units), advance)
-            vectors = encode_texts(
-                encoder,
-                [unit.text for unit in units],
-                side="query" if self.side == "inputs" else "document",
-                batch_tokens=settings.batch_tokens,
-                advance=share,
-            )
-            share.finish()
-            rejects = [reject for _, lost in pieces for reject in lost]
-            likely = style.likelihood(vectors) if style and len(units) else None
-            return encoded(units, vectors, settings, likely, rejects)
-
-        return encode
+    return encode
 
 
 def encoded(
@@ -176,12 +235,8 @@ def encoded(
 ) -> Made:
     """Make rows of ``ENCODED``; units of another style (M4) and units with a zero vector become rejects.
 
-    Args:
-        units: n units.
-        vectors: ``(n, d)`` float32.
-        settings: settings of the step.
-        likely: ``(n,)`` probabilities that a unit is in the style of the seeds; None without a classifier.
-        rejects: rejects from cutting the records into units.
+    ``vectors`` are ``(n, d)``; ``likely``, ``(n,)``, holds the probabilities that a unit is in the style of
+    the seeds, and is None without a classifier; ``rejects`` are from cutting the records into units.
     """
     lengths = np.linalg.norm(vectors, axis=1)
     if not np.isfinite(lengths).all():

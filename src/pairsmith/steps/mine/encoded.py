@@ -33,11 +33,8 @@ the text's vector, of length 1."""
 class Encoded:
     """The distinct texts of a corpus, numbered from 0.
 
-    Attributes:
-        folder: the dataset folder that ``encode_corpus`` wrote.
-        file: their vectors, float32, one after the other.
-        width: dimensions of a vector.
-        rows: ``(n,)`` int64, the row of each text in the folder.
+    ``folder`` is the one that ``encode_corpus`` wrote, and ``rows``, ``(n,)``, the row of each text in it;
+    ``file`` holds their vectors, float32, one after the other, of ``width`` dimensions.
     """
 
     folder: DatasetFolder
@@ -52,7 +49,12 @@ class Encoded:
     @classmethod
     def of(cls, folder: DatasetFolder, file: Path) -> Self:
         """Collect the distinct texts of a folder, and write their vectors to ``file``."""
-        rows = _first_rows(pa.concat_tables(folder.shards("train", ["id", "group"])))
+        names = pa.concat_tables(folder.shards("train", ["id", "group"]))
+        # From 134 million ids on, the keys have too many characters for 32-bit offsets.
+        large = pa.table([column.cast(pa.large_string()) for column in names.columns], names.column_names)
+        numbered = large.append_column("row", pa.array(np.arange(names.num_rows)))
+        distinct = numbered.group_by(["id", "group"], use_threads=False).aggregate([("row", "min")])
+        rows = np.sort(distinct["row_min"].to_numpy())
         first = width = 0
         with storage_errors(file), file.open("wb") as out:
             for table in folder.shards("train", ["vector"]):
@@ -77,10 +79,7 @@ class Encoded:
         """The same texts with a vector file on this machine; if it is missing here, it is written again."""
         if self.file.is_file() and self.file.stat().st_size == 4 * self.width * len(self):
             return self
-        folder = Path(tempfile.gettempdir())
-        with tempfile.NamedTemporaryFile(
-            prefix="pairsmith-", suffix=".tmp", dir=folder, delete=False
-        ) as made:
+        with tempfile.NamedTemporaryFile(prefix="pairsmith-", suffix=".tmp", delete=False) as made:
             file = Path(made.name)
         atexit.register(file.unlink, missing_ok=True)
         Encoded.of(self.folder, file)
@@ -149,12 +148,3 @@ class Encoded:
         for number, table in zip(shards, tables, strict=True):
             here = rows[places[number] : places[number + 1]]
             yield here, table.take(here - edges[number])
-
-
-def _first_rows(names: pa.Table) -> NDArray[np.int64]:
-    """The first row of each distinct text and group, ascending."""
-    # From 134 million ids on, the keys have too many characters for 32-bit offsets.
-    large = pa.table([column.cast(pa.large_string()) for column in names.columns], names.column_names)
-    rows = large.append_column("row", pa.array(np.arange(names.num_rows)))
-    first = rows.group_by(["id", "group"], use_threads=False).aggregate([("row", "min")])["row_min"]
-    return np.sort(first.to_numpy())

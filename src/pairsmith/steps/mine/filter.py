@@ -6,7 +6,7 @@ Mined pairs are ranked by the cross-encoder's score. Pairs that were generated f
 by how close the cross-encoder's score is to it.
 """
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -24,19 +24,17 @@ from pairsmith.runs import (
     Run,
     hash_source,
     model_display_name,
-    refuse_source,
     settled,
     sources_of,
-    summary,
 )
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import FilterSettings
+from pairsmith.steps.shared import finished, load_options, nothing_to_do, refuse_sources
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
-_TEXTS = (("input", "output"), ("sentence1", "sentence2"))
 SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
 
@@ -50,7 +48,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     mined pairs the new score replaces the cosine.
     """
     settings = settled(settings, run)
-    refuse_source(run, pairs=settings.pairs, model=settings.model)
+    refuse_sources(run, pairs=settings.pairs, model=settings.model)
     found = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, pairs = found.folder, found.table
     columns = _text_columns(pairs, source)
@@ -62,8 +60,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         run, step="filter", schema=pairs.schema, settings=decides, inputs=inputs, models=models
     )
     if writer.finished:
-        run.progress.say(f"{run.out} is finished already; nothing to do")
-        return writer.folder()
+        return nothing_to_do(writer, run)
     scores = _scores(pairs, columns, settings, inputs, models, run)
     if claims is None:
         name, values = "score", scores.astype(np.float64)
@@ -82,11 +79,13 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
             Reject.of(row["id"], name, "not among the best", {**row, name: float(values[place])})
             for place, row in zip(lost[part].tolist(), _rows(pairs, lost[part]).to_pylist(), strict=True)
         ]
-        rows = _scored(_rows(pairs, kept[part]), scores[kept[part]])
+        rows = _rows(pairs, kept[part])
+        if "margin" in rows.column_names:  # of mined pairs; the score of others is a label
+            place = rows.column_names.index("score")
+            new = pa.array(scores[kept[part]].astype(np.float64))
+            rows = rows.set_column(place, rows.schema.field(place), new)
         writer.commit(number, {"train": rows}, to_table(rejects, REJECT))
-    folder = writer.finish(_card(settings, source))
-    run.progress.say(summary(folder))
-    return folder
+    return finished(writer, _card(settings, source), run)
 
 
 def _rows(pairs: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
@@ -103,7 +102,7 @@ def _rows(pairs: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
 
 
 def _text_columns(pairs: pa.Table, source: DatasetFolder) -> tuple[str, str]:
-    for columns in _TEXTS:
+    for columns in (("input", "output"), ("sentence1", "sentence2")):
         if set(columns) <= set(pairs.column_names):
             return columns
     raise InputError(
@@ -131,29 +130,17 @@ def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) ->
 
 
 def agreement(scores: NDArray[np.float32], claims: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How well a cross-encoder's scores agree with the target scores: ``1 - |sigmoid(s) - claim|``.
-
-    Args:
-        scores: ``(n,)``, unnormalised.
-        claims: ``(n,)`` target scores in [0, 1].
-
-    Returns:
-        ``(n,)`` float64 in [0, 1].
-    """
+    """How well unnormalised scores agree with target scores in [0, 1]: ``1 - |sigmoid(s) - claim|``."""
     judged = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # the sigmoid, in a form that cannot overflow
     found: NDArray[np.float64] = 1 - np.abs(judged - claims)
     return found
 
 
 def best_of_each(values: NDArray[np.float64], labels: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Rank rows so that any prefix holds about the same share of each label's rows, the best of them.
+    """Rank rows so that any prefix holds about the same share of each label's rows, those of highest value.
 
-    Args:
-        values: ``(n,)``, the higher the better.
-        labels: ``(n,)``.
-
-    Returns:
-        ``(n,)`` row numbers, sorted by relative rank within the label; of equal ranks the higher value first.
+    The result, ``(n,)`` row numbers, is sorted by relative rank within the label; of equal ranks the higher
+    value comes first.
     """
     rank = np.empty(len(values))
     for label in np.unique(labels):
@@ -161,14 +148,6 @@ def best_of_each(values: NDArray[np.float64], labels: NDArray[np.float64]) -> ND
         rank[rows[np.argsort(-values[rows], kind="stable")]] = (np.arange(len(rows)) + 0.5) / len(rows)
     order: NDArray[np.int64] = np.lexsort((-values, rank))
     return order
-
-
-def _scored(kept: pa.Table, scores: NDArray[np.float32]) -> pa.Table:
-    """Mined pairs with their new scores; other pairs keep theirs, which is a label."""
-    if "margin" not in kept.column_names:
-        return kept
-    place = kept.column_names.index("score")
-    return kept.set_column(place, kept.schema.field(place), pa.array(scores.astype(np.float64)))
 
 
 def _scores(
@@ -194,7 +173,7 @@ def _scores(
     if not writer.finished:
         commit_rows(
             writer,
-            ScorerLoader(settings, models["model"]),
+            partial(_load_scorer, settings, models["model"]),
             pairs.select(["id", *columns]),
             settings.shard_size,
             ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
@@ -207,27 +186,17 @@ def _scores(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class ScorerLoader:
-    """Sets up a worker: loads the cross-encoder once, then scores one shard after the other."""
+def _load_scorer(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard, Made]:
+    """Load the cross-encoder; what is returned scores the pairs of a shard."""
+    check_revision(settings.model, revision, worker)
+    cross = load_cross_encoder(settings.model, **load_options(settings))
 
-    settings: FilterSettings
-    revision: str
+    def score(shard: RowShard, advance: Advance) -> Made:
+        ids, inputs, outputs = (column.to_pylist() for column in shard.rows.columns)
+        scores = score_pairs(cross, inputs, outputs, batch_tokens=settings.batch_tokens, advance=advance)
+        return pa.table({"id": ids, "score": scores}, schema=SCORES), to_table([], REJECT)
 
-    def __call__(self, worker: int) -> Work[RowShard, Made]:
-        """The function that a worker applies to each shard; it returns the shard's scores."""
-        settings = self.settings
-        check_revision(settings.model, self.revision, worker)
-        cross = load_cross_encoder(
-            settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
-        )
-
-        def score(shard: RowShard, advance: Advance) -> Made:
-            ids, inputs, outputs = (column.to_pylist() for column in shard.rows.columns)
-            scores = score_pairs(cross, inputs, outputs, batch_tokens=settings.batch_tokens, advance=advance)
-            return pa.table({"id": ids, "score": scores}, schema=SCORES), to_table([], REJECT)
-
-        return score
+    return score
 
 
 def _scores_card(settings: FilterSettings) -> Card:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Literal
 
@@ -19,13 +20,14 @@ from numpy.typing import NDArray
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of
+from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
+from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours, merged, two_way_search
+from pairsmith.search.faiss_search import faiss_search, needed_vectors
 from pairsmith.search.margin import MarginName, Pairs, candidates, joined
-from pairsmith.steps.mine.corpus import where_of
 from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.settings import MineSettings
 
@@ -44,12 +46,7 @@ measured on a sample."""
 
 @dataclass(frozen=True, slots=True)
 class SearchGroup:
-    """A group of texts that are compared with each other.
-
-    Attributes:
-        x: ``(n,)`` int64, numbers of the inputs.
-        y: ``(m,)`` int64, numbers of the outputs.
-    """
+    """Texts that are compared with each other: the numbers of the inputs, ``(n,)``, and outputs, ``(m,)``."""
 
     x: NDArray[np.int64]
     y: NDArray[np.int64]
@@ -75,9 +72,8 @@ class SearchBlock:
     Attributes:
         cell: number of the group.
         side: the side that the queries are from: ``x`` is searched in an index of y, ``y`` in one of x;
-            ``both`` searches both ways at once and computes each product once.
-        queries: begin and end of the range of queries, which for ``both`` are x.
-        others: begin and end of the range of texts on the other side.
+            ``both`` searches both ways at once, computes each product once, and has x as the queries.
+        queries: begin and end of the range of queries; ``others`` those of the texts on the other side.
     """
 
     cell: int
@@ -122,25 +118,19 @@ def parts(cells: Sequence[SearchGroup], rows: int) -> list[Part]:
 def parts_by_index(cells: Sequence[SearchGroup], rows: int, needed: int) -> list[Part]:
     """Cut the search by indexes into parts, one for each index and up to ``QUERIES`` queries.
 
-    Args:
-        cells: the groups to search.
-        rows: most vectors in an index, unless training it needs more.
-        needed: vectors that an index is trained on.
+    An index holds at most ``rows`` vectors, unless its training needs more: ``needed``.
     """
     pieces: list[SearchBlock] = []
     for number, cell in enumerate(cells):
-        for side, queries, others in _sides(cell):
+        x, y = len(cell.x), len(cell.y)
+        sides: tuple[tuple[Literal["x", "y"], int, int], ...] = (("x", x, y), ("y", y, x))
+        for side, queries, others in sides:
             pieces += [
                 SearchBlock(number, side, asked, held)
                 for held in _stretches(others, rows, needed)
                 for asked in _stretches(queries, QUERIES, 0)
             ]
     return [Part(number, (piece,)) for number, piece in enumerate(pieces)]
-
-
-def _sides(cell: SearchGroup) -> Iterator[tuple[Literal["x", "y"], int, int]]:
-    yield "x", len(cell.x), len(cell.y)
-    yield "y", len(cell.y), len(cell.x)
 
 
 def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
@@ -156,9 +146,9 @@ def check_index(index: str) -> None:
     parts = [8 * int(number) for number in re.findall(r"PQ(\d+)", index) if int(number)]
     for width in (384, 768, 896, 1024, *parts):
         with suppress(SettingsError):
-            _needed(index, width)
+            needed_vectors(index, width)
             return
-    _needed(index, 3840)
+    needed_vectors(index, 3840)
 
 
 def find_neighbours(
@@ -166,15 +156,11 @@ def find_neighbours(
 ) -> tuple[DatasetFolder, list[SearchGroup]]:
     """Search both ways and save the neighbours in a folder of their own; finished parts are kept.
 
-    Args:
-        x: the inputs; ``y``: the outputs.
-        settings: settings of the step.
-        inputs: fingerprints of the encoded corpora, by name.
-        run: where to write.
+    ``inputs`` are the fingerprints of the encoded corpora, by name. The groups are returned with the folder.
     """
     every = cells(x, y)
     if settings.index:
-        needed = _needed(settings.index, x.width)
+        needed = needed_vectors(settings.index, x.width)
         todo = parts_by_index(every, settings.index_rows, needed)
         few = sum(part.pieces[0].others[1] - part.pieces[0].others[0] < needed for part in todo)
     else:
@@ -195,7 +181,20 @@ def find_neighbours(
         planned=len(todo),
     )
     if not writer.finished:
-        _search(todo, SearchLoader(x, y, settings), writer, settings, run)
+        left = [part for part in todo if not writer.is_done(part.number)]
+        total = sum(part.size for part in todo)
+        commit_each(
+            writer,
+            partial(_load_search, x, y, settings),
+            left,
+            ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
+            run,
+            title="search",
+            unit="texts" if settings.index else "inputs",
+            done=total - sum(part.size for part in left),
+            total=total,
+        )
+        writer.finish(_card(settings))
     folder = writer.folder()
     if settings.index:
         recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
@@ -211,88 +210,44 @@ def find_neighbours(
     return folder, every
 
 
-def _search(
-    todo: Sequence[Part], loader: "SearchLoader", writer: FolderWriter, settings: MineSettings, run: Run
-) -> None:
-    """Compute the parts that are missing."""
-    left = [part for part in todo if not writer.is_done(part.number)]
-    total = sum(part.size for part in todo)
-    commit_each(
-        writer,
-        loader,
-        left,
-        where_of(settings),
-        run,
-        title="search",
-        unit="texts" if settings.index else "inputs",
-        done=total - sum(part.size for part in left),
-        total=total,
-    )
-    writer.finish(_card(settings))
+def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) -> Work[Part, Made]:  # noqa: ARG001 - all workers are alike
+    """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
+    x, y = x.here(), y.here()
+    every = cells(x, y)
+    device = torch.device(pick_device(settings.device))
 
-
-@dataclass(frozen=True, slots=True)
-class SearchLoader:
-    """Sets up a worker: opens the vectors, then searches one part after the other."""
-
-    x: Encoded
-    y: Encoded
-    settings: MineSettings
-
-    def __call__(self, worker: int) -> Work[Part, Made]:  # noqa: ARG002 - all workers are alike
-        """The function that a worker applies to each part; it returns rows of ``NEAR`` and no rejects."""
-        x, y = self.x.here(), self.y.here()
-        every = cells(x, y)
-        settings = self.settings
-        device = torch.device(pick_device(settings.device))
-
-        def search(part: Part, advance: Advance) -> Made:
-            found: list[pa.Table] = []
-            for piece in part.pieces:
-                of_x, of_y = x.vectors(every[piece.cell].x), y.vectors(every[piece.cell].y)
-                queries, others = (of_y, of_x) if piece.side == "y" else (of_x, of_y)
-                queries, others = queries[slice(*piece.queries)], others[slice(*piece.others)]
-                first = piece.queries[0]
-                if piece.side != "both":
-                    near, recall = _by_index(queries, others, settings, advance)
-                    near.ids.add_(piece.others[0])
-                    found.append(_table(piece.cell, piece.side, first, near, recall))
-                    continue
-                near_x, near_y = two_way_search(
+    def search(part: Part, advance: Advance) -> Made:
+        found: list[pa.Table] = []
+        for piece in part.pieces:
+            of_x, of_y = x.vectors(every[piece.cell].x), y.vectors(every[piece.cell].y)
+            queries, others = (of_y, of_x) if piece.side == "y" else (of_x, of_y)
+            queries, others = queries[slice(*piece.queries)], others[slice(*piece.others)]
+            first = piece.queries[0]
+            if settings.index:
+                near, recall = faiss_search(
                     queries,
                     others,
                     settings.k,
-                    memory=int(settings.memory * 2**30),
-                    device=device,
+                    index=settings.index,
+                    recall=settings.recall,
                     advance=advance,
                 )
-                near_y.ids.add_(first)
-                found += [_table(piece.cell, "x", first, near_x), _table(piece.cell, "y", 0, near_y)]
-            return pa.concat_tables(found), to_table([], REJECT)
+                near.ids.add_(piece.others[0])
+                found.append(_table(piece.cell, piece.side, first, near, recall))
+                continue
+            near_x, near_y = two_way_search(
+                queries,
+                others,
+                settings.k,
+                memory=int(settings.memory * 2**30),
+                device=device,
+                advance=advance,
+            )
+            near_y.ids.add_(first)
+            found += [_table(piece.cell, "x", first, near_x), _table(piece.cell, "y", 0, near_y)]
+        return pa.concat_tables(found), to_table([], REJECT)
 
-        return search
-
-
-def _needed(index: str, width: int) -> int:
-    from pairsmith.search.faiss_search import needed_vectors
-
-    return needed_vectors(index, width)
-
-
-def _by_index(
-    queries: torch.Tensor, others: torch.Tensor, settings: MineSettings, advance: Advance
-) -> tuple[Neighbours, float]:
-    from pairsmith.search.faiss_search import faiss_search
-
-    assert settings.index is not None
-    return faiss_search(
-        queries,
-        others,
-        settings.k,
-        index=settings.index,
-        recall=settings.recall,
-        advance=advance,
-    )
+    return search
 
 
 def _table(cell: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
@@ -313,11 +268,10 @@ def _table(cell: int, side: str, first: int, near: Neighbours, recall: float | N
 def near_pairs(
     folder: DatasetFolder, every: Sequence[SearchGroup], k: int, kind: MarginName
 ) -> tuple[Pairs, Pairs, int]:
-    """Merge the parts and score all candidates (M3).
+    """Merge the parts and score all candidates (M3): those of each x, and those of each y.
 
-    Returns:
-        the candidates of each x, those of each y, and the number of candidates without a margin, since the
-        mean cosine to their neighbours is not above 0.
+    The third result is the number of candidates without a margin, since the mean cosine to their neighbours
+    is not above 0.
     """
     ahead: list[Pairs] = []
     back: list[Pairs] = []
@@ -363,7 +317,8 @@ class _Merge:
 
     def _end_pass(self) -> None:
         if self._pass:
-            near = _stacked(self._pass)
+            ids = torch.cat([each.ids for each in self._pass])
+            near = Neighbours(ids, torch.cat([each.similarities for each in self._pass]))
             self._whole = near if self._whole is None else merged([self._whole, near], self._k)
             self._pass = []
 
@@ -378,10 +333,6 @@ def _pieces(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
         numbers = (piece[name].combine_chunks().flatten().to_numpy() for name in ("ids", "similarities"))
         near = Neighbours(*(torch.tensor(each).view(stop - start, -1) for each in numbers))
         yield piece["cell"][0].as_py(), piece["side"][0].as_py(), piece["number"][0].as_py(), near
-
-
-def _stacked(near: Sequence[Neighbours]) -> Neighbours:
-    return Neighbours(torch.cat([n.ids for n in near]), torch.cat([n.similarities for n in near]))
 
 
 def _card(settings: MineSettings) -> Card:

@@ -2,8 +2,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 
 import numpy as np
@@ -16,14 +17,15 @@ from pairsmith.methods.mining.style import load_style
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.models.summarizer import load_summarizer, shortest_of, summarize
-from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
+from pairsmith.models.summarizer import load_summarizer
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
-from pairsmith.steps.mine.corpus import Corpus, corpora, is_styled
-from pairsmith.steps.mine.rewrite import check_columns, read_texts
+from pairsmith.steps.mine.corpus import Corpus, Unit, corpora, cutter, is_styled
+from pairsmith.steps.mine.rewrite import check_columns, read_texts, writer
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
-from pairsmith.steps.mine.units import Unit, cutter
+from pairsmith.steps.planning import sample_of, sharded, spread, timed
+from pairsmith.steps.shared import load_options
 
 CALIBRATION_TEXTS = 256
 CALIBRATION_ROWS = 8_192
@@ -34,57 +36,44 @@ _FOUND_BYTES = 12
 
 def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Estimate:
     """Estimate ``mine`` on some texts and vectors; ``base`` stands in for an encoder not yet trained."""
+    untrained = settings.encoder in before
     started = time.monotonic()
-    encoder = load_sentence_encoder(
-        base if settings.encoder in before else settings.encoder,
-        device=settings.device,
-        dtype=settings.dtype,
-        max_length=settings.max_length,
-    )
+    encoder = load_sentence_encoder(base if untrained else settings.encoder, **load_options(settings))
     loading = time.monotonic() - started
     width = encoder.get_embedding_dimension() or 1
-    style = load_style(settings.encoder) if settings.style and settings.encoder not in before else None
+    style = load_style(settings.encoder) if settings.style and not untrained else None
+    encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
     sampled = []
     seconds = 0.0
     for corpus in corpora(settings):
         sample = _sample(corpus, settings)
-        encode_texts(encoder, sample.texts[:8])
-        begun = time.monotonic()
-        vectors = encode_texts(encoder, sample.texts, batch_tokens=settings.batch_tokens)
-        seconds += (time.monotonic() - begun) * sample.count / len(sample.units)
+        _, each, vectors = timed(lambda: encode, sample.texts)
+        seconds += each * sample.count
         if style and is_styled(settings, corpus.name):
             sample.kept = float(np.mean(style.likelihood(vectors) >= settings.style))
         sampled.append(sample)
-    shared = seconds + _search_seconds(width, settings) * _products(*sampled)
     counts = [round(sample.count * sample.kept) for sample in sampled]
     size = sum(
         count * (4 * width + sum(len(text.encode()) for text in sample.texts) // len(sample.texts))
         for count, sample in zip(counts, sampled, strict=True)
     )
-    rows = min(settings.best or min(counts), *counts)
-    pieces = sum(-(-sample.records.total() // settings.shard_size) for sample in sampled)
-    return Estimate(
-        seconds=loading + shared,
-        memory=peak_memory() + int(min(settings.memory * 2**30, 8.0 * sum(counts) * 16)),
-        disk=size + _found(counts, settings) * _FOUND_BYTES + FOLDER_BYTES + pieces * SHARD_BYTES,
-        scratch=4 * width * sum(counts),
-        rows={"train": rows},
-        shared=shared,
-        shards=pieces,
-        worker_memory=peak_memory(),
+    found = sharded(
+        loading=loading,
+        shared=seconds + _search_seconds(width, settings) * _products(*sampled),
+        size=size + _found(counts, settings) * _FOUND_BYTES,
+        rows=min(settings.best or min(counts), *counts),
+        shards=sum(-(-sample.records.total() // settings.shard_size) for sample in sampled),
         sample=_pairs(sampled, settings),
     )
+    similarities = int(min(settings.memory * 2**30, 8.0 * sum(counts) * 16))
+    return replace(found, memory=found.memory + similarities, scratch=4 * width * sum(counts))
 
 
 @dataclass(slots=True)
 class _Sample:
-    """A sample of a corpus.
+    """A sample of a corpus: some of its units, at least one, and the mean number of units in a record.
 
-    Attributes:
-        units: some units of the corpus, at least one.
-        per_record: mean number of units in a record.
-        records: number of records in each group.
-        kept: share of the units that are in the style of the seeds.
+    ``records`` counts the records of each group; ``kept`` is the share of units in the style of the seeds.
     """
 
     units: Sequence[Unit]
@@ -109,8 +98,7 @@ def _sample(corpus: Corpus, settings: MineSettings) -> _Sample:
     first = list(islice(records, CALIBRATION_TEXTS))
     units = [unit for record in first for unit in cut(record)[0]]
     groups = Counter(record.group for record in chain(first, records))
-    step = max(1, len(units) // CALIBRATION_TEXTS)
-    some = units[::step] or [Unit(first[0].document, first[0].where)]
+    some = spread(units, CALIBRATION_TEXTS) or [Unit(first[0].document, first[0].where)]
     return _Sample(some, len(units) / len(first), groups)
 
 
@@ -158,31 +146,27 @@ def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:
 def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) -> Estimate:
     """Estimate ``filter`` on some pairs; ``base`` stands in for a cross-encoder not yet trained."""
     sample, count = _some_of(settings.pairs, before)
-    started = time.monotonic()
-    cross = load_cross_encoder(
-        base if settings.model in before else settings.model,
-        device=settings.device,
-        dtype=settings.dtype,
-        fresh_head=settings.model in before,
-        max_length=settings.max_length,
-    )
+    untrained = settings.model in before
+
+    def load() -> Callable[[Sequence[tuple[str, str]]], object]:
+        model = base if untrained else settings.model
+        cross = load_cross_encoder(model, fresh_head=untrained, **load_options(settings))
+        return lambda pairs: score_pairs(
+            cross,
+            [one for one, _ in pairs],
+            [other for _, other in pairs],
+            batch_tokens=settings.batch_tokens,
+        )
+
     names = ("input", "output") if "input" in sample.column_names else ("sentence1", "sentence2")
-    inputs, outputs = (sample[name].to_pylist()[:CALIBRATION_TEXTS] for name in names)
-    score_pairs(cross, inputs[:8], outputs[:8])
-    loading = time.monotonic() - started
-    begun = time.monotonic()
-    score_pairs(cross, inputs, outputs, batch_tokens=settings.batch_tokens)
-    shared = (time.monotonic() - begun) * count / max(1, len(inputs))
-    size = sample.nbytes * count // max(1, sample.num_rows)
-    pieces = -(-count // settings.shard_size)
-    return Estimate(
-        seconds=loading + shared,
-        memory=peak_memory(),
-        disk=size + FOLDER_BYTES + pieces * SHARD_BYTES,
-        rows={"train": min(count, settings.best or count)},
-        shared=shared,
-        shards=pieces,
-        worker_memory=peak_memory(),
+    pairs = list(zip(*(sample[name].to_pylist()[:CALIBRATION_TEXTS] for name in names), strict=True))
+    loading, each, _ = timed(load, pairs)
+    return sharded(
+        loading=loading,
+        shared=each * count,
+        size=sample.nbytes * count // max(1, sample.num_rows),
+        rows=min(count, settings.best or count),
+        shards=-(-count // settings.shard_size),
         sample=sample,
     )
 
@@ -192,49 +176,28 @@ def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) 
     sample, count = _some_of(settings.pairs, before)
     check_columns(sample, settings)
     count = min(count, settings.best or count)
-    started = time.monotonic()
-    model = load_summarizer(
-        base if settings.model in before else settings.model,
-        device=settings.device,
-        dtype=settings.dtype,
-        max_length=settings.max_length,
-        fresh_decoder=settings.model in before,
-    )
-    texts = read_texts(sample, settings.kind)[:CALIBRATION_WRITTEN]
+    untrained = settings.model in before
 
-    def write(some: Sequence[str]) -> None:
-        summarize(
-            model,
-            some,
-            beams=settings.beams,
-            summary_tokens=settings.tokens,
-            shortest=shortest_of(settings.kind),
-            batch_size=settings.batch_size,
-        )
+    def load() -> Callable[[Sequence[str]], object]:
+        model = base if untrained else settings.model
+        return writer(load_summarizer(model, fresh_decoder=untrained, **load_options(settings)), settings)
 
-    write(texts[:1])
-    loading = time.monotonic() - started
-    begun = time.monotonic()
-    write(texts)
-    shared = (time.monotonic() - begun) * count / max(1, len(texts))
-    pieces = -(-count // settings.shard_size)
-    return Estimate(
-        seconds=loading + shared,
-        memory=peak_memory(),
-        disk=sample.nbytes * count // max(1, sample.num_rows) + FOLDER_BYTES + pieces * SHARD_BYTES,
-        rows={"train": count},
+    loading, each, _ = timed(load, read_texts(sample, settings.kind)[:CALIBRATION_WRITTEN], few=1)
+    return sharded(
+        loading=loading,
+        shared=each * count,
+        size=sample.nbytes * count // max(1, sample.num_rows),
+        rows=count,
+        shards=-(-count // settings.shard_size),
         tokens=count * settings.tokens,
-        shared=shared,
-        shards=pieces,
-        worker_memory=peak_memory(),
         sample=sample,
     )
 
 
 def _some_of(pairs: str, before: Before) -> tuple[pa.Table, int]:
     """Some rows of a folder, or of an earlier step's estimate, and the number of all rows."""
-    earlier = before.get(pairs)
-    if earlier is not None and earlier.sample is not None:
-        return earlier.sample, earlier.rows.get("train", 0)
+    sample = sample_of(pairs, before)
+    if sample is not None:
+        return sample, before[pairs].rows.get("train", 0)
     table = open_training_rows(pairs, "taken").table
     return table.slice(0, CALIBRATION_TEXTS), table.num_rows

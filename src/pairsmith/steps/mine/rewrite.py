@@ -3,8 +3,7 @@
 pairs -> answers in passages, or documents -> generated questions, or summaries -> rows
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
-from pairsmith.models.summarizer import load_summarizer, shortest_of, summarize
+from pairsmith.models.summarizer import Summarizer, load_summarizer, shortest_of, summarize
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -24,7 +23,6 @@ from pairsmith.runs import (
     Run,
     hash_source,
     model_display_name,
-    refuse_source,
     settled,
     sources_of,
 )
@@ -33,12 +31,11 @@ from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, completed, shard_count
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import RewriteSettings
+from pairsmith.steps.shared import load_options, refuse_sources
 
 _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
 _SCORES = ("margin", "score")
 """Columns that score the original pair, and do not apply to the rewritten one."""
-
-"""Settings that affect where and how fast the step runs, not its result."""
 
 
 def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
@@ -47,7 +44,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     Of several splits ``train`` is read, or the one that is named.
     """
     settings = settled(settings, run)
-    refuse_source(run, pairs=settings.pairs, model=settings.model)
+    refuse_sources(run, pairs=settings.pairs, model=settings.model)
     found = open_training_rows(settings.pairs, "rewritten", run.progress.say)
     source, pairs = found.folder, found.table.slice(0, settings.best)
     check_columns(pairs, settings)
@@ -62,11 +59,14 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         models={"model": revision},
         planned=shard_count(pairs, settings.shard_size),
     )
-    again = pa.array(_again(read_texts(pairs, settings.kind)), pa.bool_())
+    texts = read_texts(pairs, settings.kind)
+    first: dict[str, int] = {}
+    # For a text that repeats an earlier one, the model would write the same.
+    again = pa.array([first.setdefault(text, i) != i for i, text in enumerate(texts)], pa.bool_())
     commit = partial(
         commit_rows,
         writer,
-        WriterLoader(settings, revision),
+        partial(_load_writer, settings, revision),
         pairs.append_column("again", again),
         settings.shard_size,
         ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
@@ -77,40 +77,34 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     return completed(writer, run, commit, _card(settings, source))
 
 
-@dataclass(frozen=True, slots=True)
-class WriterLoader:
-    """Sets up a worker: loads the model once, then rewrites one shard after the other."""
+def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[RowShard, Made]:
+    """Load the model; what is returned makes rewritten pairs and rejects of a shard."""
+    check_revision(settings.model, revision, worker)
+    write = writer(load_summarizer(settings.model, **load_options(settings)), settings)
 
-    settings: RewriteSettings
-    revision: str
-
-    def __call__(self, worker: int) -> Work[RowShard, Made]:
-        """The function that a worker applies to each shard; it returns rewritten pairs and rejects."""
-        settings = self.settings
-        check_revision(settings.model, self.revision, worker)
-        model = load_summarizer(
-            settings.model, device=settings.device, dtype=settings.dtype, max_length=settings.max_length
+    def rewrite_shard(shard: RowShard, advance: Advance) -> Made:
+        again = shard.rows["again"].combine_chunks()
+        pairs = shard.rows.drop_columns("again")
+        texts = write(read_texts(pairs.filter(pc.invert(again)), settings.kind), advance=advance)
+        advance(pairs.num_rows - len(texts))
+        written = iter(texts)
+        return rewritten(
+            pairs, [None if each else next(written) for each in again.to_pylist()], settings.kind
         )
 
-        def write(shard: RowShard, advance: Advance) -> Made:
-            again = shard.rows["again"].combine_chunks()
-            pairs = shard.rows.drop_columns("again")
-            texts = summarize(
-                model,
-                read_texts(pairs.filter(pc.invert(again)), settings.kind),
-                beams=settings.beams,
-                summary_tokens=settings.tokens,
-                shortest=shortest_of(settings.kind),
-                batch_size=settings.batch_size,
-                advance=advance,
-            )
-            advance(pairs.num_rows - len(texts))
-            written = iter(texts)
-            return rewritten(
-                pairs, [None if each else next(written) for each in again.to_pylist()], settings.kind
-            )
+    return rewrite_shard
 
-        return write
+
+def writer(model: Summarizer, settings: RewriteSettings) -> Callable[..., list[str]]:
+    """A function that generates the texts for some inputs, as ``summarize`` does."""
+    return partial(
+        summarize,
+        model,
+        beams=settings.beams,
+        summary_tokens=settings.tokens,
+        shortest=shortest_of(settings.kind),
+        batch_size=settings.batch_size,
+    )
 
 
 def read_texts(pairs: pa.Table, kind: str) -> list[str]:
@@ -132,23 +126,10 @@ def check_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
         )
 
 
-def _again(texts: Sequence[str]) -> list[bool]:
-    """Whether each text repeats an earlier one, for which the model would write the same."""
-    seen: set[str] = set()
-    found = []
-    for text in texts:
-        found.append(text in seen)
-        seen.add(text)
-    return found
-
-
 def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> Made:
-    """Replace the questions, or summaries, of pairs; pairs that got none become rejects.
+    """Replace the questions, or summaries, of pairs by ``texts``; pairs that got none become rejects.
 
-    Args:
-        pairs: n pairs.
-        texts: the generated text of each; None where an earlier pair has the same model input.
-        kind: kind of the pairs.
+    A text is None where an earlier pair has the same model input.
     """
     side = "input" if kind == "reading" else "output"
     rows, rejects = [], []

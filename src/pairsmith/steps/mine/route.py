@@ -24,29 +24,14 @@ from pairsmith.data.schemas import (
 from pairsmith.methods.mining import method
 from pairsmith.methods.mining.method import answer_in_question, mined_pair
 from pairsmith.methods.mining.style import load_style
-from pairsmith.runs import (
-    Card,
-    DatasetFolder,
-    FolderWriter,
-    Run,
-    model_display_name,
-    refuse_source,
-    settled,
-    sources_of,
-    summary,
-)
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.storage import scratch_file
 from pairsmith.search.margin import Choice, Pairs, accept_all, choose
-from pairsmith.steps.mine.corpus import corpora, encode_corpus, finder_of, is_styled
+from pairsmith.steps.mine.corpus import corpora, cutter, encode_corpus, finder_of, is_styled
 from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.neighbours import check_index, find_neighbours, near_pairs
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.mine.units import cutter
-
-"""Settings that affect where and how fast the step runs, not its result."""
-
-_TASKS = {"summaries": "summarization"}
-"""The Hub's task category of a kind, where it does not follow from the columns."""
+from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 
 SHARD_ROWS = 100_000
 """Most pairs in a shard."""
@@ -60,10 +45,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     Vectors are kept in the subfolders ``inputs`` and ``outputs``, neighbours in ``search``.
     """
     settings = settled(settings, run)
-    for source in settings.inputs:
-        refuse_source(run, inputs=source)
-    for source in settings.outputs:
-        refuse_source(run, outputs=source)
+    refuse_sources(run, inputs=settings.inputs, outputs=settings.outputs)
     both = corpora(settings)
     revision = model_revision(settings.encoder)
     schema = MINED_ANSWER if settings.kind == "reading" else MINED_PAIR
@@ -76,8 +58,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         models={"encoder": revision, **finder_of(settings)},
     )
     if writer.finished:
-        run.progress.say(f"{run.out} is finished already; nothing to do")
-        return writer.folder()
+        return nothing_to_do(writer, run)
     for corpus in both:  # fail on a missing package before hours of encoding
         cutter(corpus.name, settings)
     if settings.index:
@@ -111,9 +92,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
             writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
     counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells), "candidates": len(forward)}
     counts["without a margin"] = unscored
-    folder = writer.finish(_card(settings, counts))
-    run.progress.say(summary(folder))
-    return folder
+    return finished(writer, _card(settings, counts), run)
 
 
 def chosen(forward: Pairs, backward: Pairs, x: Encoded, y: Encoded, settings: MineSettings) -> Choice:
@@ -155,20 +134,15 @@ def sorted_out(
 
 def _rows(pairs: Pairs, x: Encoded, y: Encoded) -> list[Mined]:
     units = x.units(pairs.x.tolist()), y.units(pairs.y.tolist())
-    return [
-        _row(one, other, margin, similarity)
-        for one, other, margin, similarity in zip(
-            *units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True
-        )
-    ]
-
-
-def _row(one: Mapping[str, Any], other: Mapping[str, Any], margin: float, similarity: float) -> Mined:
-    pair = mined_pair(one["text"], other["text"], margin, similarity)
-    if other["answer"] is None:
-        return pair
-    answers = {"text": [other["answer"]], "answer_start": [other["answer_start"]]}
-    return MinedAnswer(**as_columns(pair), context=other["context"], answers=answers)
+    found: list[Mined] = []
+    for one, other, *scores in zip(*units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True):
+        pair = mined_pair(one["text"], other["text"], *scores)
+        if other["answer"] is None:
+            found.append(pair)
+        else:
+            answers = {"text": [other["answer"]], "answer_start": [other["answer_start"]]}
+            found.append(MinedAnswer(**as_columns(pair), context=other["context"], answers=answers))
+    return found
 
 
 def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
@@ -191,5 +165,5 @@ def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
         citations=(MINING,),
         licence="The rights in the corpora apply to the texts.",
         sources=sources_of(models=[settings.encoder], data=[*settings.inputs, *settings.outputs]),
-        task=_TASKS.get(settings.kind, ""),
+        task="summarization" if settings.kind == "summaries" else "",
     )

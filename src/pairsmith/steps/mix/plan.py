@@ -9,26 +9,31 @@ import pyarrow as pa
 
 from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, kind_with
 from pairsmith.data.splits import to_train_on
-from pairsmith.runs.estimate import Estimate, peak_memory
+from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.mix.route import as_set, mixed, shares
 from pairsmith.steps.mix.settings import MixSettings
+from pairsmith.steps.planning import sample_of
 
 _SAMPLE = 1_000
 """Rows of each source that are mixed to measure the time, and to give later steps a sample."""
 _ROW_BYTES = 300
 
 
-def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
+def plan_mix(settings: MixSettings, before: Before) -> Estimate:
     """Mix some rows of each source and extrapolate; duplicates are not taken into account."""
     begun = time.monotonic()
     counts, samples = [], dict[str, list[Row]]()
-    kinds = as_set({source: _kind(source, before) for source in settings.data}, settings)
+    there = {source: sample_of(source, before) for source in settings.data}
+    kinds = {
+        source: kind_of(source) if sample is None else kind_with(set(sample.column_names), source)
+        for source, sample in there.items()
+    }
+    kinds = as_set(kinds, settings)
     for source, kind in kinds.items():
-        earlier = before.get(source)
-        if earlier is not None and earlier.sample is not None:
-            rows = earlier.sample.slice(0, _SAMPLE).to_pylist()
+        if (sample := there[source]) is not None:
+            rows = sample.slice(0, _SAMPLE).to_pylist()
             samples[source] = [_as_row(row, kind, settings.pairs_as) for row in rows]
-            counts.append(earlier.rows.get("train", 0))
+            counts.append(before[source].rows.get("train", 0))
         else:
             read = (row for row in kind.read(to_train_on(source, "mixed")) if is_whole(row, kind))
             samples[source] = list(islice(read, _SAMPLE))
@@ -44,13 +49,6 @@ def plan_mix(settings: MixSettings, before: Mapping[str, Estimate]) -> Estimate:
         rows={"train": whole},
         sample=pa.Table.from_pylist(found.rows, pa.schema([*kind.schema, ("source", pa.string())])),
     )
-
-
-def _kind(source: str, before: Mapping[str, Estimate]) -> Kind:
-    earlier = before.get(source)
-    if earlier is None or earlier.sample is None:
-        return kind_of(source)
-    return kind_with(set(earlier.sample.column_names), source)
 
 
 def _as_row(row: Mapping[str, Any], kind: Kind, score: float | None) -> Row:

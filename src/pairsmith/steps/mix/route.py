@@ -15,20 +15,11 @@ from pairsmith.data.kinds import Kind, Row, is_whole, kind_of, lack, scored_as
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
-from pairsmith.runs import (
-    Card,
-    DatasetFolder,
-    FolderWriter,
-    Run,
-    hash_source,
-    model_display_name,
-    refuse_source,
-    sources_of,
-    summary,
-)
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of, summary
 from pairsmith.runs.folder import MANIFEST
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.mix.settings import MixSettings
+from pairsmith.steps.shared import hashes, nothing_to_do, refuse_sources
 
 
 def mix(settings: MixSettings, run: Run) -> DatasetFolder:
@@ -37,28 +28,24 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     Of several splits ``train`` is read, or the one that is named. Duplicates of earlier rows, rows beyond a
     source's share, questions without an answer and documents without a summary become rejects.
     """
-    for source in settings.data:
-        refuse_source(run, data=source)
+    refuse_sources(run, data=settings.data)
     kinds = as_set({source: kind_of(source) for source in settings.data}, settings)
     kind, names = common_kind(kinds), names_of(settings.data)
     parts = {source: to_train_on(source, "mixed", run.progress.say) for source in kinds}
     schema = pa.schema([*kind.schema, ("source", pa.string())])
+    # Given once or for each source, the same value means the same.
+    pick = {"pick": settings.pick[0]} if len(set(settings.pick)) == 1 else {}
     writer = FolderWriter.start(
         run,
         step="mix",
         schema=schema,
         # Sources by the names that rows give them; their paths have no effect.
-        settings=settings.model_dump(mode="json")
-        | {"data": list(names.values()), "split": "train"}
-        | _pick_of_all(settings),
-        inputs={
-            f"data {number}": hash_source(source) for number, source in enumerate(settings.data, start=1)
-        },
+        settings=settings.model_dump(mode="json") | {"data": list(names.values()), "split": "train"} | pick,
+        inputs=hashes("data", settings.data),
         models={},
     )
     if writer.finished:
-        run.progress.say(f"{run.out} is finished already; nothing to do")
-        return writer.folder()
+        return nothing_to_do(writer, run)
     rows = {names[source]: list(each.read(parts[source])) for source, each in kinds.items()}
     made = mixed(rows, kind, settings, {names[source]: origins(source) for source in kinds})
     writer.commit_all({"train": pa.Table.from_pylist(made.rows, schema)}, to_table(made.rejects, REJECT))
@@ -71,11 +58,6 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{count:,} rows of {source}")
     run.progress.say(summary(folder))
     return folder
-
-
-def _pick_of_all(settings: MixSettings) -> dict[str, str]:
-    """``pick`` as one value if all sources share it: given once or for each source, it means the same."""
-    return {"pick": settings.pick[0]} if len(set(settings.pick)) == 1 else {}
 
 
 def as_set(kinds: Mapping[str, Kind], settings: MixSettings) -> dict[str, Kind]:
@@ -194,16 +176,10 @@ def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def shares(there: Sequence[int], weights: Sequence[float], rows: int | None) -> list[int]:
-    """The number of rows to take from each source.
+    """The number of rows to take from each source, which has ``there``, in proportion to the weights.
 
-    Args:
-        there: number of rows in each source.
-        weights: weight of each source, above 0; empty: in proportion to ``there``.
-        rows: total number of rows; None for as many as possible.
-
-    Returns:
-        for each source at most ``there``, in proportion to the weights up to rounding; together ``rows``, or
-        as many as that proportion allows.
+    Weights are above 0; without any, the proportion is that of the sources' sizes. Together the numbers are
+    ``rows``, or as many as the proportion allows, which is also what None stands for.
     """
     total = sum(weights) if weights else sum(there)
     parts = [each / total for each in (weights or there)] if total else [0.0] * len(there)

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from pairsmith.core.progress import Progress
 from pairsmith.data.documents import read_documents
 from pairsmith.data.examples import Example, read_examples
 from pairsmith.data.text import count_words, finder_revision, split_sentences, windows
 from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.mining.biencoder import Surroundings, train_biencoder_on
 from pairsmith.methods.mining.sampled_negatives import sampled
-from pairsmith.steps.training.reading import Seeds, read_seeds
-from pairsmith.steps.training.step import Identity, Trained, TrainingStep
-from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.steps.training.reading import SeedData, read_seeds
+from pairsmith.steps.training.step import Identity, Means, Trained, TrainingStep
 from pairsmith.training.settings import TrainBiencoderSettings
 
 _USE = """```python
@@ -27,44 +25,23 @@ print(encoder.similarity(inputs, outputs))
 ```"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    seeds: Seeds[Example]
-    validation: Sequence[Example]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Data(SeedData[Example]):
     around: Surroundings
-
-    @property
-    def examples(self) -> int:
-        return len(self.seeds.each)
-
-    rows = examples
-    unread = 0
 
 
 def _read(settings: TrainBiencoderSettings, _: int | None) -> _Data:
     return _Data(
         read_seeds(settings.seeds, settings.kind),
         read_examples(settings.validation, settings.kind) if settings.validation else [],
-        surroundings(settings),
+        around=surroundings(settings),
     )
 
 
-def _train(
-    data: _Data,
-    settings: TrainBiencoderSettings,
-    device: str,
-    progress: Progress,
-    checkpoints: Checkpoints | None,
-) -> Trained:
-    data.seeds.tell(progress)
+def _train(data: _Data, settings: TrainBiencoderSettings, means: Means) -> Trained:
+    data.seeds.tell(means["progress"])
     model, rate, history = train_biencoder_on(
-        data.seeds.each,
-        data.validation,
-        data.around,
-        settings,
-        device,
-        progress=progress,
-        checkpoints=checkpoints,
+        data.seeds.each, data.validation, data.around, settings, **means
     )
     style = model.trained_style()
 

@@ -6,17 +6,15 @@ from functools import partial
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import model_revision
-from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example, read_examples
 from pairsmith.data.text import finder_revision
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
 from pairsmith.methods.mining.sampled_negatives import in_window
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, hash_source
-from pairsmith.steps.training.reading import Seeds, read_seeds
+from pairsmith.steps.training.reading import SeedData, Seeds, read_seeds
 from pairsmith.steps.training.retrieved import retrieved
-from pairsmith.steps.training.step import Identity, Trained, TrainingStep
-from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.steps.training.step import Identity, Means, Trained, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainCrossencoderSettings
 
@@ -28,44 +26,32 @@ print(model.predict([("Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Sha
 ```"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    seeds: Seeds[Example]
-    validation: Sequence[Example]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Data(SeedData[Example]):
     mined: DatasetFolder | None
     """The mined outputs with their vectors, among which hard negatives are looked for."""
-
-    @property
-    def examples(self) -> int:
-        return len(self.seeds.each)
-
-    rows = examples
-    unread = 0
 
 
 def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
     seeds = read_seeds(settings.seeds, settings.kind)
     cut = [in_window(each, settings.window) for each in seeds.each]
     validation = read_examples(settings.validation, settings.kind) if settings.validation else []
+    unseen = [in_window(each, settings.window) for each in validation]
     mined = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
-    if mined and settings.encoder:
-        _check_encoder(settings.encoder, mined)
-    return _Data(Seeds(cut, seeds.repeated), [in_window(each, settings.window) for each in validation], mined)
+    encoder = settings.encoder
+    if mined and encoder and mined.manifest.models.get("encoder") != model_revision(encoder):
+        raise ModelError(
+            f"model {encoder}: {mined.path} was encoded by another model, or by other weights of this "
+            "one; give the same --encoder as to mine"
+        )
+    return _Data(Seeds(cut, seeds.repeated), unseen, mined=mined)
 
 
-def _train(
-    data: _Data,
-    settings: TrainCrossencoderSettings,
-    device: str,
-    progress: Progress,
-    checkpoints: Checkpoints | None,
-) -> Trained:
-    data.seeds.tell(progress)
+def _train(data: _Data, settings: TrainCrossencoderSettings, means: Means) -> Trained:
+    data.seeds.tell(means["progress"])
     every = [*data.seeds.each, *data.validation]
-    near = hard_negatives_of(every, data.mined, settings, device, progress) if data.mined else None
-    cross, rate, history = train_crossencoder_on(
-        data.seeds.each, data.validation, near, settings, device, progress=progress, checkpoints=checkpoints
-    )
+    near = _hard_negatives(every, data.mined, settings, means) if data.mined else None
+    cross, rate, history = train_crossencoder_on(data.seeds.each, data.validation, near, settings, **means)
     return Trained(
         "A cross-encoder that scores pairs",
         _USE,
@@ -97,31 +83,19 @@ train_crossencoder = TrainingStep(
 """Trains a cross-encoder on seeds. The folder opens with ``AutoModelForSequenceClassification``."""
 
 
-def _check_encoder(encoder: str, found: DatasetFolder) -> None:
-    if found.manifest.models.get("encoder") != model_revision(encoder):
-        raise ModelError(
-            f"model {encoder}: {found.path} was encoded by another model, or by other weights of this "
-            "one; give the same --encoder as to mine"
-        )
-
-
 def _outputs_of(mined: str) -> str:
     """The folder with the vectors of a mined folder's outputs."""
     return f"{mined.rstrip('/')}/outputs"
 
 
-def hard_negatives_of(
-    examples: Sequence[Example],
-    found: DatasetFolder,
-    settings: TrainCrossencoderSettings,
-    device: str,
-    progress: Progress,
+def _hard_negatives(
+    examples: Sequence[Example], found: DatasetFolder, settings: TrainCrossencoderSettings, means: Means
 ) -> list[list[str]]:
     """The hard negatives of each example: outputs near its input, by the bi-encoder, that are not its own."""
     assert settings.encoder is not None  # it is given whenever ``mined`` is
     read = found.manifest.settings["max_length"]  # as for the outputs; the encoder may allow more
     encoder = load_sentence_encoder(
-        settings.encoder, device=device, max_length=read if isinstance(read, int) else None
+        settings.encoder, device=means["device"], max_length=read if isinstance(read, int) else None
     )
-    with progress.task("find negatives", len(examples), "inputs") as bar:
+    with means["progress"].task("find negatives", len(examples), "inputs") as bar:
         return retrieved(examples, found, encoder, settings.retrieved, bar.advance)

@@ -15,18 +15,14 @@ from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
 
-STEP = "train-encoder"
 _COLUMNS = ("sentence1", "sentence2", "score")
 
 
 def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
-    """Train an encoder on a dataset folder, and save it in the run's folder.
+    """Train an encoder on a dataset folder, save it in the run's folder, and return that folder.
 
-    The folder opens with ``SentenceTransformer(DIR)``; ``training.json`` in it, written last, says how
-    the training went. A folder that holds the finished work of the same settings is left as it is.
-
-    Returns:
-        The run's folder.
+    It opens with ``SentenceTransformer(DIR)``; ``training.json`` in it, written last, says how the training
+    went. A folder that holds the finished work of the same settings is left as it is.
     """
     settings = settled(settings, run)
     pick_device(settings.device)
@@ -38,7 +34,7 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     validation = scored_pairs(data, "validation") if "validation" in data.splits else None
     folder = ModelFolder.start(
         run,
-        step=STEP,
+        step="train-encoder",
         settings=identifying(settings),
         inputs={"data": hash_source(data.path)},
         models={"base": model_revision(settings.base)},
@@ -68,13 +64,11 @@ def identifying(settings: TrainEncoderSettings) -> dict[str, Any]:
 def scored_pairs(data: DatasetFolder, split: str) -> pa.Table:
     """The pairs of a split: columns sentence1, sentence2, score."""
     table = data.table(split)
-    missing = [name for name in _COLUMNS if name not in table.column_names]
-    if missing:
-        found = ", ".join(table.column_names)
+    if not set(_COLUMNS) <= set(table.column_names):
         hint = "; labels must be numbers to train on" if "label" in table.column_names else ""
         raise InputError(
             f"{data.path}: training an encoder needs the columns sentence1, sentence2, score; "
-            f"found {found}{hint}"
+            f"found {', '.join(table.column_names)}{hint}"
         )
     pairs = table.select(list(_COLUMNS))
     check_pairs(pairs, f"{data.path}, split {split}")

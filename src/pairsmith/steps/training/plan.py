@@ -1,7 +1,7 @@
 """The cost of a training, extrapolated from some of its own steps and an evaluation."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow.parquet as pq
-from torch import nn
+from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
@@ -21,7 +21,7 @@ from pairsmith.training.best_step import TRAIN
 from pairsmith.training.settings import FitSettings
 
 if TYPE_CHECKING:
-    from pairsmith.steps.training.step import TrainingStep
+    from pairsmith.steps.training.step import Means, TrainingStep
 
 CALIBRATION_STEPS = 4
 SOME = 2_000
@@ -34,9 +34,9 @@ PATIENCE = 10.0
 _SOME = 2
 """Examples in that part; a bi-encoder needs two pairs to tell apart."""
 
-_BESIDE_WEIGHTS = 300_000
+BESIDE_WEIGHTS = 300_000
 """Approximate bytes of tokenizer, configuration, card and record."""
-_KEPT = 3
+KEPT = 3
 """Most checkpoints on disk at one time: two, and the next one while it is being written."""
 
 S = TypeVar("S", bound=FitSettings)
@@ -53,11 +53,11 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     with samples_of(step, settings, before) as there:
         data = step.read(there, SOME)
     reading = time.monotonic() - begun
-    learned = chain.from_iterable(
-        _listed(getattr(settings, name, None)) for name in ("seeds", "added", "data")
-    )
-    later = [before[source] for source in learned if source in before]
-    unread = data.unread + sum(sum(each.rows.values()) - _rows_of_sample(each) for each in later)
+    unread = data.unread
+    for name, source in step.sources_of(settings).items():
+        if name.partition(" ")[0] in ("seeds", "added", "data") and source in before:
+            sample = before[source].sample
+            unread += sum(before[source].rows.values()) - (0 if sample is None else sample.num_rows)
     examples = data.examples + round(unread * data.examples / max(1, data.rows))
     whole, rates = settings.steps_of(examples), len(settings.learning_rate)
     unseen = len(data.validation)
@@ -71,8 +71,9 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
         }
         watch, begun = _Steps(), time.monotonic()
         some = there.model_copy(update=changes).cut_to(steps)
-        trained = step.train(replace(data, validation=data.validation[:looks]), some, device, watch, None)
-        weights = sum(size_of_weights(part) for part in trained.parts)
+        means: Means = {"device": device, "progress": watch, "checkpoints": None}
+        trained = step.train(replace(data, validation=data.validation[:looks]), some, means)
+        weights = bytes_of(chain.from_iterable(part.state_dict().values() for part in trained.parts))
         return _Trial([end - begun for end in watch.ends], watch.looked - watch.ends[-1], weights)
 
     batch, looked, waking = min(_SOME, settings.batch_size), min(_SOME, unseen), 1
@@ -86,11 +87,11 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
     seconds = trial.step(waking) * settings.batch_size / batch
     look = trial.look * unseen / max(looked, 1)
     looks = 2 + whole // settings.eval_steps if unseen else 0
-    checkpoints = min(_KEPT, whole // settings.checkpoint_steps)
+    checkpoints = min(KEPT, whole // settings.checkpoint_steps)
     return Estimate(
         seconds=reading + libraries + rates * (whole * seconds + looks * look + loading),
         memory=peak_memory(),
-        disk=trial.weights + _BESIDE_WEIGHTS,
+        disk=trial.weights + BESIDE_WEIGHTS,
         rows={},
         # 3: the weights and AdamW's two moments
         scratch=checkpoints * 3 * trial.weights + (rates if rates > 1 else 0) * trial.weights,
@@ -126,14 +127,6 @@ def samples_of(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Ite
         if hasattr(settings, "mined"):
             changes |= {"mined": None, "encoder": None}  # the hard negatives
         yield at_splits(settings.model_copy(update=changes), later=before)
-
-
-def _listed(value: object) -> list[str]:
-    return [value] if isinstance(value, str) else value if isinstance(value, list) else []
-
-
-def _rows_of_sample(estimate: Estimate) -> int:
-    return estimate.sample.num_rows if estimate.sample is not None else 0
 
 
 class _Steps(Silent):
@@ -175,6 +168,6 @@ class _Trial:
         return max(self.ends[0] - self.step(waking) - self.look, 0.0)
 
 
-def size_of_weights(model: nn.Module) -> int:
-    """Bytes of a model's weights."""
-    return sum(each.numel() * each.element_size() for each in model.state_dict().values())
+def bytes_of(weights: Iterable[Tensor]) -> int:
+    """Bytes of some weights."""
+    return sum(each.numel() * each.element_size() for each in weights)

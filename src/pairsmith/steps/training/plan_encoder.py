@@ -11,16 +11,12 @@ from pairsmith.models.sentence_encoder import centre_vectors
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.training.encoder import scored_pairs
+from pairsmith.steps.training.plan import BESIDE_WEIGHTS, KEPT, bytes_of
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 
 CALIBRATION_STEPS = 12
-_BESIDE_WEIGHTS = 300_000
-"""Approximate bytes of tokenizer, configuration, card and record."""
-
 _WAKING = 3
 _LENGTHS = 12
-_KEPT = 3
-"""Most checkpoints on disk at one time: two, and the next one while it is being written."""
 
 
 def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estimate:
@@ -51,16 +47,16 @@ def plan_train_encoder(settings: TrainEncoderSettings, before: Before) -> Estima
         begun = time.monotonic()
         validation_spearman(encoder, sample, settings.eval_batch_size)
         seconds += looks * (time.monotonic() - begun) * rows["validation"] / sample.num_rows
-    weights = sum(each.numel() * each.element_size() for each in encoder.state_dict().values())
-    trained = sum(each.numel() * each.element_size() for each in encoder.parameters() if each.requires_grad)
-    saved = range(settings.checkpoint_steps, steps, settings.checkpoint_steps)[-_KEPT:]
+    weights = bytes_of(encoder.state_dict().values())
+    trained = bytes_of(each for each in encoder.parameters() if each.requires_grad)
+    saved = range(settings.checkpoint_steps, steps, settings.checkpoint_steps)[-KEPT:]
     best = sum(weights for step in saved if looks and step >= settings.eval_steps)  # beside the last weights
     return Estimate(
         seconds=seconds,
         memory=peak_memory(),
-        disk=weights + _BESIDE_WEIGHTS,
+        disk=weights + BESIDE_WEIGHTS,
         rows={},
-        scratch=len(saved) * (weights + 2 * trained + _BESIDE_WEIGHTS) + best,  # 2: the moments of AdamW
+        scratch=len(saved) * (weights + 2 * trained + BESIDE_WEIGHTS) + best,  # 2: the moments of AdamW
     )
 
 

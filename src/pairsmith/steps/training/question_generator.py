@@ -1,10 +1,7 @@
 """The step ``train-asker``: a question generator, which writes an answer and then its question (Q2)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
-from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.generator_training import (
@@ -12,9 +9,8 @@ from pairsmith.methods.quip.generator_training import (
     generator_examples,
     train_question_generator_on,
 )
-from pairsmith.steps.training.reading import first_of
-from pairsmith.steps.training.step import Trained, TrainingStep
-from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.steps.training.reading import QuestionData, first_of
+from pairsmith.steps.training.step import Means, Trained, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
@@ -23,36 +19,20 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 ```"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    each: Sequence[Example]
-    rows: int
-    unread: int
-    validation: Sequence[Example]
-
-    @property
-    def examples(self) -> int:
-        return len(self.each)
-
-
-def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> _Data:
+def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> QuestionData[list[Example]]:
     questions, unread = first_of(settings.data, read_questions, most)
     examples = list(generator_examples(questions, settings))
     unseen = read_questions(settings.validation) if settings.validation else ()
     validation = list(generator_examples(unseen, settings))
     check_examples(examples, validation, settings)
-    return _Data(examples, len(questions), unread, validation)
+    return QuestionData(examples, len(questions), unread, validation)
 
 
 def _train(
-    data: _Data,
-    settings: TrainQuestionGeneratorSettings,
-    device: str,
-    progress: Progress,
-    checkpoints: Checkpoints | None,
+    data: QuestionData[list[Example]], settings: TrainQuestionGeneratorSettings, means: Means
 ) -> Trained:
     model, tokenizer, rate, history = train_question_generator_on(
-        data.each, data.validation, settings, device, progress=progress, checkpoints=checkpoints
+        data.each, data.validation, settings, **means
     )
     facts = {
         "questions": data.examples,

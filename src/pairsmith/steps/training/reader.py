@@ -1,19 +1,15 @@
 """The step ``train-reader``: a reader trained on about a hundred questions and added mined ones (M9)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import resolve_model
-from pairsmith.core.progress import Progress
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
-from pairsmith.steps.training.reading import Seeds, read_asked_seeds
-from pairsmith.steps.training.step import Trained, TrainingStep
-from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.steps.training.reading import SeedData, read_asked_seeds
+from pairsmith.steps.training.step import Means, Trained, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainReaderSettings
 
@@ -34,49 +30,24 @@ print(text[inputs.token_to_chars(start).start : inputs.token_to_chars(end).end])
 ```"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    seeds: Seeds[Question]
-    added: Sequence[Question]
-    validation: Sequence[Question]
-
-    @property
-    def examples(self) -> int:
-        return len(self.seeds.each) + len(self.added)
-
-    rows = examples
-    unread = 0
-
-
-def _read(settings: TrainReaderSettings, _: int | None) -> _Data:
+def _read(settings: TrainReaderSettings, _: int | None) -> SeedData[Question]:
     if heads_kind(resolve_model(settings.base)):
         raise ModelError(
             f"model {settings.base}: is already a teacher or a student; give the model "
             "that it was trained from as --base"
         )
-    return _Data(
-        read_asked_seeds(settings.seeds),
-        added_questions(settings),
-        list(read_questions(settings.validation)) if settings.validation else [],
-    )
+    seeds, added = read_asked_seeds(settings.seeds), added_questions(settings)
+    return SeedData(seeds, list(read_questions(settings.validation)) if settings.validation else [], added)
 
 
-def _train(
-    data: _Data,
-    settings: TrainReaderSettings,
-    device: str,
-    progress: Progress,
-    checkpoints: Checkpoints | None,
-) -> Trained:
-    data.seeds.tell(progress)
+def _train(data: SeedData[Question], settings: TrainReaderSettings, means: Means) -> Trained:
+    data.seeds.tell(means["progress"])
     if settings.extra and len(data.added) < settings.extra:
-        progress.say(
+        means["progress"].say(
             f"--added has {len(data.added):,} questions, fewer than --extra {settings.extra:,}; all are used"
         )
     questions = [*data.seeds.each, *data.added]
-    trained = train_reader_on(
-        questions, data.validation, settings, device, progress=progress, checkpoints=checkpoints
-    )
+    trained = train_reader_on(questions, data.validation, settings, **means)
     facts = {
         **data.seeds.facts(),
         "added questions": len(data.added),

@@ -1,9 +1,9 @@
-"""The first steps that trainings share: pick splits, check sources, claim the folder, read seeds."""
+"""What trainings read: the splits they take, seeds and questions."""
 
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
@@ -14,15 +14,14 @@ from pairsmith.training.settings import FitSettings
 
 S = TypeVar("S", bound=FitSettings)
 E = TypeVar("E")
+C = TypeVar("C", bound=Sized)
 
 
 def at_splits(settings: S, say: Say | None = None, *, later: Container[str] = ()) -> S:
     """The settings with a split named for each folder that has several: ``train``, or ``validation``.
 
-    Args:
-        settings: of a training; its corpora stay unchanged.
-        say: called with a message about the splits that are not used, if any.
-        later: sources that do not exist yet.
+    Corpora stay unchanged, and so do the sources in ``later``, which do not exist yet. ``say`` is called with
+    a message about the splits that are not used.
     """
 
     def train(source: str) -> str:
@@ -63,6 +62,45 @@ class Seeds(Generic[E]):
         """Facts about the seeds for the model card."""
         repeated = {"duplicate seeds left out": self.repeated} if self.repeated else {}
         return {"seeds": len(self.each), **repeated}
+
+
+@dataclass(frozen=True, slots=True)
+class SeedData(Generic[E]):
+    """What a training on seeds has read: ``added`` holds the examples that are learned besides the seeds."""
+
+    seeds: Seeds[E]
+    validation: Sequence[E]
+    added: Sequence[E] = ()
+
+    @property
+    def examples(self) -> int:
+        """Number of training examples."""
+        return len(self.seeds.each) + len(self.added)
+
+    rows = examples
+    unread = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionData(Generic[C]):
+    """What a training on questions has read.
+
+    Attributes:
+        each: the training examples; their number decides the number of steps where epochs are set.
+        rows: number of rows that these examples were made from.
+        unread: number of rows that were counted but not read, as ``read`` was limited.
+        validation: validation examples; may be empty.
+    """
+
+    each: C
+    rows: int
+    unread: int
+    validation: Sequence[Any]
+
+    @property
+    def examples(self) -> int:
+        """Number of training examples."""
+        return len(self.each)
 
 
 def read_seeds(source: str, kind: KindName) -> Seeds[Example]:

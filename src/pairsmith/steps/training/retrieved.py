@@ -28,18 +28,11 @@ def retrieved(
     count: int,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:
-    """The outputs of the corpus nearest to each example's input, without positives.
+    """The ``count`` distinct outputs nearest to each example's input, nearest first, without positives.
 
-    Args:
-        examples: n of them.
-        outputs: encoded outputs, as ``mine`` leaves them in its folder.
-        encoder: the encoder that made their vectors.
-        count: number of outputs for each example.
-        advance: called with the number of inputs that were encoded.
-
-    Returns:
-        n lists of distinct texts, nearest first. Positives are the outputs of all examples with the same
-        input, their answers in any passage, and what overlaps these answers in the example's own passage.
+    Positives are the outputs of all examples with the same input, their answers in any passage, and what
+    overlaps these answers in the example's own passage. ``outputs`` are encoded by ``encoder``, as ``mine``
+    leaves them in its folder; ``advance`` is called with the number of inputs that were encoded.
     """
     inputs = [example.input for example in examples]
     queries = encode_texts(encoder, inputs, side="query", advance=advance)
@@ -50,8 +43,8 @@ def retrieved(
         if not table.num_rows:
             continue
         table = table.take(_first_of_each(table["text"]))  # duplicates would displace other texts
-        flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        vectors = torch.tensor(flat).view(table.num_rows, -1)
+        vectors = torch.tensor(table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False))
+        vectors = vectors.view(table.num_rows, -1)
         values, places = (x @ vectors.T).topk(min(count + _SPARE, table.num_rows), dim=1)
         wanted = np.unique(places.numpy())
         known = dict(zip(wanted.tolist(), table.drop("vector").take(wanted).to_pylist(), strict=True))

@@ -1,10 +1,10 @@
 """What every training step does: read, claim the folder, train, write the card, save the model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 from torch import nn
 
@@ -15,7 +15,7 @@ from pairsmith.core.progress import Progress
 from pairsmith.runs import Run, hash_source, refuse_source, settled, sources_of
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.training.plan import plan_training
-from pairsmith.steps.training.reading import at_splits
+from pairsmith.steps.training.reading import QuestionData, SeedData, at_splits
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
@@ -24,27 +24,12 @@ from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.settings import FitSettings
 
 
-class Data(Protocol):
-    """What a training step has read.
+class Means(TypedDict):
+    """What a training works with, besides data and settings; the methods' trainings take it as it is."""
 
-    A dataclass, so that a plan can replace ``validation`` by a part of it.
-    """
-
-    @property
-    def examples(self) -> int:
-        """Number of training examples, which decides the number of steps where epochs are set."""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows that these examples were made from."""
-
-    @property
-    def unread(self) -> int:
-        """Number of rows that were counted but not read, as ``read`` was limited."""
-
-    @property
-    def validation(self) -> Sequence[Any]:
-        """Validation examples; may be empty."""
+    device: str
+    progress: Progress
+    checkpoints: Checkpoints | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +69,7 @@ class Identity:
 
 
 S = TypeVar("S", bound=FitSettings)
-D = TypeVar("D", bound=Data)
+D = TypeVar("D", bound=SeedData[Any] | QuestionData[Any])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +82,7 @@ class TrainingStep(Generic[S, D]):
         sources: settings that name data to read.
         read: reads the data that the settings name: ``read(settings, most)``; of sources of questions, which
             may be large, only ``most`` rows each, if that is given.
-        train: trains on what was read: ``train(data, settings, device, progress, checkpoints)``.
+        train: trains on what was read.
         identity: what else decides the weights.
     """
 
@@ -105,14 +90,14 @@ class TrainingStep(Generic[S, D]):
     settings: type[S]
     sources: tuple[str, ...]
     read: Callable[[S, int | None], D]
-    train: Callable[[D, S, str, Progress, Checkpoints | None], Trained]
+    train: Callable[[D, S, Means], Trained]
     identity: Callable[[S], Identity] = lambda _: Identity()
 
     def __call__(self, settings: S, run: Run) -> Place:
         """Train, and save the model in the run's folder."""
         settings = at_splits(settled(settings, run), run.progress.say)
         device = pick_device(settings.device)
-        sources = self._sources(settings)
+        sources = self.sources_of(settings)
         if settings.tensorboard:
             check_tensorboard()
         for name, source in {**sources, "base": settings.base}.items():
@@ -122,7 +107,8 @@ class TrainingStep(Generic[S, D]):
         if folder.finished:
             run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
             return run.out
-        trained = self.train(data, settings, device, run.progress, folder.checkpoints)
+        means = Means(device=device, progress=run.progress, checkpoints=folder.checkpoints)
+        trained = self.train(data, settings, means)
         card = few_shot_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
         folder.finish(partial(trained.save, card), trained.history.to_json())
         run.progress.say(f"wrote {run.out}: {trained.history}")
@@ -132,7 +118,7 @@ class TrainingStep(Generic[S, D]):
         """What the step will cost; errors as for the step."""
         return plan_training(self, settings, before)
 
-    def _sources(self, settings: S) -> dict[str, str]:
+    def sources_of(self, settings: S) -> dict[str, str]:
         """The data to read, by setting, numbered where a setting lists several."""
         found: dict[str, str] = {}
         for name in self.sources:

@@ -1,21 +1,17 @@
 """The step ``infuse``: distils a teacher into a bi-encoder whose token vectors answer questions (Q4)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from pairsmith.core.progress import Progress
 from pairsmith.data.questions import read_asked
-from pairsmith.data.squad import Question, read_questions
+from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import passages, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import save_heads
-from pairsmith.steps.training.reading import first_of
-from pairsmith.steps.training.step import Trained, TrainingStep
-from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.steps.training.reading import QuestionData, first_of
+from pairsmith.steps.training.step import Means, Trained, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.question_settings import InfuseSettings
 
@@ -28,41 +24,22 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 ```"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    lessons: PassageStore
-    unread: int
-    validation: Sequence[Question]
-
-    @property
-    def examples(self) -> int:
-        return len(self.lessons)
-
-    @property
-    def rows(self) -> int:
-        return self.lessons.questions
-
-
-def _read(settings: InfuseSettings, most: int | None) -> _Data:
+def _read(settings: InfuseSettings, most: int | None) -> QuestionData[PassageStore]:
     if most is None:  # streamed, as there may be more than fit into memory
         lessons, unread = passages(chain.from_iterable(map(read_asked, settings.data)), settings), 0
     else:
         some, unread = first_of(settings.data, read_asked, most)
         lessons = passages(some, settings)
-    return _Data(lessons, unread, list(read_questions(settings.validation)) if settings.validation else [])
+    validation = list(read_questions(settings.validation)) if settings.validation else []
+    return QuestionData(lessons, lessons.questions, unread, validation)
 
 
-def _train(
-    data: _Data, settings: InfuseSettings, device: str, progress: Progress, checkpoints: Checkpoints | None
-) -> Trained:
-    trained = train_student_on(
-        data.lessons, data.validation, settings, device, progress=progress, checkpoints=checkpoints
-    )
+def _train(data: QuestionData[PassageStore], settings: InfuseSettings, means: Means) -> Trained:
+    trained = train_student_on(data.each, data.validation, settings, **means)
     facts = {
         "passages": trained.passages,
         "questions": trained.questions,
-        "left out, as the answer is beyond the tokens that are read": data.lessons.questions
-        - trained.questions,
+        "left out, as the answer is beyond the tokens that are read": data.rows - trained.questions,
         "labels": settings.labels,
         "validation": len(data.validation),
         "learning rate": trained.learning_rate,

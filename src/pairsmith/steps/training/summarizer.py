@@ -1,17 +1,14 @@
 """The step ``train-summarizer``: a summariser from a hundred summaries and marked mined ones (M9)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 
-from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example, each_example, read_examples
 from pairsmith.methods.mining.summarizer import train_summarizer_on, turned
 from pairsmith.metrics.rouge import check_rouge
-from pairsmith.steps.training.reading import Seeds, read_seeds
-from pairsmith.steps.training.step import Trained, TrainingStep
-from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.steps.training.reading import SeedData, Seeds, read_seeds
+from pairsmith.steps.training.step import Means, Trained, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainSummarizerSettings
 
@@ -31,50 +28,25 @@ print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
 _READ = {"summaries": "A long document …", "reading": "the answer: The passage that contains the answer."}
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    seeds: Seeds[Example]
-    added: Sequence[Example]
-    validation: Sequence[Example]
-
-    @property
-    def examples(self) -> int:
-        return len(self.seeds.each) + len(self.added)
-
-    rows = examples
-    unread = 0
-
-
-def _read(settings: TrainSummarizerSettings, _: int | None) -> _Data:
+def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]:
     if settings.validation:
         check_rouge()
     found = read_seeds(settings.seeds, settings.kind)
     seeds = Seeds([turned(each, settings.kind) for each in found.each], found.repeated)
-    validation = validation_examples(settings)
-    return _Data(seeds, added_examples(settings, [*seeds.each, *validation]), validation)
+    unseen = read_examples(settings.validation, settings.kind) if settings.validation else []
+    validation = [turned(each, settings.kind) for each in unseen]
+    return SeedData(seeds, validation, added_examples(settings, [*seeds.each, *validation]))
 
 
-def _train(
-    data: _Data,
-    settings: TrainSummarizerSettings,
-    device: str,
-    progress: Progress,
-    checkpoints: Checkpoints | None,
-) -> Trained:
-    data.seeds.tell(progress)
+def _train(data: SeedData[Example], settings: TrainSummarizerSettings, means: Means) -> Trained:
+    data.seeds.tell(means["progress"])
     if settings.extra and len(data.added) < settings.extra:
-        progress.say(
+        means["progress"].say(
             f"--added has {len(data.added):,} new documents, fewer than --extra {settings.extra:,}; "
             "all are used"
         )
     summarizer, rate, history = train_summarizer_on(
-        data.seeds.each,
-        data.added,
-        data.validation,
-        settings,
-        device,
-        progress=progress,
-        checkpoints=checkpoints,
+        data.seeds.each, data.added, data.validation, settings, **means
     )
     marked = data.added and settings.marker
     facts = {
@@ -99,12 +71,6 @@ train_summarizer = TrainingStep(
 )
 """Trains a summariser on seeds and added documents. The folder opens with ``AutoModelForSeq2SeqLM``, and
 contains the settings for generating summaries."""
-
-
-def validation_examples(settings: TrainSummarizerSettings) -> list[Example]:
-    """The validation examples, with the text to read as input and the text to write as output."""
-    source = settings.validation
-    return [turned(each, settings.kind) for each in read_examples(source, settings.kind)] if source else []
 
 
 def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) -> list[Example]:

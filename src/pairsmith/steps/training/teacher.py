@@ -3,19 +3,15 @@
 questions with answers -> windows that contain an answer -> two perceptrons classify start and end -> teacher
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pairsmith.core.progress import Progress
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.reader import PerceptronReader, Reader
 from pairsmith.models.span_heads import save_heads
-from pairsmith.steps.training.reading import first_of
-from pairsmith.steps.training.step import Trained, TrainingStep
-from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.steps.training.reading import QuestionData, first_of
+from pairsmith.steps.training.step import Means, Trained, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.question_settings import TrainTeacherSettings
 
@@ -25,40 +21,14 @@ pairsmith evaluate qa --model path/to/this/folder --data questions.json --out re
 ```"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    questions: Sequence[Question]
-    unread: int
-    validation: Sequence[Question]
-
-    @property
-    def examples(self) -> int:
-        return len(self.questions)
-
-    rows = examples
-
-
-def _read(settings: TrainTeacherSettings, most: int | None) -> _Data:
+def _read(settings: TrainTeacherSettings, most: int | None) -> QuestionData[list[Question]]:
     questions, unread = first_of(settings.data, read_questions, most)
-    return _Data(questions, unread, list(read_questions(settings.validation)) if settings.validation else [])
+    validation = list(read_questions(settings.validation)) if settings.validation else []
+    return QuestionData(questions, len(questions), unread, validation)
 
 
-def _train(
-    data: _Data,
-    settings: TrainTeacherSettings,
-    device: str,
-    progress: Progress,
-    checkpoints: Checkpoints | None,
-) -> Trained:
-    trained = train_reader_on(
-        data.questions,
-        data.validation,
-        settings,
-        device,
-        perceptrons=True,
-        progress=progress,
-        checkpoints=checkpoints,
-    )
+def _train(data: QuestionData[list[Question]], settings: TrainTeacherSettings, means: Means) -> Trained:
+    trained = train_reader_on(data.each, data.validation, settings, perceptrons=True, **means)
     facts = {
         "questions": trained.questions,
         "left out, as no window holds the answer": data.examples - trained.questions,

@@ -1,0 +1,72 @@
+"""What steps of several routes share: their sources, how they end, and how their models are loaded."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypedDict, TypeVar
+
+from pairsmith.core.model_names import DtypeName
+from pairsmith.core.settings import Settings
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, refuse_source, summary
+
+S = TypeVar("S", bound=Settings)
+
+
+def hashes(name: str, sources: Sequence[str]) -> dict[str, str]:
+    """The hash of each source, by ``name`` and a number from 1."""
+    return {f"{name} {number}": hash_source(source) for number, source in enumerate(sources, start=1)}
+
+
+def refuse_sources(run: Run, **sources: str | Sequence[str]) -> None:
+    """Refuse to overwrite what a step reads; ``sources`` maps an option's name to its value or values."""
+    for option, given in sources.items():
+        for source in [given] if isinstance(given, str) else given:
+            refuse_source(run, **{option: source})
+
+
+def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str], str | None]) -> S:
+    """The settings with every source under one of ``names`` replaced by ``change(name, source)``.
+
+    Names without a source are left alone; of a list, sources that become None are dropped.
+    """
+    changes: dict[str, object] = {}
+    for name in names:
+        given = getattr(settings, name, None)
+        if isinstance(given, str):
+            changes[name] = change(name, given)
+        elif given:
+            changes[name] = [found for each in given if (found := change(name, each)) is not None]
+    return settings.model_copy(update=changes)
+
+
+def nothing_to_do(writer: FolderWriter, run: Run) -> DatasetFolder:
+    """The folder of a step that is finished already."""
+    run.progress.say(f"{run.out} is finished already; nothing to do")
+    return writer.folder()
+
+
+def finished(writer: FolderWriter, card: Card, run: Run) -> DatasetFolder:
+    """Finish the folder of a step, and say what it holds."""
+    folder = writer.finish(card)
+    run.progress.say(summary(folder))
+    return folder
+
+
+class LoadOptions(TypedDict):
+    """Arguments of the functions that load models."""
+
+    device: str
+    dtype: DtypeName
+    max_length: int | None
+
+
+class _ReadsModel(Protocol):
+    @property
+    def device(self) -> str: ...
+    @property
+    def dtype(self) -> DtypeName: ...
+    @property
+    def max_length(self) -> int | None: ...
+
+
+def load_options(settings: _ReadsModel) -> LoadOptions:
+    """Where, in which number format and up to which length of texts the settings want their model."""
+    return {"device": settings.device, "dtype": settings.dtype, "max_length": settings.max_length}
