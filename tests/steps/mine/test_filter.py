@@ -20,6 +20,7 @@ from pairsmith.data.schemas import (
     to_table,
 )
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.mine import filter as filtering
@@ -216,6 +217,42 @@ def test_of_pairs_written_for_a_score_those_near_to_it_are_kept(world, monkeypat
         settings(pairs=str(tmp / "scored"), threshold=0.85, best=4), Run(tmp / "near", Silent())
     )
     assert [row["id"] for row in near.table().to_pylist()] == ["r1", "r8", "r0", "r7"]
+
+
+def test_an_encoder_keeps_the_pairs_whose_similarity_has_the_rank_that_their_label_says(world, tiny_bert):
+    tmp, settings = world
+    labels = [1.0, 0.5, 0.0, 1.0, 0.5, 0.0, 1.0, 0.0]
+    texts = [("a man plays", "a man plays"), ("rain falls", "snow melts"), ("a dog runs", "stocks fell")] * 3
+    rows = [
+        ScoredPair(f"r{n}", *two, label) for n, (two, label) in enumerate(zip(texts, labels, strict=False))
+    ]
+    folder_of(tmp / "scored", rows, SCORED_PAIR)
+    given = settings(pairs=str(tmp / "scored"), judge="encoder", model=str(tiny_bert), share=0.5)
+    found = filter_pairs(given, Run(tmp / "out", Silent()))
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    first, second = (encoder.encode([pair[side] for pair in texts[:8]]) for side in (0, 1))
+    first, second = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (first, second))
+    cosines = (first * second).sum(axis=1)
+    places = [(np.sum(cosines < c - 1e-6) + np.sum(cosines < c + 1e-6) - 1) / 2 / 7 for c in cosines]
+    agreed = 1 - np.abs(np.array(places) - labels)
+    expected = best_of_each(agreed, np.array(labels))[:4]
+    assert [row["id"] for row in found.table().to_pylist()] == [f"r{n}" for n in expected]
+    lost = {row["id"]: json.loads(row["row"])["agreement"] for row in found.rejects().to_pylist()}
+    assert lost == pytest.approx({f"r{n}": agreed[n] for n in range(8) if n not in expected}, abs=1e-5)
+    assert plan_filter(given, {}).rows == {"train": 4}
+
+
+def test_an_encoder_judges_mined_pairs_by_their_cosine_and_refuses_blank_texts(world, tiny_bert):
+    tmp, settings = world
+    found = filter_pairs(settings(judge="encoder", model=str(tiny_bert), best=3), Run(tmp / "out", Silent()))
+    scores = [row["score"] for row in found.table().to_pylist()]
+    assert scores == sorted(scores, reverse=True)
+    assert all(-1 <= score <= 1 for score in scores)
+    folder_of(tmp / "blank", [MinedPair("r", "who?", " ", 1.0, 0.5)], MINED_PAIR)
+    given = settings(judge="encoder", model=str(tiny_bert), pairs=str(tmp / "blank"))
+    with pytest.raises(InputError, match="1 of 1 rows have a blank output, which has no vector; drop them"):
+        filter_pairs(given, Run(tmp / "refused", Silent()))
+    assert not (tmp / "refused").exists()
 
 
 def test_a_beginning_of_the_order_holds_the_same_part_of_each_label():

@@ -1,11 +1,12 @@
-"""The step ``filter``: keep the pairs that a cross-encoder ranks best (M6).
+"""The step ``filter``: keep the pairs that a cross-encoder (M6) or a sentence encoder ranks best.
 
 pairs -> unnormalised scores, shard by shard -> the best kept, the others rejected with their scores
 
-Mined pairs are ranked by the cross-encoder's score. Pairs that were generated for a target score are ranked
-by how close the cross-encoder's score is to it.
+Mined pairs are ranked by the model's score. Pairs that were generated for a target score are ranked by how
+close the model's score is to it.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -16,7 +17,11 @@ from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.schemas import REJECT, Reject, to_table
+from pairsmith.metrics.correlation import dense_groups, group_ranks
+from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -30,6 +35,7 @@ from pairsmith.runs import (
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
+from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.shared import finished, load_options, nothing_to_do, refuse_sources
@@ -37,8 +43,6 @@ from pairsmith.steps.shared import finished, load_options, nothing_to_do, refuse
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
-
-_DECIDES_SCORES = {"dtype", "max_length", "shard_size"}
 
 
 def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
@@ -52,10 +56,16 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     found = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, pairs = found.folder, found.table
     columns = _text_columns(pairs, source)
+    if settings.judge == "encoder":
+        _refuse_blank(pairs, columns, settings)
     claims = _claims(pairs, settings, source)
     inputs = {"pairs": hash_source(found.source)}
     models = {"model": model_revision(settings.model)}
-    decides = settings.model_dump(mode="json", include={"by", "best", "threshold", *_DECIDES_SCORES})
+    decides = settings.model_dump(mode="json", include={"by", "best", "threshold"}) | _deciding_scores(
+        settings
+    )
+    if settings.share is not None:  # folders from before there was a share go on
+        decides["share"] = settings.share
     writer = FolderWriter.start(
         run, step="filter", schema=pairs.schema, settings=decides, inputs=inputs, models=models
     )
@@ -66,10 +76,11 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         name, values = "score", scores.astype(np.float64)
         order = np.argsort(-values, kind="stable")
     else:
-        name, values = "agreement", agreement(scores, claims)
+        judged = ranks(scores) if settings.judge == "encoder" else probabilities(scores)
+        name, values = "agreement", agreement(judged, claims)
         order = best_of_each(values, claims)
     keep = values[order] >= (-np.inf if settings.threshold is None else settings.threshold)
-    keep[np.cumsum(keep) > (settings.best or len(keep))] = False
+    keep[np.cumsum(keep) > most_kept(settings, len(keep))] = False
     kept, lost = order[keep], order[~keep]
     for number in range(max(1, -(-max(len(kept), len(lost)) // SHARD_ROWS))):
         if writer.is_done(number):
@@ -111,6 +122,17 @@ def _text_columns(pairs: pa.Table, source: DatasetFolder) -> tuple[str, str]:
     )
 
 
+def _refuse_blank(pairs: pa.Table, columns: tuple[str, str], settings: FilterSettings) -> None:
+    """Refuse texts that have no vector before anything is computed."""
+    for column in columns:
+        blank = sum(not (text or "").strip() for text in pairs[column].to_pylist())
+        if blank:
+            raise InputError(
+                f"{settings.pairs}: {blank} of {pairs.num_rows} rows have a blank {column}, which has no "
+                "vector; drop them first"
+            )
+
+
 def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) -> NDArray[np.float64] | None:
     """The target scores of generated pairs; None where only the cross-encoder's scores decide."""
     claimed = {"sentence1", "sentence2", "score"} <= set(pairs.column_names)
@@ -129,9 +151,31 @@ def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) ->
     return claims
 
 
-def agreement(scores: NDArray[np.float32], claims: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How well unnormalised scores agree with target scores in [0, 1]: ``1 - |sigmoid(s) - claim|``."""
-    judged = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # the sigmoid, in a form that cannot overflow
+def most_kept(settings: FilterSettings, count: int) -> int:
+    """The largest number of ``count`` pairs that ``best`` and ``share`` let through."""
+    share = 1.0 if settings.share is None else settings.share
+    return min(settings.best or count, round(share * count))
+
+
+def probabilities(scores: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The sigmoid of a cross-encoder's unnormalised scores."""
+    found: NDArray[np.float64] = 0.5 * (1 + np.tanh(scores.astype(np.float64) / 2))  # cannot overflow
+    return found
+
+
+def ranks(scores: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The rank of each score among all, from 0 for the lowest to 1 for the highest; equal scores share one.
+
+    Cosines of one encoder lie near 1 and those of another near 0, so only their order can be compared with
+    the scores that pairs were written for.
+    """
+    places = group_ranks(dense_groups(scores))
+    found: NDArray[np.float64] = (places - 1) / max(1, len(places) - 1)
+    return found
+
+
+def agreement(judged: NDArray[np.float64], claims: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How well a judge's scores agree with target scores, both in [0, 1]: ``1 - |judged - claim|``."""
     found: NDArray[np.float64] = 1 - np.abs(judged - claims)
     return found
 
@@ -165,7 +209,7 @@ def _scores(
         Run(run.out / "scores", run.progress, run.fresh),
         step="score",
         schema=SCORES,
-        settings=settings.model_dump(mode="json", include=_DECIDES_SCORES),
+        settings=_deciding_scores(settings),
         inputs=inputs,
         models=models,
         planned=shard_count(pairs, settings.shard_size),
@@ -186,24 +230,60 @@ def _scores(
     return found
 
 
+def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
+    """The settings that decide a pair's score; folders from before there were encoders as judges go on."""
+    found: dict[str, JSON] = settings.model_dump(mode="json", include={"dtype", "max_length", "shard_size"})
+    return found if settings.judge == "cross-encoder" else {**found, "judge": settings.judge}
+
+
 def _load_scorer(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard, Made]:
-    """Load the cross-encoder; what is returned scores the pairs of a shard."""
+    """Load the model; what is returned scores the pairs of a shard."""
     check_revision(settings.model, revision, worker)
-    cross = load_cross_encoder(settings.model, **load_options(settings))
+    judge = load_judge(settings)
 
     def score(shard: RowShard, advance: Advance) -> Made:
         ids, inputs, outputs = (column.to_pylist() for column in shard.rows.columns)
-        scores = score_pairs(cross, inputs, outputs, batch_tokens=settings.batch_tokens, advance=advance)
+        scores = judge(inputs, outputs, advance)
         return pa.table({"id": ids, "score": scores}, schema=SCORES), to_table([], REJECT)
 
     return score
 
 
+Judge = Callable[[Sequence[str], Sequence[str], Advance], NDArray[np.float32]]
+"""From n inputs, their n outputs and a function that is told of progress, the n scores."""
+
+
+def load_judge(settings: FilterSettings, model: str | None = None, *, untrained: bool = False) -> Judge:
+    """Load what scores pairs; for a plan, ``model`` in its place, with a new head if ``untrained``."""
+    model = model or settings.model
+    if settings.judge == "cross-encoder":
+        cross = load_cross_encoder(model, fresh_head=untrained, **load_options(settings))
+        return lambda inputs, outputs, advance: score_pairs(
+            cross, inputs, outputs, batch_tokens=settings.batch_tokens, advance=advance
+        )
+    encoder = load_sentence_encoder(model, **load_options(settings))
+
+    def cosines(inputs: Sequence[str], outputs: Sequence[str], advance: Advance) -> NDArray[np.float32]:
+        texts = [*inputs, *outputs]
+        vectors = encode_texts(encoder, texts, batch_tokens=settings.batch_tokens)
+        advance(len(inputs))
+        first, second = vectors[: len(inputs)], vectors[len(inputs) :]
+        return cosine_similarity_rows(first, second).astype(np.float32)
+
+    return cosines
+
+
 def _scores_card(settings: FilterSettings) -> Card:
     return Card(
         title=f"Scores of pairs by {model_display_name(settings.model)}",
-        description="Pairs by their ids, and a cross-encoder's unnormalised scores.",
-        columns={"score": "higher is better; unbounded"},
+        description=(
+            "Pairs by their ids, and a cross-encoder's unnormalised scores."
+            if settings.judge == "cross-encoder"
+            else "Pairs by their ids, and the cosines of their vectors by an encoder."
+        ),
+        columns={
+            "score": "higher is better; unbounded" if settings.judge == "cross-encoder" else "from -1 to 1"
+        },
         made="The scores were computed from the pairs' texts.",
         tags=(),
         licence="It contains no texts.",
@@ -212,17 +292,18 @@ def _scores_card(settings: FilterSettings) -> Card:
 
 
 def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
+    kind = "unnormalised score" if settings.judge == "cross-encoder" else "cosine"
     return Card(
-        title="Pairs that a cross-encoder kept",
+        title=f"Pairs that {'a' if settings.judge == 'cross-encoder' else 'an'} {settings.judge} kept",
         description=(
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`) that the "
-            f"cross-encoder {model_display_name(settings.model)} judged best."
+            f"{settings.judge} {model_display_name(settings.model)} judged best."
         ),
         columns={
             "input": "a text of the first corpus",
             "output": "a text of the second",
             "margin": "the pair's margin score, by which it was found",
-            "score": "the cross-encoder's unnormalised score, where the pairs were mined",
+            "score": f"the {settings.judge}'s {kind}, where the pairs were mined",
         },
         made="The pairs were put together and chosen by programs; no person has checked each of them.",
         tags=("mined",),

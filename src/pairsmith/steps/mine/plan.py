@@ -14,7 +14,6 @@ import torch
 from pairsmith.core.model_names import MINILM
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR
 from pairsmith.methods.mining.style import load_style
-from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.models.summarizer import load_summarizer
@@ -22,6 +21,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
 from pairsmith.steps.mine.corpus import Corpus, Unit, corpora, cutter, is_styled
+from pairsmith.steps.mine.filter import load_judge, most_kept
 from pairsmith.steps.mine.rewrite import check_columns, read_texts, writer
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.planning import sample_of, sharded, spread, timed
@@ -144,19 +144,13 @@ def _pairs(sampled: Sequence[_Sample], settings: MineSettings) -> pa.Table:
 
 
 def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) -> Estimate:
-    """Estimate ``filter`` on some pairs; ``base`` stands in for a cross-encoder not yet trained."""
+    """Estimate ``filter`` on some pairs; ``base`` stands in for a model not yet trained."""
     sample, count = _some_of(settings.pairs, before)
     untrained = settings.model in before
 
     def load() -> Callable[[Sequence[tuple[str, str]]], object]:
-        model = base if untrained else settings.model
-        cross = load_cross_encoder(model, fresh_head=untrained, **load_options(settings))
-        return lambda pairs: score_pairs(
-            cross,
-            [one for one, _ in pairs],
-            [other for _, other in pairs],
-            batch_tokens=settings.batch_tokens,
-        )
+        judge = load_judge(settings, base if untrained else None, untrained=untrained)
+        return lambda pairs: judge([one for one, _ in pairs], [two for _, two in pairs], lambda _: None)
 
     names = ("input", "output") if "input" in sample.column_names else ("sentence1", "sentence2")
     pairs = list(zip(*(sample[name].to_pylist()[:CALIBRATION_TEXTS] for name in names), strict=True))
@@ -165,7 +159,7 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
         loading=loading,
         shared=each * count,
         size=sample.nbytes * count // max(1, sample.num_rows),
-        rows=min(count, settings.best or count),
+        rows=most_kept(settings, count),
         shards=-(-count // settings.shard_size),
         sample=sample,
     )

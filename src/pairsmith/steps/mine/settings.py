@@ -153,13 +153,22 @@ class MineSettings(Settings):
 
 
 class FilterSettings(Settings):
-    """Score pairs with a cross-encoder and keep the best (M6)."""
+    """Score pairs with a cross-encoder (M6) or a sentence encoder, and keep the best."""
 
     pairs: str = Field(
         description="Dataset folder of pairs with the columns input and output, as mine writes it, or "
         "sentence1 and sentence2. If there are several splits, train is used; FOLDER:SPLIT selects another."
     )
-    model: str = Field(description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id.")
+    model: str = Field(
+        description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id; with --judge "
+        "encoder a sentence encoder, as for evaluate sts."
+    )
+    judge: Literal["cross-encoder", "encoder"] = Field(
+        default="cross-encoder",
+        description="What the model is. cross-encoder: it reads both texts together. encoder: the score is "
+        "the cosine of the two texts' vectors, and --by agreement compares the rank of that cosine, from 0 "
+        "to 1 among all pairs, with the score that the pair was written for.",
+    )
     by: Literal["auto", "score", "agreement"] = Field(
         default="auto",
         description="How pairs are ranked. score: by the cross-encoder's score. agreement: by how close that "
@@ -169,6 +178,9 @@ class FilterSettings(Settings):
     )
     best: int | None = Field(
         default=None, ge=1, description="Keep only this many pairs, those that rank highest."
+    )
+    share: float | None = Field(
+        default=None, gt=0, le=1, description="Keep only this share of the pairs, those that rank highest."
     )
     threshold: float | None = Field(
         default=None,
