@@ -38,6 +38,7 @@ def test_the_method_finds_what_the_step_writes(retrieval, encoder, folder, tmp_p
         encoder=str(folder),
         k=3,
         retrieval=retrieval,
+        dtype="float32",
         device="cpu",
     )
     rows = mine(settings, Run(tmp_path / "mined", Silent())).table().to_pylist()
