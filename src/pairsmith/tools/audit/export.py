@@ -95,12 +95,8 @@ def label_studio(audit: Audit, said: Mapping[str, Labels]) -> list[dict[str, Any
     for row in audit.rows:
         given = {name: labels[row.id] for name, labels in said.items() if row.id in labels}
         results = [choice | {"value": {"choices": [label]}} for label in given.values()]
-        found.append(
-            {
-                "data": {"row": row.id, **row.texts, "annotators": list(given)},
-                "annotations": [{"result": [result]} for result in results],
-            }
-        )
+        data: dict[str, Any] = {"row": row.id, **row.texts, "annotators": list(given)}
+        found.append({"data": data, "annotations": [{"result": [result]} for result in results]})
     return found
 
 
