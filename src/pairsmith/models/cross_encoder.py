@@ -24,7 +24,7 @@ class CrossEncoder(TextModel):
 def load_cross_encoder(
     model: str, *, fresh_head: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> CrossEncoder:
-    """Load ``model`` as a cross-encoder; the arguments are those of ``load_with_head``."""
+    """Load ``model`` as a cross-encoder; all arguments are as for ``load_with_head``."""
     loaded = load_with_head(model, "classification", labels=1, fresh_head=fresh_head, seed=seed, **how)
     return CrossEncoder(*loaded)
 

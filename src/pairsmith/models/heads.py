@@ -52,14 +52,14 @@ class TextModel:
 
         What is too long is cut off; in a pair the longer text is cut first.
         """
-        features: Mapping[str, Tensor] = self.tokens(*texts, padding=True, return_tensors="pt")
+        features: Mapping[str, Tensor] = self.tokenized(*texts, padding=True, return_tensors="pt")
         return features
 
     def token_counts(self, *texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text or pair, special tokens included."""
-        return [len(ids) for ids in self.tokens(*texts)["input_ids"]]
+        return [len(ids) for ids in self.tokenized(*texts)["input_ids"]]
 
-    def tokens(self, *texts: Sequence[str], **options: Any) -> Any:
+    def tokenized(self, *texts: Sequence[str], **options: Any) -> Any:
         """What the tokenizer makes of texts or pairs, none longer than ``max_length``."""
         return self.tokenizer(
             *map(list, texts),

@@ -70,16 +70,11 @@ class Prediction:
 
 
 def load_reader(
-    model: str,
-    *,
-    fresh_head: bool = False,
-    perceptrons: bool = False,
-    seed: int = 0,
-    **how: Unpack[Loading],
+    model: str, *, fresh_head: bool = False, perceptrons: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> Reader:
     """Load ``model`` as a reader; a ``fresh_head`` has a teacher's two ``perceptrons`` if that is set (Q3).
 
-    The other arguments are those of ``load_with_head``; ``max_length`` is at least 16.
+    ``device``, ``dtype`` and ``max_length``, at least 16 tokens, are as for ``load_with_head``.
     """
     max_length = how.get("max_length")
     if max_length is not None and max_length < _SHORTEST:

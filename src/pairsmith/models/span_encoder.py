@@ -45,10 +45,10 @@ class SpanEncoder:
 def load_span_encoder(
     model: str, *, fresh_heads: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> SpanEncoder:
-    """Load ``model``, written by ``infuse``, as a bi-encoder for question answering; see ``load_with_head``.
+    """Load ``model``, written by ``infuse``, as a bi-encoder for question answering.
 
     With ``fresh_heads``, any encoder of transformers gets random heads for questions, to be trained; existing
-    heads are kept.
+    heads are kept. ``device``, ``dtype`` and ``max_length`` are as for ``load_with_head``.
     """
     tokens = load_token_encoder(model, bidirectional=True, **how)
     where, width = resolve_model(model), int(tokens.model.config.hidden_size)

@@ -33,7 +33,7 @@ def text_windows(encoder: TokenEncoder, texts: Sequence[str]) -> list[Feature]:
     in the window with the most context around them. In the window of a blank text it is false everywhere.
     """
     room = encoder.max_length - encoder.tokenizer.num_special_tokens_to_add()
-    encoded = encoder.tokens(
+    encoded = encoder.tokenized(
         texts,
         stride=min(OVERLAP, room // 2),
         return_overflowing_tokens=True,

@@ -26,16 +26,9 @@ SHORTEST = 11
 
 # Generation settings that are taken from the model: its special tokens, but nothing about the search.
 _TOKENS = (
-    "pad_token_id",
-    "bos_token_id",
-    "eos_token_id",
-    "decoder_start_token_id",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "bad_words_ids",
-    "suppress_tokens",
-    "begin_suppress_tokens",
-)
+    "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id",
+    "forced_eos_token_id", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens",
+)  # fmt: skip
 
 
 def shortest_of(kind: str) -> int:
@@ -55,7 +48,8 @@ def load_summarizer(
 ) -> Summarizer:
     """Load ``model``, which has an encoder and a decoder as BART and T5 have, as a summariser.
 
-    With ``fresh_decoder``, an encoder such as BERT gets a decoder, to be trained; see ``load_with_head``.
+    With ``fresh_decoder``, an encoder such as BERT gets a decoder, to be trained. The other arguments are as
+    for ``load_with_head``.
     """
     from transformers import GenerationConfig
 

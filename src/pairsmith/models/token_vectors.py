@@ -26,7 +26,7 @@ class TokenEncoder(TextModel):
 
     def text_tokens(self, texts: Sequence[str]) -> list["TextTokens"]:
         """The positions in each text of the tokens of ``features``."""
-        encoded = self.tokens(texts, return_offsets_mapping=True)
+        encoded = self.tokenized(texts, return_offsets_mapping=True)
         return [
             _text_tokens(text, encoded.sequence_ids(row), encoded["offset_mapping"][row])
             for row, text in enumerate(texts)
@@ -84,7 +84,7 @@ def end_tokens(offsets: Ints, positions: Ints) -> Ints:
 
 
 def load_token_encoder(model: str, *, bidirectional: bool = False, **how: Unpack[Loading]) -> TokenEncoder:
-    """Load ``model``, or the encoder of an encoder-decoder, as a token encoder; see ``load_with_head``.
+    """Load ``model``, or the encoder of an encoder-decoder, as a token encoder, as ``load_with_head`` loads.
 
     With ``bidirectional``, anything but an encoder alone, whose tokens attend to each other, is refused.
     """

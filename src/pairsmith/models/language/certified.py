@@ -38,12 +38,12 @@ def certified(
     if len(tokens) < sampling.top_k:
         return None
     p_main = _probabilities([main[token] for token in tokens])
-    outside = min(_last(main), _rest(main))
+    outside = _outside(main)
     least, most = torch.zeros_like(p_main), torch.zeros_like(p_main)
     for listed in counters:
-        at_most = min(_last(listed), _rest(listed))
+        others = math.log(_outside(listed))
         least = torch.maximum(least, _probabilities([listed.get(token, -math.inf) for token in tokens]))
-        most = torch.maximum(most, _probabilities([listed.get(token, math.log(at_most)) for token in tokens]))
+        most = torch.maximum(most, _probabilities([listed.get(token, others) for token in tokens]))
     # Weights fall as a counter-prompt's probability rises.
     high = self_debiased(p_main, least, decay, floor)
     low = self_debiased(p_main, most, decay, floor)
@@ -55,8 +55,8 @@ def certified(
     before = low.cumsum(0) - low
     fewest, largest = (int((before[: sampling.top_k] < sampling.top_p * total).sum()) for total in sums)
     nucleus = low[:largest]
-    others = max(outside, float(high[largest:].amax()) if largest < len(high) else 0.0)
-    if fewest != largest or not torch.equal(nucleus, high[:largest]) or float(nucleus[-1]) <= others:
+    next_best = max(outside, float(high[largest:].amax()) if largest < len(high) else 0.0)
+    if fewest != largest or not torch.equal(nucleus, high[:largest]) or float(nucleus[-1]) <= next_best:
         return None
     return Choices((nucleus / nucleus.sum())[None], torch.tensor(tokens)[order[:largest]][None])
 
@@ -65,11 +65,11 @@ def _probabilities(logarithms: Sequence[float]) -> Tensor:
     return torch.tensor(logarithms, dtype=torch.float32).exp_()
 
 
-def _last(listed: LogProbabilities) -> float:
-    """The probability of a list's least likely token; 1 for an empty list."""
-    return math.exp(min(listed.values(), default=0.0))
+def _outside(listed: LogProbabilities) -> float:
+    """The largest probability that a token outside a list can have.
 
-
-def _rest(listed: LogProbabilities) -> float:
-    """The probability that a list leaves for all other tokens together; above 0 because of rounding."""
-    return max(1.0 - sum(map(math.exp, listed.values())), 1e-6)
+    That of the list's last token, or what the list leaves for all others together, which is above 0 because
+    of rounding.
+    """
+    last = math.exp(min(listed.values(), default=0.0))
+    return min(last, max(1.0 - sum(map(math.exp, listed.values())), 1e-6))

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 from transformers.cache_utils import DynamicCache
 
 from pairsmith.core.errors import ModelError, first_line
@@ -186,19 +187,15 @@ class TransformersSession:
         )
         return states, logits[:, 0].clone()  # copied, so that the batch, which may be large, is freed
 
-    @contextmanager
-    def _head_sees(self, places: Tensor) -> Iterator[None]:
-        """Within this context only one token of each row, ``(rows,)``, is passed to the output layer."""
+    def _head_sees(self, places: Tensor) -> RemovableHandle:
+        """A context in which only one token of each row, ``(rows,)``, is passed to the output layer."""
 
         def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
             (hidden,) = args
             return (hidden[torch.arange(len(places), device=hidden.device), places][:, None],)
 
-        hook = self._model.get_output_embeddings().register_forward_pre_hook(narrow)
-        try:
-            yield
-        finally:
-            hook.remove()
+        hook: RemovableHandle = self._model.get_output_embeddings().register_forward_pre_hook(narrow)
+        return hook
 
     def forget(self, prompt: Prompt) -> None:
         """Free the memory of a prompt that no row needs."""
