@@ -69,9 +69,9 @@ def test_the_first_of_the_usual_columns_is_taken(put, first):
 
 
 def test_a_named_column_comes_before_the_usual_ones(put):
-    path = put({"document": "a", "body": "b", "Abstract": "c", "summary": "d"})
-    found = next(read_documents(path, column="body", summary_column="abstract"))
-    assert (found.document, found.summary) == ("b", "c")
+    path = put({"document": "a", "body": "b", "summary": "d"})
+    found = next(read_documents(path, column="body"))
+    assert (found.document, found.summary) == ("b", "d")
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_the_column_of_the_documents_is_not_that_of_the_summaries(put):
 
 
 def test_paragraphs_are_joined_by_line_breaks(put):
-    row = {"title": "Head", "paragraphs": [" One. ", "", None, "Two."], "points": ["a", "b"]}
-    found = next(read_documents(put(row), summary_column="points"))
+    row = {"title": "Head", "paragraphs": [" One. ", "", None, "Two."], "highlights": ["a", "b"]}
+    found = next(read_documents(put(row)))
     assert (found.document, found.summary) == ("One.\nTwo.", "a\nb")
 
 
@@ -160,7 +160,6 @@ def test_reading_is_a_stream(tmp_path):
     [
         ({"title": "a"}, {}, "news.jsonl has none of the columns document, text, article"),
         ({"text": "a"}, {"column": "body"}, "news.jsonl has no column 'body'"),
-        ({"text": "a"}, {"summary_column": "sumary"}, "news.jsonl has no column 'sumary'"),
         ({"text": 3}, {}, "news.jsonl:1: column 'text' holds a number, not text"),
         ({"text": ["a", 3]}, {}, "news.jsonl:1: column 'text' holds a number, not text"),
         ({"text": {"a": 1}}, {}, "news.jsonl:1: column 'text' holds an object, not text"),

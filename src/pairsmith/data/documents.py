@@ -7,7 +7,7 @@ from datetime import date, datetime
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place
-from pairsmith.data.readers import at_least_one, column_text, kind_of, pick_column, text_id
+from pairsmith.data.readers import at_least_one, column_text, kind_of, text_id, with_names
 from pairsmith.data.schemas import text_schema
 from pairsmith.data.sources import Columns, Source, open_source
 
@@ -35,45 +35,35 @@ def read_documents(
     source: str | Place | Source,
     *,
     column: str | None = None,
-    summary_column: str | None = None,
     group_column: str | None = None,
     prefer: Sequence[str] = (),
 ) -> Iterator[Document]:
     """Read documents one at a time, stripped of white space; blank ones are skipped.
 
+    Summaries are in the first of ``SUMMARY_COLUMNS`` that exists and does not hold the documents.
+
     Args:
         source: as for ``read_texts``.
         column: the column with the documents; by default the first of ``prefer`` and ``DOCUMENT_COLUMNS``
             that exists. A list of texts, e.g. of paragraphs, is joined by line breaks.
-        summary_column: the column with the summaries; by default the first of ``SUMMARY_COLUMNS`` that
-            exists and does not hold the documents, or none.
         group_column: the column with the group. A date or time, also as ISO 8601 text, becomes its day.
         prefer: see ``column``.
     """
     opened = open_source(source)
     columns = [column] if column else [*prefer, *DOCUMENT_COLUMNS]
-    found = _documents(opened, columns, summary_column, group_column)
-    return at_least_one(found, f"{opened.name} holds no documents")
+    return at_least_one(_documents(opened, columns, group_column), f"{opened.name} holds no documents")
 
 
-def _documents(
-    source: Source, columns: Sequence[str], summary_column: str | None, group_column: str | None
-) -> Iterator[Document]:
-    name = ""
-    for where, row in source.rows():
-        if not name:
-            name = pick_column(row, columns, source.name)
-            if group_column:
-                group_column = pick_column(row, [group_column], source.name)
-            if summary_column:
-                summary_column = pick_column(row, [summary_column], source.name)
-            else:
-                summary_column = next(
-                    (each for each in SUMMARY_COLUMNS if each in row and each != name), None
-                )
+def _documents(source: Source, columns: Sequence[str], group_column: str | None) -> Iterator[Document]:
+    wanted = [columns, [group_column]] if group_column else [columns]
+    summary_name: str | None = None
+    for number, (where, row, names) in enumerate(with_names(source, *wanted)):
+        name = names[0]
+        if not number:
+            summary_name = next((each for each in SUMMARY_COLUMNS if each in row and each != name), None)
         if document := _joined(row, name, where):
-            summary = _joined(row, summary_column, where) if summary_column else ""
-            group = _group(row.get(group_column), group_column, where) if group_column else ""
+            summary = _joined(row, summary_name, where) if summary_name else ""
+            group = _group(row.get(names[1]), names[1], where) if group_column else ""
             yield Document(row_id(row, document), document, summary, group, where)
 
 

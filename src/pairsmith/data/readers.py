@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import islice
 from typing import Any, TypeVar
 
 from pairsmith.core.errors import InputError, choices
@@ -35,9 +34,7 @@ def text_id(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
 
 
-def read_texts(
-    source: str | Place, *, columns: Sequence[str] = (), limit: int | None = None
-) -> Iterator[TextRecord]:
+def read_texts(source: str | Place, *, columns: Sequence[str] = ()) -> Iterator[TextRecord]:
     """Read texts one at a time, stripped of white space; blank ones are skipped.
 
     Args:
@@ -46,7 +43,6 @@ def read_texts(
             ``org/name``, ``org/name:split`` (also ``:train[:1000]``) or ``org/name/config:split``.
         columns: the columns with the texts, read in this order within a row; by default the first of
             ``TEXT_COLUMNS`` that exists.
-        limit: stop after this many texts (1 or more); nothing after the last one is read.
     """
     opened = open_source(source)
     wanted: list[Sequence[str]] = [[column] for column in columns] or [TEXT_COLUMNS]
@@ -56,22 +52,20 @@ def read_texts(
         for name in names
         if (text := column_text(row, name, where))
     )
-    return at_least_one(islice(found, limit), f"{opened.name} holds no texts")
+    return at_least_one(found, f"{opened.name} holds no texts")
 
 
-def read_pairs(
-    source: str | Place, *, columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
-) -> Iterator[GradedPair]:
-    """Read pairs graded by people, from the columns with these names; rows with a blank score are skipped.
+def read_pairs(source: str | Place) -> Iterator[GradedPair]:
+    """Read pairs graded by people, with columns sentence1, sentence2 and score; blank scores are skipped.
 
     ``source`` is as for ``read_texts``; a file needs a header (``.txt`` has none and is refused).
     """
     opened = open_source(source)
-    return at_least_one(_pairs(opened, columns), f"{opened.name} holds no graded pairs")
+    return at_least_one(_pairs(opened), f"{opened.name} holds no graded pairs")
 
 
-def _pairs(source: Source, columns: tuple[str, str, str]) -> Iterator[GradedPair]:
-    for where, row, names in with_names(source, *([column] for column in columns)):
+def _pairs(source: Source) -> Iterator[GradedPair]:
+    for where, row, names in with_names(source, ["sentence1"], ["sentence2"], ["score"]):
         score = row.get(names[2])
         if score is not None and not (isinstance(score, str) and not score.strip()):
             number = parse_score(score, where)

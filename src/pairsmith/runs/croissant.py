@@ -61,16 +61,11 @@ _TYPES = {
 def describe(
     manifest: Manifest, schemas: Mapping[str, pa.Schema], *, repo: str = "", endpoint: str = ""
 ) -> JSONLD:
-    """The description of a finished dataset folder; the same folder always gives the same description.
+    """The description of a finished dataset folder as a JSON-LD object, with names relative to the folder.
 
-    Args:
-        manifest: the folder's manifest.
-        schemas: the schema of the rows as ``data``, and that of the rejects, if any, as ``rejects``.
-        repo: its repository on the Hub, OWNER/NAME; the owner is then named as the creator.
-        endpoint: address of that Hub.
-
-    Returns:
-        a JSON-LD object; names of files are relative to the folder.
+    ``schemas`` are that of the rows as ``data``, and that of the rejects, if any, as ``rejects``. With its
+    repository ``repo`` on the Hub at ``endpoint``, OWNER/NAME, the owner is named as the creator. The same
+    folder always gives the same description.
     """
     about = manifest.about
     files = [file for shard in manifest.shards for file in shard.files]

@@ -74,7 +74,7 @@ def run_processes(
             for worker in pool.idle():
                 if given := waiting.take():
                     pool.give(worker, *given)
-            if waiting.empty and not pool.busy:
+            if not pool.busy and waiting.is_empty():
                 return
             for worker, (kind, value) in pool.messages():
                 if kind == "advance":

@@ -205,11 +205,11 @@ class DatasetFolder:
         for number in range(len(files)) if numbers is None else numbers:
             yield read_parquet(self.path / files[number].path, columns)
 
-    def batches(self, split: str = "train", rows: int = 5_000) -> Iterator[pa.Table]:
-        """The rows of ``split``, at most ``rows`` at a time, whatever the size of its shards."""
+    def batches(self, split: str) -> Iterator[pa.Table]:
+        """The rows of ``split``, at most 5,000 at a time, whatever the size of its shards."""
         for file in self._files(split):
             with _parquet(self.path / file.path) as opened:
-                for batch in opened.iter_batches(batch_size=rows):
+                for batch in opened.iter_batches(batch_size=5_000):
                     yield pa.Table.from_batches([batch])
 
     def schema(self) -> pa.Schema:

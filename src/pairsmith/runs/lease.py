@@ -104,14 +104,17 @@ class Lease:
 
     def _renew_often(self) -> None:
         while not self._ended.wait(RENEW_SECONDS) and not self._lost:
-            # The store may be back the next time; `check` raises an error if not.
-            with suppress(Exception), self._guard:
-                if self._ended.is_set():
-                    return
-                self._lost = _read(self._file).get("owner") != self._owner
-                if not self._lost:
-                    self._count += 1
-                    self._write()
+            with suppress(Exception):  # the store may be back the next time; `check` raises an error if not
+                self._renew()
+
+    def _renew(self) -> None:
+        with self._guard:
+            if self._ended.is_set():
+                return
+            self._lost = _read(self._file).get("owner") != self._owner
+            if not self._lost:
+                self._count += 1
+                self._write()
 
     def _write(self, **options: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")

@@ -88,7 +88,7 @@ def run_ray(
                 index, (place, item) = free.pop(), taken
                 given[place] = item
                 promises[actors[index].do.remote(item)] = index, place
-            if waiting.empty and not given:
+            if not given and waiting.is_empty():
                 break
             ready, _ = ray.wait(list(promises), num_returns=1, timeout=_WAIT_SECONDS)
             if not ready:

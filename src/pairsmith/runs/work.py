@@ -49,15 +49,10 @@ class Waiting(Generic[W]):
         self._items = chain(first, numbered)
         self._again: list[tuple[int, W]] = []
         self._deaths: Counter[int] = Counter()
-        self._all_read = False
 
     def take(self) -> tuple[int, W] | None:
         """The next item with its number; None if none is left."""
-        if self._again:
-            return self._again.pop()
-        found = next(self._items, None)
-        self._all_read = found is None
-        return found
+        return self._again.pop() if self._again else next(self._items, None)
 
     def put_back(self, number: int, item: W) -> bool:
         """Have an item whose worker was lost done again; False if it has ended too many of them."""
@@ -67,7 +62,8 @@ class Waiting(Generic[W]):
         self._again.append((number, item))
         return True
 
-    @property
-    def empty(self) -> bool:
-        """Whether ``take`` has found no item left, and none was put back since."""
-        return self._all_read and not self._again
+    def is_empty(self) -> bool:
+        """Whether no item is left; the next one is read for it, so ask when no worker is busy."""
+        if not self._again and (found := next(self._items, None)):
+            self._again.append(found)
+        return not self._again
