@@ -27,7 +27,7 @@ from pairsmith.core.model_names import MINILM
 from pairsmith.data.questions import Distribution
 from pairsmith.data.squad import Question
 from pairsmith.methods.mining.reader import SpanMarker, batch_of_windows, training_windows
-from pairsmith.methods.quip.distillation import Asked, PassageExample
+from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import Student
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder
@@ -94,7 +94,9 @@ def lesson(questions: Sequence[Question]) -> PassageExample:
     for question in questions:
         answer = question.answers[0]
         places = answer.start, answer.start + len(answer.text)
-        asked.append(Asked(question.question, *(Distribution((place,), (1.0,)) for place in places)))
+        asked.append(
+            LabelledQuestion(question.question, *(Distribution((place,), (1.0,)) for place in places))
+        )
     return PassageExample(questions[0].context, asked)
 
 

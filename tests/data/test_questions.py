@@ -3,7 +3,7 @@ import json
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.questions import AskedQuestion, Distribution, read_asked
+from pairsmith.data.questions import Distribution, GeneratedQuestion, read_asked
 from pairsmith.data.squad import Answer, read_questions
 
 ROW = {
@@ -22,7 +22,7 @@ def read(path, *rows):
 
 
 def test_a_row_with_a_teachers_distributions(tmp_path):
-    expected = AskedQuestion(
+    expected = GeneratedQuestion(
         "a",
         "A man plays.",
         "Who plays?",
@@ -39,7 +39,8 @@ def test_an_answer_may_stand_nowhere_and_there_may_be_no_teacher(tmp_path):
     rows = [{"context": " A man plays.", "question": "Who?"}]
     rows.append(rows[0] | {"answers": {"text": [], "answer_start": []}, "starts": None})
     assert read(tmp_path / "rows.jsonl", *rows) == [
-        AskedQuestion(str(number), " A man plays.", "Who?", "", None, None, None, None) for number in range(2)
+        GeneratedQuestion(str(number), " A man plays.", "Who?", "", None, None, None, None)
+        for number in range(2)
     ]
 
 
@@ -61,7 +62,7 @@ def test_the_official_form_of_squad(tmp_path):
     asked = {"id": "q", "question": "Who?", "answers": [{"text": "man", "answer_start": 2}]}
     path.write_text(json.dumps({"data": [{"paragraphs": [{"context": "A man plays.", "qas": [asked]}]}]}))
     assert list(read_asked(path)) == [
-        AskedQuestion("q", "A man plays.", "Who?", "man", (2, 5), (2, 5), None, None)
+        GeneratedQuestion("q", "A man plays.", "Who?", "man", (2, 5), (2, 5), None, None)
     ]
 
 

@@ -51,7 +51,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedQuestion:
+class GeneratedQuestion:
     """A question on a passage, generated or written by people."""
 
     id: str
@@ -67,7 +67,7 @@ class AskedQuestion:
     ends: Distribution | None
 
 
-def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
+def read_asked(source: str | Place) -> Iterator[GeneratedQuestion]:
     """Read questions on passages: rows of ``ask`` or ``relabel``, or people's questions as in SQuAD.
 
     ``source`` is an official SQuAD file, or rows in any other format with the columns context, question
@@ -79,13 +79,15 @@ def read_asked(source: str | Place) -> Iterator[AskedQuestion]:
     return asked_in(open_source(source).rows())
 
 
-def _of_people(question: Question) -> AskedQuestion:
+def _of_people(question: Question) -> GeneratedQuestion:
     first = question.answers[0]
     span = first.start, first.start + len(first.text)
-    return AskedQuestion(question.id, question.context, question.question, first.text, span, span, None, None)
+    return GeneratedQuestion(
+        question.id, question.context, question.question, first.text, span, span, None, None
+    )
 
 
-def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
+def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[GeneratedQuestion]:
     """The questions in rows that come with their locations."""
     reads = asks = ""
     for number, (where, row) in enumerate(one_a_row(rows)):
@@ -96,7 +98,7 @@ def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[AskedQuestion]:
         if not column_text(row, reads, where) or not question:
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")
         answer = _answer(row, "answers", context, where)
-        yield AskedQuestion(
+        yield GeneratedQuestion(
             str(row.get("id") or number),
             context,
             question,

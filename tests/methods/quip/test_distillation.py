@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.data.questions import Distribution
-from pairsmith.methods.quip.distillation import Asked, PassageExample, is_read, sparse_cross_entropy, targets
+from pairsmith.methods.quip.distillation import (
+    LabelledQuestion,
+    PassageExample,
+    is_read,
+    sparse_cross_entropy,
+    targets,
+)
 from pairsmith.models.token_vectors import TextTokens
 
 ALL = torch.ones(1, 3, dtype=torch.bool)
@@ -61,8 +67,8 @@ TOKENS = TextTokens(np.array([1, 2, 3, 4]), np.array([[0, 1], [2, 5], [6, 10], [
 
 
 def test_places_become_tokens_and_those_behind_the_last_are_left_out():
-    asked = Asked("Who?", Distribution((2, 40), (0.9, 0.1)), Distribution((5, 11), (0.5, 0.25)))
-    found = targets([TOKENS], [PassageExample("A man plays", [asked, Asked("What?", None, None)])])
+    asked = LabelledQuestion("Who?", Distribution((2, 40), (0.9, 0.1)), Distribution((5, 11), (0.5, 0.25)))
+    found = targets([TOKENS], [PassageExample("A man plays", [asked, LabelledQuestion("What?", None, None)])])
     assert found["start_places"].tolist() == [[2], [0]]
     assert found["start_weights"].tolist() == [[pytest.approx(0.9)], [1.0]]
     assert found["end_places"].tolist() == [[2, 4], [0, 0]]  # no place stands for the first token of all
@@ -72,12 +78,18 @@ def test_places_become_tokens_and_those_behind_the_last_are_left_out():
 def test_a_question_is_read_where_any_place_of_its_answer_is():
     behind, there = Distribution((40,), (1.0,)), Distribution((2,), (0.1,))
     sides = [(there, behind), (behind, behind), (Distribution((), ()), behind), (None, None), (behind, there)]
-    assert [is_read(TOKENS, Asked("Who?", *each)) for each in sides] == [True, False, False, True, True]
+    assert [is_read(TOKENS, LabelledQuestion("Who?", *each)) for each in sides] == [
+        True,
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_places_in_one_token_add_up_in_the_loss():
     # The teacher's tokens were letters: of "man" all three begin in one token of the student.
-    asked = Asked("Who?", Distribution((2, 3, 4), (0.5, 0.25, 0.125)), Distribution((5,), (1.0,)))
+    asked = LabelledQuestion("Who?", Distribution((2, 3, 4), (0.5, 0.25, 0.125)), Distribution((5,), (1.0,)))
     found = targets([TOKENS], [PassageExample("A man plays", [asked])])
     logits = torch.randn(1, 6, generator=torch.Generator().manual_seed(0))
     there = torch.ones(1, 6, dtype=torch.bool)

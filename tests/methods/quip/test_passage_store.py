@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from pairsmith.core.errors import StorageError
 from pairsmith.data.questions import Distribution
 from pairsmith.methods.quip import passage_store as lessons
-from pairsmith.methods.quip.distillation import Asked, PassageExample
+from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.passage_store import PassageStore
 
 distributions = st.none() | st.lists(st.tuples(st.integers(0, 99), st.floats(0.25, 1, width=32))).map(
     lambda pairs: Distribution(tuple(p for p, _ in pairs), tuple(v for _, v in pairs))
 )
 asked = st.lists(
-    st.tuples(st.sampled_from(["A man.", "Two dogs.", "Ü\n", "x"]), st.builds(Asked, st.text(), distributions, distributions)),
+    st.tuples(st.sampled_from(["A man.", "Two dogs.", "Ü\n", "x"]), st.builds(LabelledQuestion, st.text(), distributions, distributions)),
     max_size=12,
 )  # fmt: skip
 
@@ -35,15 +35,15 @@ def test_passages_have_their_questions_in_the_order_in_which_they_came(asked, to
 
 
 def test_places_are_those_of_a_list():
-    found = PassageStore([(text, Asked(f"What is {text}?", None, None)) for text in "abcab"])
-    assert found[-1] == found[2] == PassageExample("c", [Asked("What is c?", None, None)])
+    found = PassageStore([(text, LabelledQuestion(f"What is {text}?", None, None)) for text in "abcab"])
+    assert found[-1] == found[2] == PassageExample("c", [LabelledQuestion("What is c?", None, None)])
     assert [each.text for each in found[:2]] == ["a", "b"]
     with pytest.raises(IndexError):
         found[3]
 
 
 def test_some_questions_are_left_in_their_order_and_passages_without_any_are_not():
-    asked = [Asked(f"What is {number}?", None, None) for number in range(5)]
+    asked = [LabelledQuestion(f"What is {number}?", None, None) for number in range(5)]
     found = PassageStore(zip("abcab", asked, strict=True)).only(np.array([False, True, False, False, True]))
     assert list(found) == [PassageExample("a", [asked[3]]), PassageExample("c", [asked[2]])]
     assert (len(found), found.questions) == (2, 2)
@@ -51,7 +51,7 @@ def test_some_questions_are_left_in_their_order_and_passages_without_any_are_not
 
 def test_the_files_go_with_the_lessons(tmp_path, monkeypatch):
     monkeypatch.setattr(lessons.tempfile, "tempdir", str(tmp_path))
-    found = PassageStore([("a", Asked("What?", None, None))])
+    found = PassageStore([("a", LabelledQuestion("What?", None, None))])
     found = found.only(np.array([True]))
     assert list(tmp_path.glob("*/*.arrow"))
     assert found[0].text == "a"
@@ -65,4 +65,4 @@ def test_what_cannot_be_written_is_told(monkeypatch):
 
     monkeypatch.setattr(pa.ipc, "new_file", full)
     with pytest.raises(StorageError, match="set TMPDIR to a disk with room"):
-        PassageStore([("a", Asked("What?", None, None))])
+        PassageStore([("a", LabelledQuestion("What?", None, None))])

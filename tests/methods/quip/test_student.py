@@ -15,8 +15,8 @@ from transformers import AutoModel
 import pairsmith
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.questions import AskedQuestion, Distribution, read_asked
-from pairsmith.methods.quip.distillation import Asked, PassageExample
+from pairsmith.data.questions import Distribution, GeneratedQuestion, read_asked
+from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import Student, _drawn, _labelled, passages, read_by, train_student_on
 from pairsmith.models.reader import answer, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
@@ -232,7 +232,7 @@ def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
 
 @given(count=st.integers(1, 30), most=st.integers(1, 12), seed=st.integers(0, 9), turn=st.integers(0, 50))
 def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
-    lesson = PassageExample("a", [Asked(str(number), None, None) for number in range(count)])
+    lesson = PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(count)])
     found = []
     for later in range(-(-count // most)):  # from any pass on, after so many each was seen
         drawn = _drawn([lesson], most, seed, 0, turn + later, generator(seed, later)).questions
@@ -244,7 +244,7 @@ def test_each_question_of_a_passage_has_its_turn(count, most, seed, turn):
 
 
 def test_whose_turn_it_is_is_by_chance():
-    lessons = [PassageExample("a", [Asked(str(number), None, None) for number in range(5)])] * 9
+    lessons = [PassageExample("a", [LabelledQuestion(str(number), None, None) for number in range(5)])] * 9
     found = {
         tuple(each.question for each in _drawn(lessons, 2, seed, number, 0, generator(1)).questions)
         for seed in range(3)
@@ -364,19 +364,21 @@ def test_a_teacher_learns_the_same_questions(quick_bert, data, tmp_path):
 def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
     starts, ends = Distribution((2, 0), (0.3, 0.6)), Distribution((5, 17), (0.5, 0.2))
     place = CONTEXTS[0].index("woman")
-    taught = AskedQuestion("q", CONTEXTS[0], "Who?", "WOMAN", (0, 5), (place, place + 5), starts, ends)
+    taught = GeneratedQuestion("q", CONTEXTS[0], "Who?", "WOMAN", (0, 5), (place, place + 5), starts, ends)
     found = {
         labels: _labelled(taught, settings(quick_bert, "", labels=labels))
         for labels in ("teacher", "hard", "answers")
     }
-    assert found["teacher"] == Asked("Who?", starts, ends)
-    assert found["hard"] == Asked("Who?", Distribution((0,), (1.0,)), Distribution((5,), (1.0,)))
+    assert found["teacher"] == LabelledQuestion("Who?", starts, ends)
+    assert found["hard"] == LabelledQuestion("Who?", Distribution((0,), (1.0,)), Distribution((5,), (1.0,)))
     # The teacher's best, at 0, is not what the asker wrote.
-    assert found["answers"] == Asked(
+    assert found["answers"] == LabelledQuestion(
         "Who?", Distribution((place,), (1.0,)), Distribution((place + 5,), (1.0,))
     )
     nowhere = replace(taught, before=None)
-    assert _labelled(nowhere, settings(quick_bert, "", labels="answers")) == Asked("Who?", None, None)
+    assert _labelled(nowhere, settings(quick_bert, "", labels="answers")) == LabelledQuestion(
+        "Who?", None, None
+    )
 
 
 @pytest.mark.parametrize(("step", "kind"), [(infuse, InfuseSettings), (train_teacher, TrainTeacherSettings)])

@@ -5,7 +5,8 @@ from functools import partial
 import pytest
 
 from pairsmith.core.errors import ModelError, RemoteError
-from pairsmith.data.tasks import load_task
+from pairsmith.data.tasks import Decoding, load_task
+from pairsmith.methods.dino.method import make_decoder
 from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
@@ -18,6 +19,12 @@ pytestmark = pytest.mark.slow
 
 SAMPLING = Sampling(top_k=5, top_p=0.9, max_tokens=12)
 SENTENCES = ["A man is playing a guitar.", "Two dogs run on the beach."]
+
+
+def test_a_server_takes_no_rule_of_ones_own(connect):
+    model = connect(way="plain")
+    with pytest.raises(ModelError, match="a server steers by self-debiasing; leave rule out"):
+        make_decoder(model, Decoding(), 1, (), None, rule=lambda main, counters: main)
 
 
 @pytest.fixture

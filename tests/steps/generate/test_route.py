@@ -204,7 +204,20 @@ def test_preview_shows_examples_and_writes_nothing(world, capsys):
     assert text.count("first text:") == 2
     assert text.count("label 0 (counter-labels: 1)") == 2
     assert "plain  steered   most lowered" in text
+    assert "self-debiasing with decay" in text
     assert not (tmp / "out").exists()
+
+
+def test_preview_and_card_name_the_rule_that_steers(world, capsys):
+    tmp, settings = world
+    other = {"rule": "guidance", "decay": 0.0}
+    assert generate(settings(preview=1, **other), Run(tmp / "out", Progress(io.StringIO()))) is None
+    text = capsys.readouterr().out
+    assert "guidance with scale 1.5; nothing is written" in text
+    assert "steered: after guidance" in text
+    assert "plain  steered   most lowered" in text  # decay belongs to self-debiasing alone
+    generate(settings(limit=1, **other), Run(tmp / "guided", Silent()))
+    assert "Guidance kept it from writing texts" in (tmp / "guided" / "README.md").read_text()
 
 
 def test_progress_says_how_much_and_how_fast(world):

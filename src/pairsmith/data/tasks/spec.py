@@ -155,6 +155,17 @@ class Decoding(Settings):
         description="Smallest factor by which self-debiasing multiplies a probability.",
     )
 
+    @property
+    def steering(self) -> str:
+        """The rule and its strength in words, such as ``self-debiasing with decay 100``."""
+        name = {"self-debiasing": "decay", "guidance": "scale", "contrast": "strength"}[self.rule]
+        return f"{self.rule} with {name} {getattr(self, name):g}"
+
+    @property
+    def steers(self) -> bool:
+        """Whether the rule changes any distribution."""
+        return self.rule != "self-debiasing" or self.decay > 0
+
 
 class TaskSpec(Settings):
     """A task: the description of a labelled data set that a language model can generate."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.data.tasks.spec import QUOTE
@@ -112,7 +113,7 @@ def write(
     """
     encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
     # At decay 0 self-debiasing changes nothing (D3), so the counter-prompts need not be computed.
-    steered = rule is not None or decoding.rule != "self-debiasing" or decoding.decay > 0
+    steered = rule is not None or decoding.steers
     waiting = []
     for request in requests:
         counter_prompts = tuple(map(encode, request.counter_prompts)) if steered else ()
@@ -150,6 +151,8 @@ def make_decoder(
     """A decoder of these prompts that samples by D4 and steers by a rule, D3 unless told otherwise."""
     sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
     if isinstance(model, RemoteModel):
+        if rule is not None:
+            raise ModelError(f"model {model.name}: a server steers by self-debiasing; leave rule out")
         return RemoteDecoder(model, sampling, seed, decay=decoding.decay, floor=decoding.floor)
     if rule is None:
         if decoding.rule == "guidance":

@@ -13,7 +13,7 @@ from pairsmith.models.token_vectors import Ints, TextTokens, end_tokens, start_t
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LabelledQuestion:
     """A question, with distributions over the characters where its answer starts and ends.
 
     None means the passage's first token, the target if the passage does not contain the answer.
@@ -29,7 +29,7 @@ class PassageExample:
     """A passage with all its questions."""
 
     text: str
-    questions: Sequence[Asked]
+    questions: Sequence[LabelledQuestion]
 
 
 def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weights: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageExample]) -> dic
     }
 
 
-def is_read(tokens: TextTokens, asked: Asked) -> bool:
+def is_read(tokens: TextTokens, asked: LabelledQuestion) -> bool:
     """Whether any start or end of the answer lies in the tokens of the passage that are read."""
     starts, _ = _in_tokens(tokens, asked.starts, start_tokens)
     ends, _ = _in_tokens(tokens, asked.ends, end_tokens)

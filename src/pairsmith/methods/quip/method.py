@@ -16,7 +16,7 @@ from typing import Any
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.documents import Document
-from pairsmith.data.questions import AskedQuestion, Distribution, asked_in
+from pairsmith.data.questions import Distribution, GeneratedQuestion, asked_in
 from pairsmith.data.readers import text_id
 from pairsmith.data.squad import Question
 from pairsmith.methods.quip.passages import QuestionGenerator, cut
@@ -26,7 +26,7 @@ from pairsmith.models.teacher import TOP, Places, SpanDistributions, predict_spa
 from pairsmith.training.question_settings import InfuseSettings
 
 
-def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> list[AskedQuestion]:
+def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> list[GeneratedQuestion]:
     """Generate questions of texts, each with its answer (Q1, Q2).
 
     Args:
@@ -46,8 +46,12 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
 
 
 def label_questions(
-    questions: Sequence[AskedQuestion], teacher: Reader, *, top: int = TOP, batch_tokens: int | None = None
-) -> list[AskedQuestion]:
+    questions: Sequence[GeneratedQuestion],
+    teacher: Reader,
+    *,
+    top: int = TOP,
+    batch_tokens: int | None = None,
+) -> list[GeneratedQuestion]:
     """Have a teacher say where the answers start and end, with which probability (Q3).
 
     Args:
@@ -70,7 +74,7 @@ def label_questions(
 
 
 def distil(
-    questions: Iterable[AskedQuestion],
+    questions: Iterable[GeneratedQuestion],
     base: str,
     *,
     validation: Sequence[Question] = (),
@@ -98,7 +102,7 @@ def distil(
     )
 
 
-def _labelled(question: AskedQuestion, label: SpanDistributions) -> AskedQuestion:
+def _labelled(question: GeneratedQuestion, label: SpanDistributions) -> GeneratedQuestion:
     best = label.best
     answer = (best.start, best.start + len(best.text)) if best.text else None
     return replace(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import StorageError, first_line
 from pairsmith.data.questions import DISTRIBUTION, Distribution
-from pairsmith.methods.quip.distillation import Asked, PassageExample
+from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.runs.seeds import stream_key
 
 _TOGETHER = 4_096
@@ -36,7 +36,7 @@ class PassageStore(Sequence[PassageExample]):
     for each question.
     """
 
-    def __init__(self, asked: Iterable[tuple[str, Asked]]) -> None:
+    def __init__(self, asked: Iterable[tuple[str, LabelledQuestion]]) -> None:
         """Write questions with their passages to disk; those of a passage need not be adjacent."""
         folder = Path(tempfile.mkdtemp(prefix="pairsmith-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -92,7 +92,7 @@ class PassageStore(Sequence[PassageExample]):
         return PassageExample(
             self._row(int(self._text_of[number]))["text"],
             [
-                Asked(row["question"], _distribution(row["starts"]), _distribution(row["ends"]))
+                LabelledQuestion(row["question"], _distribution(row["starts"]), _distribution(row["ends"]))
                 for row in map(self._row, rows)
             ],
         )

@@ -18,10 +18,16 @@ from torch.utils.checkpoint import checkpoint
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.questions import AskedQuestion, Distribution
+from pairsmith.data.questions import Distribution, GeneratedQuestion
 from pairsmith.data.squad import Question
 from pairsmith.methods.mining.reader import validation_f1
-from pairsmith.methods.quip.distillation import Asked, PassageExample, is_read, sparse_cross_entropy, targets
+from pairsmith.methods.quip.distillation import (
+    LabelledQuestion,
+    PassageExample,
+    is_read,
+    sparse_cross_entropy,
+    targets,
+)
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.models.reader import QUESTION_TOKENS
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, span_logits
@@ -38,28 +44,28 @@ _AT_ONCE = 1_000
 """How many passages are tokenized at a time when answers are looked for."""
 
 
-def passages(asked: Iterable[AskedQuestion], settings: InfuseSettings) -> PassageStore:
+def passages(asked: Iterable[GeneratedQuestion], settings: InfuseSettings) -> PassageStore:
     """Questions grouped by passage, with their training targets (Q5, Q6)."""
-    found = PassageStore((each.context, _labelled(each, settings)) for each in asked)
+    found = PassageStore((each.context, _with_targets(each, settings)) for each in asked)
     if not found:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
     return found
 
 
-def _labelled(asked: AskedQuestion, settings: InfuseSettings) -> Asked:
+def _with_targets(asked: GeneratedQuestion, settings: InfuseSettings) -> LabelledQuestion:
     if settings.labels == "answers":
         if asked.before is None:
-            return Asked(asked.question, None, None)
+            return LabelledQuestion(asked.question, None, None)
         start, end = (Distribution((place,), (1.0,)) for place in asked.before)
-        return Asked(asked.question, start, end)
+        return LabelledQuestion(asked.question, start, end)
     if asked.starts is None or asked.ends is None:
         raise InputError(
             f"question {asked.id}: has no distributions of a teacher; make them with relabel, or set "
             "--labels answers"
         )
     if settings.labels == "hard":
-        return Asked(asked.question, _likeliest(asked.starts), _likeliest(asked.ends))
-    return Asked(asked.question, asked.starts, asked.ends)
+        return LabelledQuestion(asked.question, _likeliest(asked.starts), _likeliest(asked.ends))
+    return LabelledQuestion(asked.question, asked.starts, asked.ends)
 
 
 def _likeliest(distribution: Distribution) -> Distribution:

@@ -1,4 +1,4 @@
-"""A preview before a long run: a few examples, and what self-debiasing did to them token by token."""
+"""A preview before a long run: a few examples, and what steering did to them token by token."""
 
 import json
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ def preview(
 ) -> str:
     """The first try for each item and label, as text for a terminal.
 
-    For each token drawn: its probability under the label's own prompt, its probability after
-    self-debiasing (D3, before top-k and top-p), and the token that self-debiasing lowered most.
+    For each token drawn: its probability under the label's own prompt, its probability after the
+    task's rule (self-debiasing, D3; before top-k and top-p), and the token that the rule lowered most.
     """
     lines = [
-        f"preview of {task.name} with {model.name}, decay {decoding.decay:g}; nothing is written",
-        "plain: a token's probability under the label's own instruction; steered: after self-debiasing",
+        f"preview of {task.name} with {model.name}, {decoding.steering}; nothing is written",
+        f"plain: a token's probability under the label's own instruction; steered: after {decoding.rule}",
     ]
     last: str | None = None
     for trace in traces(task, model, items, decoding, seed):
         if trace.input != last:
             lines += ["", f"first text: {_printable(trace.input or '')}"]
             last = trace.input
-        lines += _example(trace, steered=bool(decoding.decay))
+        lines += _example(trace, steered=decoding.steers)
     lines += ["", "leave --preview out to start the run"]
     return "\n".join(lines)
 

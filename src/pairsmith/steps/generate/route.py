@@ -146,7 +146,7 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
     )
     model = model_display_name(settings.model)
     what = "pairs" if task.kind == "pair" else "texts"
-    steered = decoding.decay > 0 and any(task.counters(label) for label in task.label_names)
+    steered = decoding.steers and any(task.counters(label) for label in task.label_names)
     return Card(
         title=f"{task.name}: {what} written by {model}",
         description=" ".join(
@@ -154,7 +154,8 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
                 task.description,
                 f"The {what} were written by the language model {model}, which followed "
                 "instructions for each label.",
-                "Self-debiasing kept it from writing texts that fit a label's counter-labels better (DINO)."
+                f"{decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "
+                "better (DINO)."
                 if steered
                 else "",
                 "Nobody has checked the rows: treat the labels as noisy.",

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import MINILM
-from pairsmith.data.questions import ASKED, AskedQuestion, asked_in, read_asked
+from pairsmith.data.questions import ASKED, GeneratedQuestion, asked_in, read_asked
 from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.causal_generator import CausalGenerator
@@ -34,9 +34,9 @@ SOME = 2_000
 """Questions in the sample of a source."""
 
 
-def some_asked(sources: Sequence[str], before: Before) -> tuple[list[AskedQuestion], int]:
+def some_asked(sources: Sequence[str], before: Before) -> tuple[list[GeneratedQuestion], int]:
     """A sample of the questions of all sources, existing or from earlier steps, and the number of all."""
-    found: list[AskedQuestion] = []
+    found: list[GeneratedQuestion] = []
     count = 0
     for source in sources:
         sample = sample_of(source, before)
@@ -44,7 +44,7 @@ def some_asked(sources: Sequence[str], before: Before) -> tuple[list[AskedQuesti
             found += islice(asked_in((source, row) for row in sample.to_pylist()), SOME)
             count += sum(before[source].rows.values())
         else:
-            every: Iterator[AskedQuestion] = read_asked(source)
+            every: Iterator[GeneratedQuestion] = read_asked(source)
             some = list(islice(every, SOME))
             found += some
             count += len(some) + sum(1 for _ in every)
@@ -122,7 +122,7 @@ def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) 
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
     untrained = settings.model in before
 
-    def load() -> Callable[[Sequence[AskedQuestion]], list[SpanDistributions]]:
+    def load() -> Callable[[Sequence[GeneratedQuestion]], list[SpanDistributions]]:
         model = base if untrained else settings.model
         teacher = load_reader(model, fresh_head=untrained, perceptrons=True, **load_options(settings))
         return lambda some: predict_spans(

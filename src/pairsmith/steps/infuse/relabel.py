@@ -13,7 +13,7 @@ import pyarrow as pa
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
-from pairsmith.data.questions import RELABELLED, AskedQuestion, read_asked
+from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_asked
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.models.reader import load_reader
@@ -65,19 +65,19 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     return completed(writer, run, commit, _card(settings))
 
 
-def questions(settings: RelabelSettings) -> Iterator[AskedQuestion]:
+def questions(settings: RelabelSettings) -> Iterator[GeneratedQuestion]:
     """All questions, one at a time."""
     return chain.from_iterable([read_asked(source) for source in settings.data])
 
 
 def _load_teacher(
     settings: RelabelSettings, revision: str, worker: int
-) -> Work[RecordShard[AskedQuestion], Made]:
+) -> Work[RecordShard[GeneratedQuestion], Made]:
     """Load the teacher; what is returned answers the questions of a shard."""
     check_revision(settings.model, revision, worker)
     teacher = load_reader(settings.model, **load_options(settings))
 
-    def answer(shard: RecordShard[AskedQuestion], advance: Advance) -> Made:
+    def answer(shard: RecordShard[GeneratedQuestion], advance: Advance) -> Made:
         told = predict_spans(
             teacher,
             [asked.question for asked in shard.records],
@@ -92,7 +92,7 @@ def _load_teacher(
     return answer
 
 
-def relabelled(asked: tuple[AskedQuestion, ...], told: list[SpanDistributions]) -> Made:
+def relabelled(asked: tuple[GeneratedQuestion, ...], told: list[SpanDistributions]) -> Made:
     """Make rows of ``RELABELLED``; questions without an answer become rejects."""
     rows, rejects = [], []
     for question, said in zip(asked, told, strict=True):

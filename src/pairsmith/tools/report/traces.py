@@ -44,7 +44,7 @@ def traces_section(folder: DatasetFolder, settings: ReportSettings) -> Section:
     blocks: list[Block] = [
         Note(
             "The first try for each label. Plain: a token's probability under the label's own instruction; "
-            f"steered: after self-debiasing with decay {decoding.decay:g}, before top-k and top-p."
+            f"steered: after {decoding.steering}, before top-k and top-p."
         )
     ]
     for trace in traces(task, model, items, decoding, made["seed"]):
