@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import Settings
 from pairsmith.data.tasks import load_task
-from pairsmith.steps.evaluate.lead import check_summarizer_name
 from pairsmith.steps.evaluate.settings import (
     EvaluateLabelsSettings,
     EvaluateMtebSettings,
@@ -23,6 +22,7 @@ from pairsmith.steps.evaluate.settings import (
     EvaluateSentimentSettings,
     EvaluateStsSettings,
     EvaluateSummariesSettings,
+    check_summarizer_name,
 )
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings

@@ -13,9 +13,8 @@ from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import paraphrase
 from pairsmith.steps.evaluate.few_shot_paraphrase import SCALE, Head, drawn, f1, last_layers, tune
-from pairsmith.steps.evaluate.paraphrase import evaluate_paraphrase, usual_layer
+from pairsmith.steps.evaluate.paraphrase import evaluate_paraphrase, usual_layer, with_negatives
 from pairsmith.steps.evaluate.plan import plan_evaluate_paraphrase
-from pairsmith.steps.evaluate.sampled_negatives import with_negatives
 from pairsmith.steps.evaluate.settings import EvaluateParaphraseSettings
 
 pytestmark = pytest.mark.slow

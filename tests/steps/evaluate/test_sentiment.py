@@ -17,7 +17,7 @@ from pairsmith.models.span_reader import TextVectors
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.plan import plan_evaluate_sentiment
 from pairsmith.steps.evaluate.sentiment import NEUTRAL, PROMPTS, accuracies, evaluate_sentiment, judge
-from pairsmith.steps.evaluate.sentiment_questions import Judged, scores_of
+from pairsmith.steps.evaluate.sentiment_scores import Judged, scores_of
 from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
 
 pytestmark = pytest.mark.slow

@@ -15,14 +15,14 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.models.summarizer import load_summarizer, summarize
 from pairsmith.runs import Run, hash_file
 from pairsmith.steps.evaluate import summaries as module
-from pairsmith.steps.evaluate.lead import check_summarizer_name, lead_count, lead_summaries
 from pairsmith.steps.evaluate.plan import plan_evaluate_summaries
 from pairsmith.steps.evaluate.results import mean_intervals
-from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
+from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, check_summarizer_name, lead_count
 from pairsmith.steps.evaluate.summaries import (
     compare,
     evaluate_summaries,
     labelled_documents,
+    lead_summaries,
     summary_figures,
 )
 
@@ -200,7 +200,7 @@ def evaluated(bart, data, tmp_path):
 
 
 def test_results_that_are_there_are_not_computed_again(evaluated, bart, data, monkeypatch, capsys):
-    monkeypatch.setattr(module, "write_summaries", None)
+    monkeypatch.setattr(module, "summarizer", None)
     again = evaluate_summaries(settings(bart, data, batch_size=3), Run(evaluated, Progress()))
     assert again == json.loads((evaluated / "results.json").read_text())
     said = capsys.readouterr()

@@ -32,10 +32,9 @@ from pairsmith.steps.mine.encoded import ENCODED
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder
-from pairsmith.steps.training.crossencoder import train_crossencoder
+from pairsmith.steps.training.crossencoder import retrieved, train_crossencoder
 from pairsmith.steps.training.reader import train_reader
 from pairsmith.steps.training.reading import read_asked_seeds
-from pairsmith.steps.training.retrieved import retrieved
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.question_settings import TrainTeacherSettings

@@ -18,6 +18,7 @@ from pairsmith.data.paraphrases import Paraphrase
 from pairsmith.data.schemas import GradedPair
 from pairsmith.metrics.pair_scores import batch_scores, pair_features, pair_scores
 from pairsmith.models.token_vectors import TokenEncoder
+from pairsmith.steps.evaluate.results import over_splits
 from pairsmith.steps.evaluate.settings import EvaluateParaphraseSettings
 
 LAYERS = 8
@@ -43,27 +44,24 @@ def few_shot_figures(
     settings: EvaluateParaphraseSettings,
     progress: Progress,
 ) -> dict[str, Any]:
-    """F1 ×100 on ``test`` after training on a few pairs of ``train``, frozen and tuned (Q9).
+    """F1 ×100 on ``test`` after training on ``shots`` pairs of each class, ``frozen`` and ``tuned`` (Q9).
 
-    Args:
-        encoder: the encoder that gives the scores.
-        train: the pairs from which ``shots`` of each class are drawn for each of the ``splits``.
-        test: the test pairs.
-        of_test: scores of the test pairs by the last layers, ``(pairs, layers)``.
-        settings: the evaluation's settings; with ``tune`` the encoder is fine-tuned too.
-        progress: where progress is shown.
-
-    Returns:
-        For ``frozen`` and, with ``tune``, ``tuned``: ``f1``, the mean over the splits, ``error``, its
-        standard error, ``splits``, the F1 of each, and ``shots``.
+    They are drawn from ``train`` for each of the ``splits``; ``of_test`` holds the scores of the test pairs
+    by the last layers, ``(pairs, layers)``. For each way there are the figures of ``over_splits``, and
+    ``shots``.
     """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     splits = {seed: drawn(train, settings.shots, seed) for seed in settings.splits}
     positive = np.array([pair.label for pair in test])
     layers = last_layers(encoder)
 
     def frozen(some: Sequence[Paraphrase], _: int) -> float:
-        learned = scored(encoder, some, layers, settings)
-        return f1(_regression(learned, [pair.label for pair in some], of_test), positive)
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=C))
+        model.fit(scored(encoder, some, layers, settings), [pair.label for pair in some])
+        return f1(model.predict(of_test).astype(bool), positive)
 
     def tuned(some: Sequence[Paraphrase], seed: int) -> float:
         copy = TokenEncoder(deepcopy(encoder.model).float(), encoder.tokenizer, encoder.max_length)
@@ -76,7 +74,7 @@ def few_shot_figures(
     figures = {}
     for name, way in ways.items():
         found = {seed: 100 * way(some, seed) for seed, some in splits.items()}
-        figures[name] = _summed_up(found) | {"shots": settings.shots}
+        figures[name] = over_splits(found) | {"shots": settings.shots}
     return figures
 
 
@@ -122,16 +120,6 @@ def scored(
     return found.astype(np.float64)
 
 
-def _regression(learned: Floats, labels: Sequence[bool | None], asked: Floats) -> NDArray[np.bool_]:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=C)).fit(learned, labels)
-    found: NDArray[np.bool_] = model.predict(asked).astype(bool)
-    return found
-
-
 def tune(
     encoder: TokenEncoder,
     pairs: Sequence[Paraphrase],
@@ -142,13 +130,7 @@ def tune(
 ) -> "Head":
     """Train an encoder in place, and a head on the BERTScores of its layers, without dropout (Q9).
 
-    Args:
-        encoder: trained in evaluation mode, and left in it.
-        pairs: labelled pairs to train on.
-        layers: the layers whose scores are the features.
-        settings: says whether special tokens count.
-        seed: seed of the order of the pairs.
-        epochs: passes over the pairs.
+    The encoder is trained in evaluation mode, and left in it; ``seed`` decides the order of the pairs.
     """
     device = encoder.model.device
     head = Head(len(layers)).to(device)
@@ -193,13 +175,3 @@ def f1(found: NDArray[np.bool_], positive: NDArray[np.bool_]) -> float:
     """F1 of the positive class, in [0, 1]."""
     both = int((found & positive).sum())
     return 2 * both / max(1, int(found.sum()) + int(positive.sum()))
-
-
-def _summed_up(found: dict[int, float]) -> dict[str, Any]:
-    values = list(found.values())
-    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return {
-        "f1": round(float(np.mean(values)), 4),
-        "error": round(error, 4),
-        "splits": {str(seed): round(value, 4) for seed, value in found.items()},
-    }

@@ -5,6 +5,7 @@ nothing. The mean cosines show that without any human labels.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,9 @@ from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, settled
-from pairsmith.steps.evaluate.results import Figures, Predictions, evaluate_once
+from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, rounded
 from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
 
-STEP = "evaluate labels"
 Floats = NDArray[np.float64]
 LabelledPairs = list[tuple[str, str, str]]
 """First text, second text, label."""
@@ -32,27 +32,24 @@ LabelledPairs = list[tuple[str, str, str]]
 def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any]:
     """Compare the texts of each pair, write the results into the run's folder, and show a table.
 
-    ``predictions.jsonl`` has a line for each pair: its texts, label and cosine.
-
-    Returns:
-        The content of ``results.json``: ``labels``, for each label the ``mean`` cosine with its 95 % interval
-        (``ci``) and the ``count`` of pairs; if labels are numbers, the difference between the means of the
-        highest and the lowest label (``gap`` and ``gap_ci``); and ``about``.
+    ``predictions.jsonl`` has a line for each pair: its texts, label and cosine; ``results.json``, which is
+    returned, ``labels``, for each label the ``mean`` cosine with its 95 % interval (``ci``) and the ``count``
+    of pairs; if labels are numbers, also the difference between the means of the highest and the lowest label
+    (``gap`` and ``gap_ci``).
     """
     settings = settled(settings, run)
-    results = evaluate_once(
+    return evaluate_once(
         run,
-        STEP,
+        "evaluate labels",
         settings,
         inputs={"data": hash_source(settings.data)},
         models={"model": model_revision(settings.model)},
-        compute=lambda: _compute(settings, run.progress),
+        compute=partial(_compute, settings, run.progress),
+        table=labels_table,
     )
-    run.progress.result(labels_table(results))
-    return results
 
 
-def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> tuple[Figures, Predictions]:
+def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> Evaluated:
     pairs = labelled_pairs(settings.data)
     encoder = load_sentence_encoder(settings.model, device=settings.device, dtype=settings.dtype)
     texts = sorted({text for first, second, _ in pairs for text in (first, second)})
@@ -89,14 +86,8 @@ def labelled_pairs(source: str) -> LabelledPairs:
 def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) -> dict[str, Any]:
     """The mean cosine of each label, and the difference between the highest and the lowest label.
 
-    Args:
-        pairs: n pairs.
-        cosines: the pairs' cosines, ``(n,)``, within [-1, 1].
-        draws: bootstrap resamples of the first texts behind each interval; 0 for no interval.
-        seed: seed of the resamples.
-
-    Returns:
-        What ``evaluate_labels`` returns, without ``about``; resamples without pairs of a label are left out.
+    ``cosines``, ``(n,)``, are those of the pairs; ``draws`` is the number of bootstrap resamples of the first
+    texts behind each interval. Resamples without pairs of a label are left out.
     """
     firsts = {text: place for place, text in enumerate(dict.fromkeys(first for first, _, _ in pairs))}
     labels = sorted({label for _, _, label in pairs}, key=_order)
@@ -115,7 +106,7 @@ def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) 
         "labels": {
             label: {
                 "mean": round(float(means[i]), 4),
-                "ci": _rounded(interval(drawn[i])),
+                "ci": rounded(interval(drawn[i])),
                 "count": int(counts[i].sum()),
             }
             for i, label in enumerate(labels)
@@ -123,7 +114,7 @@ def separation(pairs: LabelledPairs, cosines: Floats, *, draws: int, seed: int) 
     }
     if len(labels) > 1 and all(isinstance(_order(label)[1], float) for label in labels):
         found["gap"] = round(float(means[0] - means[-1]), 4)
-        found["gap_ci"] = _rounded(interval(drawn[0] - drawn[-1]))
+        found["gap_ci"] = rounded(interval(drawn[0] - drawn[-1]))
     return found
 
 
@@ -147,7 +138,3 @@ def _order(label: str) -> tuple[bool, float | str]:
 
 def _shown(value: float, limits: Sequence[float] | None) -> str:
     return f"{value:.2f}" + ("" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]")
-
-
-def _rounded(pair: tuple[float, float] | None) -> list[float] | None:
-    return None if pair is None else [round(pair[0], 4), round(pair[1], 4)]

@@ -15,16 +15,15 @@ from pairsmith.runs import Run, hash_file, lock, settled, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
-from pairsmith.steps.evaluate.results import RESULTS, Record, read_about
+from pairsmith.steps.evaluate.results import RESULTS, Record, is_whole, read_about
 from pairsmith.steps.evaluate.settings import EvaluateMtebSettings
 from pairsmith.steps.evaluate.sts import hash_pairs
+from pairsmith.steps.shared import load_options
 
 if TYPE_CHECKING:
     from pairsmith.steps.evaluate.mteb_tasks import Encoder, Task
 
-STEP = "evaluate mteb"
 FOLDER = "mteb"
-# Data and tasks are identified by their pairs and revisions; the other settings change no figure.
 
 
 def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
@@ -32,11 +31,8 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
 
     mteb's own results of each task are written to ``mteb/TASK.json`` when the task is done, so that a run
     that was stopped goes on with the next task. Existing results of the same settings, model and data are
-    returned; ``run.fresh`` computes them again. No result leaves this machine.
-
-    Returns:
-        The content of ``results.json``: ``tasks``, for each task the main score ×100 and its parts; their
-        ``mean``; and ``about``.
+    returned; ``run.fresh`` computes them again. They have ``tasks``, for each task the main score ×100 and
+    its parts; their ``mean``; and ``about``. No result leaves this machine.
     """
     settings = settled(settings, run)
     if settings.model.startswith(GLOVE):
@@ -46,15 +42,11 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
 
     with mteb_tasks.told_in_lines(run.progress.say):
         tasks, inputs = tasks_of(settings)
-        identity = Identity.of(
-            STEP,
-            settings.deciding(),
-            inputs=inputs,
-            models={"model": model_revision(settings.model)},
-        )
+        models = {"model": model_revision(settings.model)}
+        identity = Identity.of("evaluate mteb", settings.deciding(), inputs, models)
         there = claim(run, identity, RESULTS, read_about)
         results: dict[str, Any]
-        if there is not None and not run.fresh and _is_whole(run.out, there):
+        if there is not None and not run.fresh and is_whole(run.out, there):
             run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
             results = json.loads((run.out / RESULTS).read_bytes())
         else:
@@ -65,11 +57,8 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
             run.on_begun()
             figures, files = _evaluated(tasks, settings, run, there)
             mean = round(sum(each["main"] for each in figures.values()) / len(figures), 4)
-            results = {
-                "tasks": figures,
-                "mean": mean,
-                "about": {**about, "complete": True, "files": files},
-            }
+            about |= {"complete": True, "files": files}
+            results = {"tasks": figures, "mean": mean, "about": about}
             write_json(run.out / RESULTS, results)
     lock.release(run.out)
     run.progress.result(mteb_table(results))
@@ -104,13 +93,7 @@ def load_encoder(settings: EvaluateMtebSettings, revision: str, progress: Progre
     """The encoder, wrapped for mteb."""
     from pairsmith.steps.evaluate.mteb_tasks import Encoder
 
-    encoder = load_sentence_encoder(
-        settings.model,
-        pooling=settings.pooling,
-        device=settings.device,
-        dtype=settings.dtype,
-        max_length=settings.max_length,
-    )
+    encoder = load_sentence_encoder(settings.model, pooling=settings.pooling, **load_options(settings))
     return Encoder(encoder, revision, progress)
 
 
@@ -127,7 +110,7 @@ def _evaluated(
     tasks: "list[Task]", settings: EvaluateMtebSettings, run: Run, there: Record | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Figures by task, and hashes of mteb's own files; the model is loaded after the first task's data."""
-    from pairsmith.steps.evaluate.mteb_tasks import figures_of, load_data, result_to_json, run_task
+    from pairsmith.steps.evaluate import mteb_tasks
 
     figures: dict[str, Any] = {}
     files: dict[str, str] = {}
@@ -137,36 +120,29 @@ def _evaluated(
             remove_files(inside(run.out / FOLDER))
     for number, task in enumerate(tasks, start=1):
         name = task.metadata.name
-        path = run.out / FOLDER / f"{name}.json"
-        result = _done(path, there.files.get(f"{FOLDER}/{name}.json")) if there else None
+        file = f"{FOLDER}/{name}.json"
+        path = run.out / file
+        result = _done(path, there.files.get(file)) if there else None
         if result is None:
             run.progress.say(f"task {number}/{len(tasks)} · {name}")
-            load_data(task)
+            mteb_tasks.load_data(task)
             encoder = encoder or load_encoder(settings, model_revision(settings.model), run.progress)
-            result = run_task(task, encoder, settings.batch_size)
-            write_atomic(path, result_to_json(result))
-        figures[name] = figures_of(task, result)
-        files[f"{FOLDER}/{name}.json"] = hash_bytes(path.read_bytes())
+            result = mteb_tasks.run_task(task, encoder, settings.batch_size)
+            # As mteb's own program writes it, except for rounding.
+            write_atomic(path, (json.dumps(result.model_dump(mode="json"), indent=2) + "\n").encode())
+        figures[name] = mteb_tasks.figures_of(task, result)
+        files[file] = hash_bytes(path.read_bytes())
     return figures, files
 
 
 def _done(path: Place, hashed: str | None) -> Any:
     """A task's result from an earlier run; None if there is none, or its file was changed since."""
-    from pairsmith.steps.evaluate.mteb_tasks import result_from_json
+    from mteb.results import TaskResult
 
     with reaching(path, StorageError):
         if size_of(path) is None or (hashed is not None and hash_file(path) != hashed):
             return None
         try:
-            return result_from_json(path.read_bytes())
+            return TaskResult.model_validate_json(path.read_bytes())
         except ValueError:
             return None
-
-
-def _is_whole(out: Place, record: Record) -> bool:
-    """Whether the evaluation is complete and mteb's files are unchanged."""
-    with reaching(out, StorageError):
-        return record.complete and all(
-            size_of(out / name) is not None and hash_file(out / name) == hashed
-            for name, hashed in record.files.items()
-        )

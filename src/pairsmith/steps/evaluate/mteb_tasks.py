@@ -3,7 +3,6 @@
 Importing this module imports mteb, which takes some seconds.
 """
 
-import json
 import logging
 import math
 import warnings
@@ -159,16 +158,6 @@ def figures_of(task: Task, result: TaskResult) -> dict[str, Any]:
         for split, found in result.scores.items()
     }
     return {"main": _percent(result.get_score()), "metric": task.metadata.main_score, "splits": parts}
-
-
-def result_to_json(result: TaskResult) -> bytes:
-    """mteb's own result file, as its program writes it except for rounding."""
-    return (json.dumps(result.model_dump(mode="json"), indent=2) + "\n").encode()
-
-
-def result_from_json(data: bytes) -> TaskResult:
-    """Read what ``result_to_json`` wrote."""
-    return TaskResult.model_validate_json(data)
 
 
 def characters_of(task: Task) -> int:

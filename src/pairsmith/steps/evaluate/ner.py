@@ -13,10 +13,8 @@ from pairsmith.core.progress import Progress
 from pairsmith.core.yamlfile import read_yaml
 from pairsmith.data.tagged import TaggedSentence, has_tags_beside, read_tagged, tags_beside
 from pairsmith.runs import Run, hash_source, settled
-from pairsmith.steps.evaluate.results import Figures, Predictions, at_splits, evaluate_once
+from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_line, over_splits
 from pairsmith.steps.evaluate.settings import EvaluateNerSettings
-
-STEP = "evaluate ner"
 
 QUESTIONS: Mapping[str, str] = {
     "O": "What is a generic object ?",
@@ -38,13 +36,8 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     """Train a tagger on the few sentences of each split, and evaluate it on the test sentences.
 
     ``predictions.jsonl`` has a line for each test sentence: words, tags, and the tags predicted after the
-    first split with the last of ``start``. Existing results of the same settings, model and sentences are
-    returned; ``run.fresh`` computes them again.
-
-    Returns:
-        The content of ``results.json``: for ``random`` and ``questions`` the mean entity ``f1`` ×100 over
-        the splits, its standard ``error``, and the F1 of each of the ``splits``; ``count`` of test sentences;
-        ``about``.
+    first split with the last of ``start``; ``results.json``, which is returned, for ``random`` and
+    ``questions`` the entity F1 ×100 (see ``over_splits``), and the ``count`` of test sentences.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     entity_f1([["O"]], [["O"]])  # so that a missing package is reported before anything is read
@@ -58,19 +51,18 @@ def evaluate_ner(settings: EvaluateNerSettings, run: Run) -> dict[str, Any]:
     if settings.questions:
         inputs["questions"] = hash_source(settings.questions)
 
-    def compute() -> tuple[Figures, Predictions]:
+    def compute() -> Evaluated:
         return _compute(settings, *few_and_test(settings), run.progress)
 
-    results = evaluate_once(
+    return evaluate_once(
         run,
-        STEP,
+        "evaluate ner",
         settings,
         inputs=inputs,
         models={"model": model_revision(settings.model)},
         compute=compute,
+        table=ner_table,
     )
-    run.progress.result(ner_table(results))
-    return results
 
 
 def sources_of(settings: EvaluateNerSettings) -> dict[str, str | Place]:
@@ -125,7 +117,7 @@ def _compute(
     splits: Sequence[Sequence[TaggedSentence]],
     test: Sequence[TaggedSentence],
     progress: Progress,
-) -> tuple[Figures, Predictions]:
+) -> Evaluated:
     from pairsmith.steps.evaluate.tagging import tag_after_training
 
     asked = questions_of(settings, [*(each for split in splits for each in split), *test])
@@ -142,13 +134,7 @@ def _compute(
                 )
                 found[number] = entity_f1(gold, tags)
                 shown = tags if number == settings.splits[0] else shown
-            values = list(found.values())
-            error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
-            figures[start] = {
-                "f1": round(float(np.mean(values)), 4),
-                "error": round(error, 4),
-                "splits": {str(number): round(value, 4) for number, value in found.items()},
-            }
+            figures[start] = over_splits(found)
     return figures | {"count": len(test)}, [
         {"words": list(each.words), "tags": list(each.tags), "predicted": tags}
         for each, tags in zip(test, shown, strict=True)
@@ -199,7 +185,5 @@ def ner_table(results: Mapping[str, Any]) -> str:
     for name in ("random", "questions"):
         if name in results:
             found = results[name]
-            mean = f"{found['f1']:.2f} ± {found['error']:.2f}"
-            splits = " ".join(f"{each:.1f}" for each in found["splits"].values())
-            lines.append(f"{name:<12}{mean:<18}{splits}")
+            lines.append(mean_line(name, found["f1"], found["error"], found["splits"].values()))
     return "\n".join(lines)

@@ -11,22 +11,20 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.metrics.squad import exact_match, f1
 from pairsmith.runs import Run, settled
-from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
+from pairsmith.runs.storage import JSON
 from pairsmith.steps.evaluate.results import (
-    Figures,
-    Predictions,
+    Evaluated,
     at_splits,
     evaluate_once,
+    hash_rows,
     mean_intervals,
     with_interval,
 )
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
+from pairsmith.steps.shared import load_options
 
 if TYPE_CHECKING:
     from pairsmith.models.reader import Prediction
-
-STEP = "evaluate qa"
-# The data are identified by their questions; the other settings change no figure.
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +59,28 @@ class Answered:
 def evaluate_qa(settings: EvaluateQaSettings, run: Run) -> dict[str, Any]:
     """Evaluate a reader, write its results and answers into the run's folder, and show a table.
 
-    ``predictions.jsonl`` has a line for each question (see ``Answered``). Existing results of the same
-    settings, model and questions are returned; ``run.fresh`` computes them again.
-
-    Returns:
-        The content of ``results.json``: ``exact`` and ``f1``, ×100, each with its 95 % interval
-        (``exact_ci``), ``count``, the number of questions, and ``about``.
+    ``predictions.jsonl`` has a line for each question (see ``Answered``), and ``results.json``, which is
+    returned, ``exact`` and ``f1``, ×100, each with its 95 % interval (``exact_ci``), and the ``count`` of
+    questions.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     questions = list(read_questions(settings.data))
 
-    def compute() -> tuple[Figures, Predictions]:
+    def compute() -> Evaluated:
         answered = answer_all(settings, questions, run.progress)
         figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
         return figures, [each.to_json() for each in answered]
 
-    results = evaluate_once(
+    rows: JSON = [[each.id, each.context, each.question, list(each.golds)] for each in questions]
+    return evaluate_once(
         run,
-        STEP,
+        "evaluate qa",
         settings,
-        inputs={"data": _hash_questions(questions)},
+        inputs={"data": hash_rows(rows)},
         models={"model": model_revision(settings.model)},
         compute=compute,
+        table=qa_table,
     )
-    run.progress.result(qa_table(results))
-    return results
 
 
 def answer_all(
@@ -110,25 +105,17 @@ def answerer(settings: EvaluateQaSettings) -> "Callable[..., list[Prediction]]":
     from pairsmith.models.span_heads import heads_kind
     from pairsmith.models.span_reader import answer_by_vectors
 
-    how: dict[str, Any] = {
-        "device": settings.device,
-        "dtype": settings.dtype,
-        "max_length": settings.max_length,
-    }
+    how = load_options(settings)
     if heads_kind(resolve_model(settings.model)) == "questions":
         return partial(answer_by_vectors, load_span_encoder(settings.model, **how))
     return partial(answer, load_reader(settings.model, **how), batch_size=settings.batch_size)
 
 
 def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-    """Means over the questions, ×100, with 95 % intervals: the figures of ``results.json``.
+    """Means over one or more questions, ×100, with 95 % intervals: the figures of ``results.json``.
 
-    Each resample draws as many questions as there are, with replacement, for both means.
-
-    Args:
-        answered: one or more answered questions.
-        bootstrap: resamples behind the intervals; 0 for no intervals.
-        seed: seed of the resamples.
+    Each of the ``bootstrap`` resamples draws as many questions as there are, with replacement, for both
+    means.
     """
     each = {
         "exact": [100.0 * answer.exact for answer in answered],
@@ -144,9 +131,3 @@ def qa_table(results: Mapping[str, Any]) -> str:
     exact, overlap = (with_interval(results, name) for name in ("exact", "f1"))
     head = f"{'questions':>9}  {'exact match ×100 (95 %)':<25}F1 ×100 (95 %)"
     return f"{head}\n{results['count']:>9,}  {exact:<25}{overlap}"
-
-
-def _hash_questions(questions: Sequence[Question]) -> str:
-    """SHA-256 of the questions, whatever their file format."""
-    rows: JSON = [[each.id, each.context, each.question, list(each.golds)] for each in questions]
-    return hash_bytes(canonical_json(rows).encode())

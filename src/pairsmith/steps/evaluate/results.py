@@ -15,13 +15,16 @@ from pairsmith.metrics.bootstrap import Floats, interval
 from pairsmith.runs import Manifest, Run, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import hash_bytes, write_atomic
+from pairsmith.runs.storage import JSON, canonical_json, hash_bytes, write_atomic
+from pairsmith.steps.shared import with_sources
 
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
 
 Figures = Mapping[str, Any]
 Predictions = Iterable[Mapping[str, Any]]
+Evaluated = tuple[Figures, Predictions]
+"""The figures of ``results.json``, and a line of ``predictions.jsonl`` for each row."""
 
 S = TypeVar("S", bound=Settings)
 
@@ -29,19 +32,17 @@ S = TypeVar("S", bound=Settings)
 def at_splits(settings: S, say: Say | None = None) -> S:
     """The settings with a split named for each folder with several: ``test``, or ``train`` to train on.
 
-    Args:
-        settings: the settings of an evaluation.
-        say: called with a message on the splits that are not used, if there are any.
+    ``say`` is called with a message on the splits that are not used, if there are any.
     """
-    sources = {name: getattr(settings, name, None) for name in ("data", "judgements", "train")}
-    changes = {
-        name: to_train_on(source, "learned from", say)
-        if name == "train"
-        else to_measure_on(source, "measured on", say)
-        for name, source in sources.items()
-        if source and is_folder(place(source) / "data")  # other folders are left to the evaluation
-    }
-    return settings.model_copy(update=changes)
+
+    def at_split(name: str, source: str) -> str:
+        if not is_folder(place(source) / "data"):  # other folders are left to the evaluation
+            return source
+        if name == "train":
+            return to_train_on(source, "learned from", say)
+        return to_measure_on(source, "measured on", say)
+
+    return with_sources(settings, ("data", "judgements", "train"), at_split)
 
 
 class Record(Manifest):
@@ -57,7 +58,8 @@ def evaluate_once(
     *,
     inputs: Mapping[str, str],
     models: Mapping[str, str],
-    compute: Callable[[], tuple[Figures, Predictions]],
+    compute: Callable[[], Evaluated],
+    table: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> dict[str, Any]:
     """Compute and write the results, unless the run's folder already holds those of the same evaluation.
 
@@ -68,9 +70,10 @@ def evaluate_once(
         inputs: hashes of the data, by name.
         models: revisions of the models, by name.
         compute: returns the figures, and a line of ``predictions.jsonl`` for each row.
+        table: makes of the results what is shown to the user.
 
     Returns:
-        The content of ``results.json``.
+        The content of ``results.json``: the figures, and ``about``, what they were computed from.
     """
     identity = Identity.of(step, settings.deciding(), inputs, models)
     there = claim(run, identity, RESULTS, read_about)
@@ -86,6 +89,8 @@ def evaluate_once(
             run, figures, predictions, identity.as_record() | redacted_values(settings.not_deciding())
         )
     lock.release(run.out)
+    if table:
+        run.progress.result(table(results))
     return results
 
 
@@ -98,11 +103,12 @@ def read_about(out: Place) -> Record:
 
 
 def is_whole(out: Place, record: Record) -> bool:
-    """Whether the results are complete and the predictions unchanged."""
-    path = out / PREDICTIONS
-    with reaching(path, StorageError):
-        kept = record.complete and size_of(path) is not None
-        return kept and hash_file(path) == record.files.get(PREDICTIONS)
+    """Whether the results are complete and the files beside them unchanged."""
+    with reaching(out, StorageError):
+        return record.complete and all(
+            size_of(out / name) is not None and hash_file(out / name) == hashed
+            for name, hashed in record.files.items()
+        )
 
 
 def write_results(
@@ -110,8 +116,7 @@ def write_results(
 ) -> dict[str, Any]:
     """Write both files, in an order that lets a run stopped at any moment be continued.
 
-    Returns:
-        The content of ``results.json``: ``figures``, and ``about`` with the predictions' hash.
+    The content of ``results.json`` is returned: ``figures``, and ``about`` with the predictions' hash.
     """
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in predictions]
     data = "".join(f"{line}\n" for line in lines).encode()
@@ -130,13 +135,9 @@ def mean_intervals(
 ) -> dict[str, list[float] | None]:
     """95 % bootstrap intervals of means: each resample draws as many rows as there are, with replacement.
 
-    Args:
-        each: for each name the figures of the same n rows, at least 1.
-        bootstrap: number of resamples; with 0 every interval is None.
-        seed: seed of the resamples.
-
-    Returns:
-        For each ``{name}_ci`` the two limits, rounded to four places.
+    ``each`` holds for each name the figures of the same n rows, at least 1. The result has for each
+    ``{name}_ci`` the two limits, rounded to four places, or None where ``bootstrap``, the number of
+    resamples, is 0.
     """
     worth: Floats = np.array(list(each.values()), np.float64)  # (names, n)
     count = worth.shape[1]
@@ -144,11 +145,34 @@ def mean_intervals(
     draws: Floats = np.empty((bootstrap, len(each)))
     for draw in draws:
         draw[:] = worth[:, rng.integers(0, count, size=count)].mean(axis=1)
-    found = {f"{name}_ci": interval(draws[:, column]) for column, name in enumerate(each)}
-    return {
-        name: None if limits is None else [round(limit, 4) for limit in limits]
-        for name, limits in found.items()
-    }
+    return {f"{name}_ci": rounded(interval(draws[:, column])) for column, name in enumerate(each)}
+
+
+def rounded(limits: tuple[float, float] | None) -> list[float] | None:
+    """The limits of an interval, rounded to four places."""
+    return None if limits is None else [round(limit, 4) for limit in limits]
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and its standard error, 0 for one value, rounded to four places."""
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    return round(float(np.mean(values)), 4), round(error, 4)
+
+
+def over_splits(f1: Mapping[int, float]) -> dict[str, Any]:
+    """The mean ``f1`` over the splits, its standard ``error``, and the figure of each of the ``splits``."""
+    mean, error = mean_and_error(list(f1.values()))
+    return {"f1": mean, "error": error, "splits": {str(n): round(value, 4) for n, value in f1.items()}}
+
+
+def mean_line(name: str, mean: float, error: float, each: Iterable[float]) -> str:
+    """A line of a table: the mean, its error, and the figures that it was made from."""
+    return f"{name:<12}{f'{mean:.2f} ± {error:.2f}':<18}{' '.join(f'{value:.1f}' for value in each)}"
+
+
+def hash_rows(rows: JSON) -> str:
+    """SHA-256 of rows, whatever the format of their file."""
+    return hash_bytes(canonical_json(rows).encode())
 
 
 def with_interval(figures: Mapping[str, Any], name: str) -> str:

@@ -1,6 +1,7 @@
 """Zero-shot sentiment: does a text answer why something is good, or why it is bad (Q11)?"""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,9 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.sentiment import Opinion, read_opinions
 from pairsmith.runs import Run, hash_source, settled
-from pairsmith.steps.evaluate.results import Figures, Predictions, at_splits, evaluate_once
-from pairsmith.steps.evaluate.sentiment_mask import judge_by_mask
-from pairsmith.steps.evaluate.sentiment_questions import Judged, judge_by_questions
+from pairsmith.steps.evaluate.results import Evaluated, at_splits, evaluate_once, mean_and_error, mean_line
+from pairsmith.steps.evaluate.sentiment_scores import Judged, judge_by_mask, judge_by_questions
 from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
-
-STEP = "evaluate sentiment"
 
 PROMPTS = (
     ("Why is it bad?", "Why is it good?"),
@@ -36,32 +34,23 @@ def evaluate_sentiment(settings: EvaluateSentimentSettings, run: Run) -> dict[st
     """Classify texts as positive or negative, write results into the run's folder, and show a table.
 
     ``predictions.jsonl`` has a line for each text: its label, each prompt's calibrated prediction, the
-    rationale, and the class that it supports, which is the first prompt's prediction. Existing results of
-    the same settings, model and texts are returned; ``run.fresh`` computes them again.
-
-    Returns:
-        The content of ``results.json``: for ``calibrated`` and ``plain`` scores the ``accuracy`` ×100, which
-        is the mean over the prompts, its standard ``error``, and the accuracy of each of the ``prompts``;
-        ``count`` of texts; ``about``.
+    rationale, and the class that it supports, which is the first prompt's prediction; ``results.json``, which
+    is returned, for ``calibrated`` and ``plain`` scores the ``accuracy`` ×100, which is the mean over the
+    prompts, its standard ``error``, and the accuracy of each of the ``prompts``; and the ``count`` of texts.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
-
-    def compute() -> tuple[Figures, Predictions]:
-        return _compute(settings, run.progress)
-
-    results = evaluate_once(
+    return evaluate_once(
         run,
-        STEP,
+        "evaluate sentiment",
         settings,
         inputs={"data": hash_source(settings.data)},
         models={"model": model_revision(settings.model)},
-        compute=compute,
+        compute=partial(_compute, settings, run.progress),
+        table=sentiment_table,
     )
-    run.progress.result(sentiment_table(results))
-    return results
 
 
-def _compute(settings: EvaluateSentimentSettings, progress: Progress) -> tuple[Figures, Predictions]:
+def _compute(settings: EvaluateSentimentSettings, progress: Progress) -> Evaluated:
     opinions = labelled_opinions(settings.data)
     judged = judge(settings, [each.text for each in opinions], progress)
     gold = np.array([each.positive for each in opinions])
@@ -74,14 +63,10 @@ def _compute(settings: EvaluateSentimentSettings, progress: Progress) -> tuple[F
             "positive": each.positive,
             "taken_for_positive": taken,
             "rationale": rationale,
-            "rationale_side": _side(taken[0]) if rationale else "",
+            "rationale_side": ("positive" if taken[0] else "negative") if rationale else "",
         }
         for each, taken, rationale in rows
     ]
-
-
-def _side(positive: bool) -> str:
-    return "positive" if positive else "negative"
 
 
 def labelled_opinions(source: str) -> list[Opinion]:
@@ -105,19 +90,10 @@ def judge(settings: EvaluateSentimentSettings, texts: Sequence[str], progress: P
 
 
 def accuracies(found: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, Any]:
-    """Accuracy ×100 of each prompt, their mean, and its standard error.
-
-    Args:
-        found: ``(p, n)``, the predictions.
-        gold: ``(n,)``, the labels.
-    """
-    each = 100.0 * (found == gold).mean(axis=1)
-    error = float(np.std(each, ddof=1)) / len(each) ** 0.5 if len(each) > 1 else 0.0
-    return {
-        "accuracy": round(float(each.mean()), 4),
-        "error": round(error, 4),
-        "prompts": [round(float(value), 4) for value in each],
-    }
+    """Accuracy ×100 of each prompt's predictions, ``(p, n)``, their mean, and its standard error."""
+    each = (100.0 * (found == gold).mean(axis=1)).tolist()
+    mean, error = mean_and_error(each)
+    return {"accuracy": mean, "error": error, "prompts": [round(value, 4) for value in each]}
 
 
 def sentiment_table(results: Mapping[str, Any]) -> str:
@@ -125,6 +101,5 @@ def sentiment_table(results: Mapping[str, Any]) -> str:
     lines = [f"{results['count']:,} texts", f"{'':<12}{'accuracy ×100':<18}of each prompt"]
     for name in ("calibrated", "plain"):
         found = results[name]
-        mean = f"{found['accuracy']:.2f} ± {found['error']:.2f}"
-        lines.append(f"{name:<12}{mean:<18}{' '.join(f'{value:.1f}' for value in found['prompts'])}")
+        lines.append(mean_line(name, found["accuracy"], found["error"], found["prompts"]))
     return "\n".join(lines)

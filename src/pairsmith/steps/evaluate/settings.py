@@ -1,12 +1,49 @@
 """Settings of the evaluation steps."""
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from pairsmith.core.errors import ModelError
 from pairsmith.core.fields import BatchTokens, Device, Dtype, TrainingDtype
-from pairsmith.core.model_names import MINILM, PoolingName
+from pairsmith.core.model_names import MINILM, PoolingName, check_name
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
+
+_Bootstrap = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=1_000_000,
+        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
+    ),
+]
+_Bootstraps = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=1_000_000,
+        description="Number of bootstrap resamples for the 95 % intervals; 0 for no intervals.",
+    ),
+]
+_BootstrapSeed = Annotated[int, Field(ge=0, description="Seed of the bootstrap resamples.")]
+_Sentences = Annotated[
+    int, Field(ge=1, description="Number of sentences encoded at once.", json_schema_extra=NO_EFFECT)
+]
+_Pooling = Annotated[
+    PoolingName,
+    Field(
+        description="How token vectors become a sentence vector. default: as the model was saved, or their "
+        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved."
+    ),
+]
+_TextLength = Annotated[
+    int | None,
+    Field(
+        ge=3,
+        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
+    ),
+]
 
 
 class EvaluateStsSettings(Settings):
@@ -25,29 +62,18 @@ class EvaluateStsSettings(Settings):
     suites: list[str] = Field(
         default=[], description="Test sets to use: stsb, sick, sts12 … sts16. Unset: all that are there."
     )
-    pooling: PoolingName = Field(
-        default="default",
-        description="How token vectors become a sentence vector. default: as the model was saved, or their "
-        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
-    )
+    pooling: _Pooling = "default"
     layers: int | None = Field(
         default=None, ge=1, description="Use only the model's first N layers. Unset: all."
     )
-    batch_size: int = Field(
-        default=64, ge=1, description="Number of sentences encoded at once.", json_schema_extra=NO_EFFECT
-    )
+    batch_size: _Sentences = 64
     max_length: int | None = Field(
         default=None,
         ge=3,
         description="Longest sentence in tokens; the rest is cut off. Unset: the model's own limit.",
     )
-    bootstrap: int = Field(
-        default=1000,
-        ge=0,
-        le=1_000_000,
-        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
-    )
-    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
+    bootstrap: _Bootstrap = 1000
+    seed: _BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -65,16 +91,9 @@ class EvaluateLabelsSettings(Settings):
         description="Scored or labelled pairs: a folder that generate or postprocess wrote, or a file.",
         json_schema_extra=BY_CONTENT,
     )
-    batch_size: int = Field(
-        default=64, ge=1, description="Number of sentences encoded at once.", json_schema_extra=NO_EFFECT
-    )
-    bootstrap: int = Field(
-        default=1000,
-        ge=0,
-        le=1_000_000,
-        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
-    )
-    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
+    batch_size: _Sentences = 64
+    bootstrap: _Bootstrap = 1000
+    seed: _BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -104,19 +123,11 @@ class EvaluateMtebSettings(Settings):
         "and nothing is downloaded for it.",
         json_schema_extra=BY_CONTENT,
     )
-    pooling: PoolingName = Field(
-        default="default",
-        description="How token vectors become a sentence vector. default: as the model was saved, or their "
-        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
-    )
+    pooling: _Pooling = "default"
     batch_size: int = Field(
         default=64, ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT
     )
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
-    )
+    max_length: _TextLength = None
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -154,13 +165,8 @@ class EvaluateQaSettings(Settings):
         description="Longest input in tokens: question and text together, or the text alone for a folder "
         "that infuse wrote. Longer texts are cut into windows. Unset: the model's own limit.",
     )
-    bootstrap: int = Field(
-        default=1000,
-        ge=0,
-        le=1_000_000,
-        description="Number of bootstrap resamples for the 95 % intervals; 0 for no intervals.",
-    )
-    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
+    bootstrap: _Bootstraps = 1000
+    seed: _BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -194,13 +200,8 @@ class EvaluateSummariesSettings(Settings):
         description="Number of documents processed at once, each with all its beams.",
         json_schema_extra=NO_EFFECT,
     )
-    bootstrap: int = Field(
-        default=1000,
-        ge=0,
-        le=1_000_000,
-        description="Number of bootstrap resamples for the 95 % intervals; 0 for no intervals.",
-    )
-    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
+    bootstrap: _Bootstraps = 1000
+    seed: _BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -247,18 +248,9 @@ class EvaluateParaphraseSettings(Settings):
         description="Random seeds; the training is repeated for each of them, with other training pairs.",
     )
     tune: bool = Field(default=False, description="Also fine-tune the encoder on the training pairs.")
-    max_length: int | None = Field(
-        default=None,
-        ge=3,
-        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
-    )
+    max_length: _TextLength = None
     batch_tokens: BatchTokens = None
-    bootstrap: int = Field(
-        default=1000,
-        ge=0,
-        le=1_000_000,
-        description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
-    )
+    bootstrap: _Bootstrap = 1000
     seed: int = Field(
         default=0, ge=0, description="Seed of the bootstrap resamples and of sampled negatives."
     )
@@ -369,3 +361,22 @@ class EvaluateNerSettings(Settings):
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of sentences and of dropout.")
     device: Device = "auto"
     dtype: TrainingDtype = "float32"
+
+
+LEAD = "lead:"
+
+
+def lead_count(model: str) -> int | None:
+    """The number of sentences in ``lead:N``, the lead baseline; None for any other model name."""
+    if not model.startswith(LEAD):
+        return None
+    number = model.removeprefix(LEAD)
+    if not re.fullmatch(r"[1-9]\d{0,3}", number):
+        raise ModelError(f"model {model}: lead:N takes the first N sentences, such as lead:1 or lead:3")
+    return int(number)
+
+
+def check_summarizer_name(model: str) -> None:
+    """Check that ``model`` can be a summariser, as far as its name shows."""
+    if lead_count(model) is None:
+        check_name(model)

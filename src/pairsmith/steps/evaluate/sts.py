@@ -8,24 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import FolderError, InputError, ModelError, redacted_values
+from pairsmith.core.errors import InputError, ModelError, redacted_values
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
-from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.metrics.bootstrap import interval, mean_draws, spearman_draws
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
-from pairsmith.runs import Manifest, Run, lock, settled, write_json
+from pairsmith.runs import Run, lock, settled, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
+from pairsmith.steps.evaluate.results import RESULTS, hash_rows, read_about, rounded, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
-
-STEP = "evaluate sts"
-RESULTS = "results.json"
-# The data are identified by their pairs; the other settings change no figure.
+from pairsmith.steps.shared import load_options
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 Floats = NDArray[np.float64]
@@ -57,10 +52,10 @@ class SuiteScores:
 
     def to_json(self) -> dict[str, Any]:
         """The suite's part of ``results.json``, figures rounded to four places."""
-        found: dict[str, Any] = {"all": round(self.all.value, 4), "all_ci": _rounded(self.all.interval)}
+        found: dict[str, Any] = {"all": round(self.all.value, 4), "all_ci": rounded(self.all.interval)}
         if self.mean is not None:
             found["mean"] = round(self.mean.value, 4)
-            found["mean_ci"] = _rounded(self.mean.interval)
+            found["mean_ci"] = rounded(self.mean.interval)
             found["subsets"] = {name: round(value, 4) for name, value in self.subsets.items()}
         return found | {"pairs": self.pairs}
 
@@ -69,19 +64,17 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     """Evaluate an encoder, write ``results.json`` into the run's folder, and show a table.
 
     Existing results of the same settings, model and pairs are returned; ``run.fresh`` computes them again.
-
-    Returns:
-        The content of ``results.json``: a key per suite (see ``SuiteScores``), and ``about``.
+    They have a key per suite (see ``SuiteScores``), and ``about``.
     """
     settings = settled(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
     identity = Identity.of(
-        STEP,
+        "evaluate sts",
         settings.deciding(),
         inputs={"data": hash_pairs(suites)},
         models={"model": model_revision(settings.model)},
     )
-    there = claim(run, identity, RESULTS, _about)
+    there = claim(run, identity, RESULTS, read_about)
     results: dict[str, Any]
     if there is not None and not run.fresh:
         run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
@@ -90,8 +83,8 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         encode = encoder_of(settings, run.progress)
         scores = sts_scores(encode, suites, bootstrap=settings.bootstrap, seed=settings.seed)
         results = {name: score.to_json() for name, score in scores.items()}
-        rest = settings.not_deciding()
-        results["about"] = identity.as_record() | {"complete": True} | redacted_values(rest)
+        about = identity.as_record() | {"complete": True}
+        results["about"] = about | redacted_values(settings.not_deciding())
         write_json(run.out / RESULTS, results)
         run.on_begun()
     lock.release(run.out)
@@ -104,15 +97,18 @@ def sts_scores(
 ) -> dict[str, SuiteScores]:
     """Score ``encode`` on ``suites`` with both aggregations of D11.
 
-    Args:
-        encode: maps n texts to vectors of shape (n, d); called once, with every distinct text.
-        suites: the test sets.
-        bootstrap: resamples behind each interval; 0 for no interval.
-        seed: seed of the resamples; a suite's interval does not depend on which other suites are scored.
+    ``encode`` maps n texts to vectors of shape (n, d), and is called once, with every distinct text;
+    ``bootstrap`` is the number of resamples behind each interval, 0 for no interval. A suite's interval does
+    not depend on which other suites are scored.
     """
-    texts = sorted({text for suite in suites for pairs in suite.subsets.values() for text in texts_of(pairs)})
+    texts = distinct_texts(suites)
     vectors = np.asarray(encode(texts))
-    _check_finite(vectors, texts)
+    faulty = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if faulty.size:
+        raise ModelError(
+            f"the model's vectors of {faulty.size} of {len(texts)} sentences are not finite, "
+            f"the first that of {texts[faulty[0]][:80]!r}; try dtype float32, or another model"
+        )
     rows = {text: row for row, text in enumerate(texts)}
     return {suite.name: _score_suite(suite, vectors, rows, bootstrap, seed) for suite in suites}
 
@@ -121,16 +117,19 @@ def sts_table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """The suites' scores, as ``SuiteScores.to_json`` gives them, as a plain table, a line per suite."""
     lines = [f"{'suite':<12}{'pairs':>7}  {'Spearman ×100, all (95 %)':<28}{'mean of subsets (95 %)'}"]
     for name, score in results.items():
-        mean = _figure(score, "mean") if "mean" in score else ""
-        lines.append(f"{name:<12}{score['pairs']:>7}  {_figure(score, 'all'):<28}{mean}".rstrip())
+        mean = with_interval(score, "mean") if "mean" in score else ""
+        lines.append(f"{name:<12}{score['pairs']:>7}  {with_interval(score, 'all'):<28}{mean}".rstrip())
     return "\n".join(lines)
 
 
 def _score_suite(
     suite: StsSuite, vectors: NDArray[np.floating], rows: Mapping[str, int], bootstrap: int, seed: int
 ) -> SuiteScores:
-    cosines = {name: _cosines(pairs, vectors, rows) for name, pairs in suite.subsets.items()}
-    gold = {name: np.array([pair.score for pair in pairs]) for name, pairs in suite.subsets.items()}
+    cosines, gold = dict[str, Floats](), dict[str, Floats]()
+    for name, pairs in suite.subsets.items():
+        first = vectors[[rows[pair.sentence1] for pair in pairs]]
+        cosines[name] = cosine_similarity_rows(first, vectors[[rows[pair.sentence2] for pair in pairs]])
+        gold[name] = np.array([pair.score for pair in pairs])
     subsets = {name: _correlation(cosines[name], gold[name], f"{suite.name} {name}") for name in cosines}
     every_cosine, every_gold = np.concatenate(list(cosines.values())), np.concatenate(list(gold.values()))
     whole = _correlation(every_cosine, every_gold, suite.name)
@@ -143,11 +142,6 @@ def _score_suite(
     return SuiteScores(len(every_gold), Figure(whole, _interval(spread)), mean, subsets)
 
 
-def _cosines(pairs: Sequence[GradedPair], vectors: NDArray[np.floating], rows: Mapping[str, int]) -> Floats:
-    first = vectors[[rows[pair.sentence1] for pair in pairs]]
-    return cosine_similarity_rows(first, vectors[[rows[pair.sentence2] for pair in pairs]])
-
-
 def _correlation(cosines: Floats, gold: Floats, where: str) -> float:
     """Spearman's correlation ×100; if undefined, an error on the data or on the model."""
     if len(gold) < 2 or np.ptp(gold) == 0:
@@ -156,16 +150,6 @@ def _correlation(cosines: Floats, gold: Floats, where: str) -> float:
     if np.isnan(found):
         raise ModelError(f"{where}: the model gives every pair the same similarity, so it orders nothing")
     return 100.0 * found
-
-
-def _check_finite(vectors: NDArray[np.floating], texts: Sequence[str]) -> None:
-    faulty = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if faulty.size:
-        text = texts[faulty[0]]
-        raise ModelError(
-            f"the model's vectors of {faulty.size} of {len(texts)} sentences are not finite, "
-            f"the first that of {text[:80]!r}; try dtype float32, or another model"
-        )
 
 
 def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
@@ -179,12 +163,7 @@ def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
     from pairsmith.models.sentence_encoder import load_sentence_encoder
 
     encoder = load_sentence_encoder(
-        settings.model,
-        pooling=settings.pooling,
-        device=settings.device,
-        dtype=settings.dtype,
-        max_length=settings.max_length,
-        layers=settings.layers,
+        settings.model, pooling=settings.pooling, layers=settings.layers, **load_options(settings)
     )
 
     def encode(texts: Sequence[str]) -> NDArray[np.floating]:
@@ -194,9 +173,11 @@ def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
     return encode
 
 
-def texts_of(pairs: Sequence[GradedPair]) -> list[str]:
-    """Both texts of each pair."""
-    return [text for pair in pairs for text in (pair.sentence1, pair.sentence2)]
+def distinct_texts(suites: Sequence[StsSuite]) -> list[str]:
+    """The texts of all pairs, sorted."""
+    return sorted(
+        {text for suite in suites for each in suite.pairs for text in (each.sentence1, each.sentence2)}
+    )
 
 
 def _interval(draws: Floats) -> tuple[float, float] | None:
@@ -205,30 +186,13 @@ def _interval(draws: Floats) -> tuple[float, float] | None:
     return None if found is None else (100.0 * found[0], 100.0 * found[1])
 
 
-def _rounded(pair: tuple[float, float] | None) -> list[float] | None:
-    return None if pair is None else [round(pair[0], 4), round(pair[1], 4)]
-
-
-def _figure(score: Mapping[str, Any], name: str) -> str:
-    limits = score[f"{name}_ci"]
-    spread = "" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]"
-    return f"{score[name]:6.2f}{spread}"
-
-
 def hash_pairs(suites: Sequence[StsSuite]) -> str:
     """SHA-256 of the pairs; other files beside the test sets do not count."""
-    pairs: JSON = [
-        [suite.name, subset, pair.sentence1, pair.sentence2, pair.score]
-        for suite in suites
-        for subset, found in suite.subsets.items()
-        for pair in found
-    ]
-    return hash_bytes(canonical_json(pairs).encode())
-
-
-def _about(out: Place) -> Manifest:
-    """The record of what the results in ``out`` were computed from."""
-    try:
-        return Manifest.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise FolderError(f"{out / RESULTS} holds no results of this evaluation") from error
+    return hash_rows(
+        [
+            [suite.name, subset, pair.sentence1, pair.sentence2, pair.score]
+            for suite in suites
+            for subset, found in suite.subsets.items()
+            for pair in found
+        ]
+    )

@@ -1,6 +1,7 @@
 """Summarisation: ROUGE against human summaries, and how much is copied from the documents (M11)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -11,53 +12,49 @@ from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.text import split_sentences
 from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores
 from pairsmith.runs import Run, settled
-from pairsmith.runs.storage import JSON, canonical_json, hash_bytes
-from pairsmith.steps.evaluate.lead import lead_count, lead_summaries
 from pairsmith.steps.evaluate.results import (
-    Figures,
-    Predictions,
+    Evaluated,
     at_splits,
     evaluate_once,
+    hash_rows,
     mean_intervals,
     with_interval,
 )
-from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
+from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, lead_count
+from pairsmith.steps.shared import load_options
 
-STEP = "evaluate summaries"
-# The data are identified by their documents; the other settings change no figure.
 _LABELS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 
 
 def evaluate_summaries(settings: EvaluateSummariesSettings, run: Run) -> dict[str, Any]:
     """Generate summaries, compare them with the reference summaries, and show a table.
 
-    ``results.json`` and ``predictions.jsonl`` (id, summary, reference, rougeL) are written into the run's
-    folder. Existing results of the same settings, model and documents are returned; ``run.fresh`` computes
-    them again.
-
-    Returns:
-        The content of ``results.json``: see ``summary_figures``, and ``about``.
+    ``results.json``, which is returned (see ``summary_figures``), and ``predictions.jsonl`` (id, summary,
+    reference, rougeL) are written into the run's folder.
     """
     settings = at_splits(settled(settings, run), run.progress.say)
     check_rouge()
     documents = labelled_documents(settings.data, settings.limit)
 
-    def compute() -> tuple[Figures, Predictions]:
-        written = write_summaries(settings, [each.document for each in documents], run.progress)
+    def compute() -> Evaluated:
+        written = summarizer(settings, run.progress)([each.document for each in documents])
         scores = compare(written, documents)
         figures = summary_figures(scores, written, documents, settings.bootstrap, settings.seed)
-        return figures, _predictions(documents, written, scores)
+        return figures, [
+            {"id": each.id, "summary": summary, "reference": each.summary, "rougeL": round(figure, 4)}
+            for each, summary, figure in zip(documents, written, scores.each["rougeL"], strict=True)
+        ]
 
-    results = evaluate_once(
+    model = settings.model
+    return evaluate_once(
         run,
-        STEP,
+        "evaluate summaries",
         settings,
-        inputs={"data": _hash_documents(documents)},
-        models={"model": _revision(settings.model)},
+        inputs={"data": hash_rows([[each.id, each.document, each.summary] for each in documents])},
+        models={"model": model if lead_count(model) is not None else model_revision(model)},
         compute=compute,
+        table=summary_table,
     )
-    run.progress.result(summary_table(results))
-    return results
 
 
 def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
@@ -71,44 +68,43 @@ def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
     return documents
 
 
-def write_summaries(
-    settings: EvaluateSummariesSettings,
-    documents: Sequence[str],
-    progress: Progress,
-    *,
-    fresh_decoder: bool = False,
-) -> list[str]:
-    """The summary of each document by the model of ``settings``, or its first sentences (``lead:N``).
+def summarizer(
+    settings: EvaluateSummariesSettings, progress: Progress, *, fresh_decoder: bool = False
+) -> Callable[[Sequence[str]], list[str]]:
+    """A function that summarises documents by the settings' model, or as ``lead:N`` by their first sentences.
 
     With ``fresh_decoder`` a model without a decoder gets an untrained one, to measure the time.
     """
     sentences = lead_count(settings.model)
     if sentences is not None:
-        return lead_summaries(documents, sentences)
+        return partial(lead_summaries, count=sentences)
     from pairsmith.models.summarizer import load_summarizer, summarize
 
-    summarizer = load_summarizer(
-        settings.model,
-        device=settings.device,
-        dtype=settings.dtype,
-        max_length=settings.max_length,
-        fresh_decoder=fresh_decoder,
-    )
-    with progress.task("summarize", len(documents), "documents") as bar:
-        return summarize(
-            summarizer,
-            documents,
-            beams=settings.beams,
-            summary_tokens=settings.summary_tokens,
-            batch_size=settings.batch_size,
-            advance=bar.advance,
-        )
+    model = load_summarizer(settings.model, fresh_decoder=fresh_decoder, **load_options(settings))
+
+    def write(documents: Sequence[str]) -> list[str]:
+        with progress.task("summarize", len(documents), "documents") as bar:
+            return summarize(
+                model,
+                documents,
+                beams=settings.beams,
+                summary_tokens=settings.summary_tokens,
+                batch_size=settings.batch_size,
+                advance=bar.advance,
+            )
+
+    return write
+
+
+def lead_summaries(documents: Sequence[str], count: int | None) -> list[str]:
+    """The first ``count`` sentences of each document, one a line; all if there are fewer, or with None."""
+    return ["\n".join(each.text for each in split_sentences(text)[:count]) for text in documents]
 
 
 def compare(written: Sequence[str], documents: Sequence[Document]) -> RougeScores:
     """ROUGE F of summaries against the reference summaries, with one sentence a line for ROUGE-Lsum."""
     references = [each.summary for each in documents]
-    return rouge_scores(*([_sentence_a_line(text) for text in texts] for texts in (written, references)))
+    return rouge_scores(lead_summaries(written, None), lead_summaries(references, None))
 
 
 def summary_figures(
@@ -118,19 +114,12 @@ def summary_figures(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """The figures of ``results.json``: means over the documents ×100 (M11).
+    """The figures of ``results.json``: means over one or more documents ×100 (M11).
 
-    Args:
-        scores: the output of ``compare``.
-        written: the generated summary of each document.
-        documents: one or more documents with their summaries.
-        bootstrap: resamples of the documents behind the 95 % intervals; 0 for no intervals.
-        seed: seed of the resamples.
-
-    Returns:
-        ``rouge1``, ``rouge2``, ``rougeL``, ``rougeLsum``, F, each with its interval (``rouge1_ci``);
-        ``count`` of documents; ``settings`` of ROUGE; ``abstractiveness``: ROUGE precision of the
-        ``written`` summaries and, for comparison, of the ``gold`` ones against their documents.
+    They are ``rouge1``, ``rouge2``, ``rougeL``, ``rougeLsum``, F, each with its 95 % interval
+    (``rouge1_ci``), from ``bootstrap`` resamples of the documents; ``count`` of documents; ``settings`` of
+    ROUGE; ``abstractiveness``: ROUGE precision of the ``written`` summaries and, for comparison, of the
+    ``gold`` ones against their documents. ``scores`` are those of ``compare``.
     """
     sources = [each.document for each in documents]
     copied = {
@@ -157,27 +146,3 @@ def summary_table(results: Mapping[str, Any]) -> str:
 
 def _with_intervals(scores: RougeScores, bootstrap: int, seed: int) -> dict[str, Any]:
     return scores.to_json() | mean_intervals(scores.each, bootstrap=bootstrap, seed=seed)
-
-
-def _sentence_a_line(text: str) -> str:
-    return "\n".join(each.text for each in split_sentences(text))
-
-
-def _predictions(
-    documents: Sequence[Document], written: Sequence[str], scores: RougeScores
-) -> list[dict[str, JSON]]:
-    """The lines of ``predictions.jsonl``."""
-    return [
-        {"id": each.id, "summary": summary, "reference": each.summary, "rougeL": round(figure, 4)}
-        for each, summary, figure in zip(documents, written, scores.each["rougeL"], strict=True)
-    ]
-
-
-def _revision(model: str) -> str:
-    return model if lead_count(model) is not None else model_revision(model)
-
-
-def _hash_documents(documents: Sequence[Document]) -> str:
-    """SHA-256 of the documents, whatever their file format."""
-    rows: JSON = [[each.id, each.document, each.summary] for each in documents]
-    return hash_bytes(canonical_json(rows).encode())

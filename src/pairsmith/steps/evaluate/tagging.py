@@ -29,9 +29,11 @@ def tag_after_training(
     *,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:
-    """Train an encoder and a linear layer on some sentences, and tag others (Q10).
+    """Train an encoder and a linear layer on some sentences, and give others BIO tags (Q10).
 
-    Weights are float32 throughout, as such small updates would be lost in 16-bit numbers.
+    Words that have no token of their own, such as a zero-width space, or that are beyond the encoder's
+    longest input, get the tag O. Weights are float32 throughout, as such small updates would be lost in
+    16-bit numbers.
 
     Args:
         settings: settings of the training.
@@ -40,28 +42,20 @@ def tag_after_training(
         questions: the question for each entity type and for O, whose start vectors initialise the linear
             layer; None: the layer is initialised at random.
         advance: called with the number of sentences that were trained on, in each epoch, or tagged.
-
-    Returns:
-        The BIO tags of each test sentence; O for words that have no token of their own, such as a zero-width
-        space, or that are beyond the encoder's longest input.
     """
     tags = ["O", *sorted({tag for each in train for tag in each.tags if tag != "O"})]
     if questions is None:
         encoder = load_token_encoder(settings.model, device=settings.device, max_length=settings.max_length)
-        rows = _random_rows(len(tags), int(encoder.model.config.hidden_size), settings.seed)
+        with torch.random.fork_rng(devices=[]):  # the default initialisation of a linear layer in torch
+            torch.manual_seed(settings.seed)
+            layer = nn.Linear(int(encoder.model.config.hidden_size), len(tags), bias=False)
+        rows = layer.weight.detach().clone()
     else:
         encoder, rows = _question_rows(settings, tags, questions)
     in_bfloat16 = pick_dtype(settings.dtype, encoder.model.device.type) == "bfloat16"
     tagger = Tagger(encoder, rows, in_bfloat16=in_bfloat16)
     _train(tagger, train, tags, settings, advance)
     return _tag(tagger, test, tags, advance)
-
-
-def _random_rows(tags: int, width: int, seed: int) -> Tensor:
-    """The default initialisation of a linear layer in torch, ``(tags, width)``."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return nn.Linear(width, tags, bias=False).weight.detach().clone()
 
 
 def _question_rows(
@@ -99,12 +93,10 @@ class Tagger(nn.Module):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
-    """The words of some sentences, as the positions of their first tokens in the encoder's input.
+    """The words of some sentences, by the positions of their first tokens in the encoder's ``features``.
 
-    Attributes:
-        features: the encoder's inputs for the sentences.
-        sentence: ``(words,)`` int64, the index of each word's sentence; ``token`` that of its first token;
-            ``word`` that of the word in its sentence.
+    ``sentence``, ``(words,)`` int64, is the index of each word's sentence; ``token`` that of its first token;
+    ``word`` that of the word in its sentence.
     """
 
     features: Mapping[str, Any]

@@ -1,22 +1,32 @@
 """The step ``train-crossencoder``: a model that reads both texts of a pair together to score it (M6)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.examples import Example, read_examples
 from pairsmith.data.text import finder_revision
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
-from pairsmith.methods.mining.sampled_negatives import in_window
+from pairsmith.methods.mining.sampled_negatives import in_window, overlaps, positive_answers, positive_outputs
+from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, hash_source
 from pairsmith.steps.training.reading import SeedData, Seeds, read_seeds
-from pairsmith.steps.training.retrieved import retrieved
 from pairsmith.steps.training.step import Identity, Means, Trained, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainCrossencoderSettings
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 _USE = """```python
 from sentence_transformers import CrossEncoder
@@ -24,6 +34,9 @@ from sentence_transformers import CrossEncoder
 model = CrossEncoder("path/to/this/folder", activation_fn=None)
 print(model.predict([("Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Shakespeare.")]))
 ```"""
+
+_SPARE = 10
+"""Additional outputs to retrieve from each shard, as some may be positives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,3 +112,56 @@ def _hard_negatives(
     )
     with means["progress"].task("find negatives", len(examples), "inputs") as bar:
         return retrieved(examples, found, encoder, settings.retrieved, bar.advance)
+
+
+def retrieved(
+    examples: Sequence[Example],
+    outputs: DatasetFolder,
+    encoder: "SentenceTransformer",
+    count: int,
+    advance: Callable[[int], None] = lambda _: None,
+) -> list[list[str]]:
+    """The ``count`` distinct outputs nearest to each example's input, nearest first, without positives.
+
+    Positives are the outputs of all examples with the same input, their answers in any passage, and what
+    overlaps these answers in the example's own passage. ``outputs`` are encoded by ``encoder``, as ``mine``
+    leaves them in its folder; ``advance`` is called with the number of inputs that were encoded.
+    """
+    inputs = [example.input for example in examples]
+    queries = encode_texts(encoder, inputs, side="query", advance=advance)
+    x = torch.nn.functional.normalize(torch.from_numpy(queries), dim=1)
+    near: list[dict[str, float]] = [{} for _ in examples]
+    right = list(zip(positive_outputs(examples), positive_answers(examples), strict=True))
+    for table in outputs.shards("train", ["text", "answer", "context", "vector"]):
+        if not table.num_rows:
+            continue
+        table = table.take(_first_of_each(table["text"]))  # duplicates would displace other texts
+        vectors = torch.tensor(table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False))
+        vectors = vectors.view(table.num_rows, -1)
+        values, places = (x @ vectors.T).topk(min(count + _SPARE, table.num_rows), dim=1)
+        wanted = np.unique(places.numpy())
+        known = dict(zip(wanted.tolist(), table.drop("vector").take(wanted).to_pylist(), strict=True))
+        for number, example in enumerate(examples):
+            found = zip(values[number].tolist(), (known[i] for i in places[number].tolist()), strict=True)
+            best = near[number]
+            for value, row in found:
+                if not _right(row, example, *right[number]):
+                    best[row["text"]] = max(value, best.get(row["text"], value))
+            kept = nlargest(count, ((value, text) for text, value in best.items()))
+            near[number] = {text: value for value, text in kept}
+    return [list(each) for each in near]
+
+
+def _first_of_each(texts: pa.ChunkedArray) -> NDArray[np.int64]:
+    """The row of each text's first occurrence."""
+    codes = texts.combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.sort(np.unique(codes, return_index=True)[1])
+
+
+def _right(row: dict[str, Any], example: Example, outputs: frozenset[str], answers: frozenset[str]) -> bool:
+    if row["text"] in outputs:
+        return True
+    if row["answer"] is None or example.context is None:
+        return False
+    own = row["context"] in example.context or example.context in row["context"]
+    return row["answer"].casefold() in answers or (own and overlaps(row["answer"], answers))

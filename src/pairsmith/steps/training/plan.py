@@ -16,6 +16,7 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Silent, Task
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import at_splits
 from pairsmith.training.best_step import TRAIN
 from pairsmith.training.settings import FitSettings
@@ -117,16 +118,10 @@ def samples_of(step: "TrainingStep[S, Any]", settings: S, before: Before) -> Ite
             pq.write_table(sample, file)
             return str(file)
 
-        changes: dict[str, object] = {}
-        for name in step.sources:
-            value = getattr(settings, name)
-            if isinstance(value, str):
-                changes[name] = there(name, value)
-            elif value:
-                changes[name] = [found for each in value if (found := there(name, each))]
+        some = with_sources(settings, step.sources, there)
         if hasattr(settings, "mined"):
-            changes |= {"mined": None, "encoder": None}  # the hard negatives
-        yield at_splits(settings.model_copy(update=changes), later=before)
+            some = some.model_copy(update={"mined": None, "encoder": None})  # the hard negatives
+        yield at_splits(some, later=before)
 
 
 class _Steps(Silent):

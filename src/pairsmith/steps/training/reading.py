@@ -10,6 +10,7 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.examples import FEW, Example, KindName, each_example
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
+from pairsmith.steps.shared import with_sources
 from pairsmith.training.settings import FitSettings
 
 S = TypeVar("S", bound=FitSettings)
@@ -24,20 +25,14 @@ def at_splits(settings: S, say: Say | None = None, *, later: Container[str] = ()
     a message about the splits that are not used.
     """
 
-    def train(source: str) -> str:
-        return source if source in later else to_train_on(source, "trained on", say)
+    def at_split(name: str, source: str) -> str:
+        if source in later:
+            return source
+        if name == "validation":
+            return to_measure_on(source, "measured on", say, split="validation")
+        return to_train_on(source, "trained on", say)
 
-    changes: dict[str, object] = {}
-    for name in ("seeds", "added", "data"):
-        value = getattr(settings, name, None)
-        if isinstance(value, str):
-            changes[name] = train(value)
-        elif value:
-            changes[name] = [train(each) for each in value]
-    unseen = settings.validation
-    if unseen and unseen not in later:
-        changes["validation"] = to_measure_on(unseen, "measured on", say, split="validation")
-    return settings.model_copy(update=changes)
+    return with_sources(settings, ("seeds", "added", "data", "validation"), at_split)
 
 
 @dataclass(frozen=True, slots=True)

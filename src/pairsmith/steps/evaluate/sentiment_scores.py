@@ -1,0 +1,175 @@
+"""Sentiment scores: by a bi-encoder's answers to questions, or by the word that fills a mask (Q11)."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pairsmith.core.errors import ModelError
+from pairsmith.core.progress import Progress
+from pairsmith.models.encode import batches_by_length, one_thread_each, tokens_at_once
+from pairsmith.models.heads import load_with_head
+from pairsmith.models.span_encoder import load_span_encoder, span_logits
+from pairsmith.models.span_reader import TextVectors, question_vectors, text_vectors
+from pairsmith.models.spans import best_span
+from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
+from pairsmith.steps.shared import load_options
+
+WORDS = ("terrible", "great")
+_BEHIND = " It was {mask}."
+_AT_ONCE = 256
+"""Number of texts whose vectors are held in memory at once."""
+
+RATIONALE_TOKENS = 5
+"""Longest rationale in tokens."""
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A model's scores of n texts with each of p prompts.
+
+    Attributes:
+        scores: ``(p, n, 2)``: S(x, y), for negative and positive.
+        neutral: ``(p, 2)``: C_y, the mean score of neutral texts.
+        rationales: for each text, the span that best answers the first prompt's question for the class that
+            this prompt, calibrated, predicts; empty if there is none.
+    """
+
+    scores: Scores
+    neutral: Scores
+    rationales: Sequence[str]
+
+    def positive(self, *, calibrated: bool) -> NDArray[np.bool_]:
+        """Whether each text is predicted positive with each prompt, ``(p, n)``."""
+        scores = self.scores - (self.neutral[:, None, :] if calibrated else 0.0)
+        found: NDArray[np.bool_] = scores[:, :, 1] > scores[:, :, 0]
+        return found
+
+
+def judge_by_questions(
+    settings: EvaluateSentimentSettings,
+    texts: Sequence[str],
+    prompts: Sequence[Sequence[str]],
+    neutral: Sequence[str],
+    progress: Progress,
+) -> Judged:
+    """The scores of texts by the two questions of each prompt, the one for negative texts first."""
+    encoder = load_span_encoder(settings.model, **load_options(settings))
+    encoder.tokens.model.eval()
+    with torch.inference_mode():
+        asked = question_vectors(encoder, [question for pair in prompts for question in pair])
+        empty = scores_of(text_vectors(encoder, neutral), *asked).mean(axis=1)  # (p, 2)
+        scores = np.empty((len(prompts), len(texts), 2))
+        rationales: list[str] = []
+        with progress.task("judge", len(texts), "texts") as bar:
+            for first in range(0, len(texts), _AT_ONCE):
+                some = texts[first : first + _AT_ONCE]
+                read = text_vectors(encoder, some, batch_tokens=settings.batch_tokens)
+                found = scores_of(read, *asked)
+                scores[:, first : first + len(some)] = found
+                sides = (found[0] - empty[0]).argmax(axis=1)
+                rationales += [
+                    _rationale(*each, asked) for each in zip(some, read, sides.tolist(), strict=True)
+                ]
+                bar.advance(len(some))
+    return Judged(scores, empty, rationales)
+
+
+def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Scores:
+    """S(x, y): the largest product with a question's start vector plus the largest with its end vector (Q11).
+
+    ``starts`` and ``ends``, ``(2 · p, d)``, are f_start and f_end of the questions, two for each prompt; the
+    scores are ``(p, n, 2)``. A text without tokens, such as a zero-width space, has the score 0.
+    """
+    found = []
+    for text in texts:
+        if not len(text.offsets):
+            found.append(np.zeros(len(starts)))
+            continue
+        start, end = span_logits(text.vectors[None], starts, ends, [len(starts)])
+        found.append((start.amax(dim=1) + end.amax(dim=1)).double().cpu().numpy())
+    return np.stack(found).reshape(len(texts), -1, 2).swapaxes(0, 1)
+
+
+def _rationale(text: str, read: TextVectors, side: int, asked: tuple[Tensor, Tensor]) -> str:
+    """The span that best answers the first prompt's question for a class, by the sum of the two products.
+
+    The score S(x, y), in contrast, takes the best start and the best end, even if they form no span.
+    """
+    if not len(read.offsets):
+        return ""
+    starts, ends = (each[side : side + 1] for each in asked)
+    start, end = span_logits(read.vectors[None], starts, ends, [1])
+    spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), RATIONALE_TOKENS)
+    begin, finish = int(read.offsets[spans.starts[0], 0]), int(read.offsets[spans.ends[0], 1])
+    return text[begin:finish].strip()
+
+
+def judge_by_mask(
+    settings: EvaluateSentimentSettings, texts: Sequence[str], neutral: Sequence[str], progress: Progress
+) -> Judged:
+    """The baseline: the log probabilities of both words as the mask after each text, as those of one prompt.
+
+    There are no rationales.
+    """
+    network, tokenizer, context = load_with_head(
+        settings.model, "masked language modelling", device=settings.device, dtype=settings.dtype
+    )
+    longest = min(settings.max_length or context, context)
+    words = [_token(settings.model, tokenizer, word) for word in WORDS]
+    behind = _BEHIND.format(mask=tokenizer.mask_token)
+    room = longest - len(tokenizer(behind)["input_ids"])
+
+    def scored(features: Mapping[str, Tensor]) -> Scores:
+        with torch.inference_mode():
+            logits = network(**{name: value.to(network.device) for name, value in features.items()}).logits
+            at = (features["input_ids"] == tokenizer.mask_token_id).to(logits.device)
+            found: Scores = logits[at].float().log_softmax(dim=1)[:, words].double().cpu().numpy()
+            return found
+
+    def begin(pool: ThreadPoolExecutor, some: Sequence[str]) -> Future[Scores]:
+        whole = [text + behind for text in some]
+        return pool.submit(scored, tokenizer(whole, padding=True, return_tensors="pt"))
+
+    def score(some: Sequence[str]) -> Scores:
+        cut = [_cut(tokenizer, text, room) for text in some]
+        lengths = [len(ids) for ids in tokenizer(cut)["input_ids"]]
+        found = np.empty((len(cut), 2))
+        most = settings.batch_tokens or tokens_at_once(network.device)
+        batches = batches_by_length(lengths, len(cut), most)
+        with progress.task("judge", len(cut), "texts") as bar, one_thread_each(network.device) as pool:
+            for rows, both in pool.each(lambda pool, rows: begin(pool, [cut[row] for row in rows]), batches):
+                found[rows] = both
+                bar.advance(len(rows))
+        return found
+
+    return Judged(score(texts)[None], score(neutral).mean(axis=0)[None], [""] * len(texts))
+
+
+def _token(model: str, tokenizer: Any, word: str) -> int:
+    """The token id of a word in the middle of a sentence."""
+    ids: list[int] = tokenizer(f" {word}", add_special_tokens=False)["input_ids"]
+    if len(ids) != 1:
+        raise ModelError(f"model {model}: {word!r} is not one of its tokens, so it cannot fill the mask")
+    return ids[0]
+
+
+def _cut(tokenizer: Any, text: str, room: int) -> str:
+    """The text cut to ``room`` tokens, without any mask token in it."""
+    text = text.replace(tokenizer.mask_token, " ")  # so that the rest forms no new mask
+    encoded = tokenizer(
+        text,
+        truncation=True,
+        max_length=max(1, room),
+        return_offsets_mapping=True,
+        add_special_tokens=False,
+    )
+    offsets = encoded["offset_mapping"]
+    return text[: offsets[-1][1]] if offsets else ""
