@@ -14,9 +14,9 @@ from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.models.encode import batches_by_length, one_thread_each, tokens_at_once
 from pairsmith.models.heads import load_with_head
+from pairsmith.models.reader import best_span
 from pairsmith.models.span_encoder import load_span_encoder, span_logits
 from pairsmith.models.span_reader import TextVectors, question_vectors, text_vectors
-from pairsmith.models.spans import best_span
 from pairsmith.steps.evaluate.settings import EvaluateSentimentSettings
 from pairsmith.steps.shared import load_options
 
