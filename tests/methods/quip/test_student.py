@@ -17,7 +17,7 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, GeneratedQuestion, read_asked
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
-from pairsmith.methods.quip.student import Student, _drawn, _labelled, passages, read_by, train_student_on
+from pairsmith.methods.quip.student import Student, _drawn, _with_targets, passages, read_by, train_student_on
 from pairsmith.models.reader import answer, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.runs import Run
@@ -366,7 +366,7 @@ def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
     place = CONTEXTS[0].index("woman")
     taught = GeneratedQuestion("q", CONTEXTS[0], "Who?", "WOMAN", (0, 5), (place, place + 5), starts, ends)
     found = {
-        labels: _labelled(taught, settings(quick_bert, "", labels=labels))
+        labels: _with_targets(taught, settings(quick_bert, "", labels=labels))
         for labels in ("teacher", "hard", "answers")
     }
     assert found["teacher"] == LabelledQuestion("Who?", starts, ends)
@@ -376,7 +376,7 @@ def test_what_is_learned_of_a_question_with_and_without_a_teacher(quick_bert):
         "Who?", Distribution((place,), (1.0,)), Distribution((place + 5,), (1.0,))
     )
     nowhere = replace(taught, before=None)
-    assert _labelled(nowhere, settings(quick_bert, "", labels="answers")) == LabelledQuestion(
+    assert _with_targets(nowhere, settings(quick_bert, "", labels="answers")) == LabelledQuestion(
         "Who?", None, None
     )
 
