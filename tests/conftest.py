@@ -5,6 +5,8 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Ray's workers give way to everything else by default, to other tests too, for which they then wait.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 import socket
 from collections.abc import Iterable

@@ -12,7 +12,7 @@ from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.mining.biencoder import Surroundings, train_biencoder_on
 from pairsmith.methods.mining.sampled_negatives import sampled
 from pairsmith.steps.training.reading import SeedData, read_seeds
-from pairsmith.steps.training.step import Identity, Means, Trained, TrainingStep
+from pairsmith.steps.training.step import Means, Trained, TrainingIdentity, TrainingStep
 from pairsmith.training.settings import TrainBiencoderSettings
 
 _USE = """```python
@@ -59,8 +59,8 @@ def _train(data: _Data, settings: TrainBiencoderSettings, means: Means) -> Train
     return Trained("A bi-encoder for mining pairs", _USE, (model,), save, facts, history)
 
 
-def _identity(settings: TrainBiencoderSettings) -> Identity:
-    return Identity(models=finder_revision(settings.answers) if settings.kind == "reading" else {})
+def _identity(settings: TrainBiencoderSettings) -> TrainingIdentity:
+    return TrainingIdentity(models=finder_revision(settings.answers) if settings.kind == "reading" else {})
 
 
 train_biencoder = TrainingStep(

@@ -21,7 +21,7 @@ from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, hash_source
 from pairsmith.steps.training.reading import SeedData, Seeds, read_seeds
-from pairsmith.steps.training.step import Identity, Means, Trained, TrainingStep
+from pairsmith.steps.training.step import Means, Trained, TrainingIdentity, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainCrossencoderSettings
 
@@ -75,9 +75,9 @@ def _train(data: _Data, settings: TrainCrossencoderSettings, means: Means) -> Tr
     )
 
 
-def _identity(settings: TrainCrossencoderSettings) -> Identity:
+def _identity(settings: TrainCrossencoderSettings) -> TrainingIdentity:
     mined, encoder = settings.mined, settings.encoder
-    return Identity(
+    return TrainingIdentity(
         inputs={"mined outputs": hash_source(DatasetFolder.open(_outputs_of(mined)).path)} if mined else {},
         models=({"encoder": model_revision(encoder)} if encoder else {})
         | (finder_revision(settings.answers) if settings.kind == "reading" else {}),

@@ -54,7 +54,7 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class TrainingIdentity:
     """What identifies a training besides its settings, its base and the data that the settings name.
 
     Attributes:
@@ -91,7 +91,7 @@ class TrainingStep(Generic[S, D]):
     sources: tuple[str, ...]
     read: Callable[[S, int | None], D]
     train: Callable[[D, S, Means], Trained]
-    identity: Callable[[S], Identity] = lambda _: Identity()
+    identity: Callable[[S], TrainingIdentity] = lambda _: TrainingIdentity()
 
     def __call__(self, settings: S, run: Run) -> Place:
         """Train, and save the model in the run's folder."""
