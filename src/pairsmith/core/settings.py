@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
 
 BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False}
-"""For a field that names data or a model: their content identifies a run, not where they lie."""
+"""For a field that names data or a model: a run is identified by their content, not by their path or name."""
 
 NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
 """For a field that says where the work runs or how fast, and changes nothing that comes of it."""

@@ -207,7 +207,7 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection) -> None:
 
 
 def _ended(process: BaseProcess) -> str:
-    """How a process ended, which should have; one that has not is killed."""
+    """In words, how a process ended; it should have ended by now, and is killed if it has not."""
     process.join(_JOIN_SECONDS)
     if process.is_alive():
         process.kill()

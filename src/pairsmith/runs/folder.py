@@ -81,8 +81,9 @@ class Counts(_Model):
 class Manifest(_Model):
     """``manifest.json``: where the rows came from, and proof that they are whole.
 
-    While a run goes on, ``shards`` and ``counts`` are empty and the journal has them. Only a shard with the
-    manifest's ``asked`` counts as finished: after a run has grown, earlier shards do not until extended.
+    While a run goes on, ``shards`` and ``counts`` are empty and the journal has them. A shard counts
+    as finished only if its ``asked`` is the manifest's: when a run is given more work for each input, its
+    earlier shards are unfinished until they have been extended.
     """
 
     format: int

@@ -186,7 +186,7 @@ def _gone(about: dict[str, Any]) -> bool:
 
 
 def _read(file: UPath) -> dict[str, Any]:
-    """The content of a lease; empty if there is none, and not if it is no JSON object."""
+    """The content of a lease: empty without a lease, under ``unreadable`` if it is no JSON object."""
     try:
         data = bytes(file.fs.cat_file(file.path))
     except FileNotFoundError:

@@ -89,8 +89,8 @@ def start_part(
 ) -> FolderWriter:
     """Start the folder of a part of a step, whose work is kept even where the step itself starts over.
 
-    Other work in the folder is replaced: the step's own folder was claimed before, which is refused
-    without ``--fresh`` if it contains parts of other work. Any such parts have therefore been given up.
+    Work with other settings or inputs in the folder is replaced. This is safe, as the step has claimed its
+    own folder before: if that contained parts of other work, the claim was refused without ``--fresh``.
     """
     start = partial(
         FolderWriter.start,

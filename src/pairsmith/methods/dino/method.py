@@ -108,8 +108,8 @@ def write(
     """Write the texts of all requests; ``rows`` and ``rule`` are those of ``generate_pairs``.
 
     ``on_done`` is called with each request when its last try has ended. ``earlier`` has, by a request's id,
-    what came of its tries in an earlier run; the next ones follow them. ``enough`` is called with the number
-    of requests that were begun, before each; true leaves the rest.
+    what came of its tries in an earlier run; the next ones follow them. Before a request is begun, ``enough``
+    is called with the number of requests begun so far; if it returns true, the remaining ones are skipped.
     """
     encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
     # At decay 0 self-debiasing changes nothing (D3), so the counter-prompts need not be computed.

@@ -68,7 +68,7 @@ def quotable(text: str) -> str:
 
 
 def encoded(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: str) -> Prompt:
-    """The tokens of a prompt, as plain text or as a chat, for which not all models are made."""
+    """The tokens of a prompt, as plain text or in the model's chat format, which not all models have."""
     if task.format == "plain":
         return tuple(model.encode(prompt))
     message, _, answer = prompt.rpartition("\n")

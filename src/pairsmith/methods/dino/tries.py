@@ -64,10 +64,11 @@ def run_tries(
 ) -> list[OpenRequest]:
     """Try until each request has its texts, or no try is left; returns those that were begun, in their order.
 
-    A try is begun only when the tries before it cannot be enough, so the set of tries, and with it every row,
-    is that of trying one after the other. A request has at most ``limit`` tries, with those of an earlier run
-    that are in its outcome. ``too_long`` says why a request whose prompts the decoder cannot take is
-    rejected. ``on_done`` and ``enough`` are called as ``methods.dino.method.write`` says.
+    A try is begun only if the request would lack a text even if all its running tries succeeded. So the same
+    tries are made, and the same rows, as if each try waited for the one before. A request has at most
+    ``limit`` tries, including those of an earlier run, which are in its outcome. ``too_long`` says why a
+    request whose prompts the decoder cannot take is rejected. ``on_done`` and ``enough`` are called as
+    ``methods.dino.method.write`` says.
     """
     running: dict[int, tuple[OpenRequest, int]] = {}  # by the identity of the decoder's group
     waiting, begun = iter(requests), list[OpenRequest]()
@@ -109,12 +110,12 @@ def run_tries(
 
 
 def _reject_repeats(task: TaskSpec, each: OpenRequest) -> None:
-    """Of equal texts keep that of the earliest try: a repeat takes no place among those wanted (D6)."""
+    """Reject texts that repeat that of an earlier try, so that they do not count as wanted texts (D6)."""
     first: dict[str, int] = {}
     texts, rejects = each.outcome.texts, each.outcome.rejects
     for number, text in sorted(texts.items()):
         if first.setdefault(text, number) != number:
-            # Not which one: when there are three, that would hang on which of them ended first.
+            # The earlier try is not named: of three equal texts, its number depends on which ended first.
             reason = "repeats the text of an earlier try"
             rejects[number] = rejected(task, each.request, number, "repeat", reason, text)
             del texts[number]

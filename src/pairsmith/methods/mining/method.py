@@ -79,7 +79,7 @@ def mine_pairs(
 
 
 def verbatim(input_: str, output: str) -> str:
-    """Why one text that stands in the other, word for word, makes no pair (M5); empty where none does."""
+    """The reason to reject a pair, if one of its texts contains the other word for word (M5); else empty."""
     if stands_in(output, input_):
         return "the output occurs word for word in the input"
     return "the input occurs word for word in the output" if stands_in(input_, output) else ""

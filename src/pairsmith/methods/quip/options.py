@@ -14,13 +14,14 @@ CLOZE = "cloze"
 class GenerationOptions:
     """How questions are generated; each kind of generator uses some of these.
 
-    Missing questions of ``questions`` distinct ones for each passage are drawn anew, ``tries`` times in all.
-    ``max_length`` is the longest passage in tokens, special ones not counted, in words and marks where there
-    is no model; None for as many as the model has room for. ``batch_size`` passages are processed at once.
-    Tokens are drawn from those that hold the share ``top_p`` of the probability. For models with an encoder
-    and a decoder, ``decoding`` by ``nucleus`` draws and by ``beams`` searches for as many answers as there
-    are ``beams`` (Q2); ``separator`` is the token between answer and question. Causal language models are
-    told ``instruction``, in which ``{passage}`` stands for the passage; with ``chat`` as a user's message.
+    Each passage gets up to ``questions`` distinct questions, in at most ``tries`` rounds, each of which draws
+    the questions that are still missing. ``max_length`` is the longest passage in tokens, without special
+    tokens (without a model, in words and punctuation marks); None means as many as the model can read.
+    ``batch_size`` passages are processed at once. Tokens are drawn from those that hold the share ``top_p``
+    of the probability. For models with an encoder and a decoder, ``decoding`` by ``nucleus`` draws and by
+    ``beams`` searches for as many answers as there are ``beams`` (Q2); ``separator`` is the token between
+    answer and question. Causal language models are told ``instruction``, in which ``{passage}`` stands for
+    the passage; with ``chat`` as a user's message.
     Without a model, answers are found in passages by ``answers``: ``rule`` or ``spacy:MODEL``.
     """
 

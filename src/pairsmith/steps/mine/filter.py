@@ -21,7 +21,6 @@ from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
-from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -261,6 +260,8 @@ def load_judge(settings: FilterSettings, model: str | None = None, *, untrained:
         return lambda inputs, outputs, advance: score_pairs(
             cross, inputs, outputs, batch_tokens=settings.batch_tokens, advance=advance
         )
+    from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
+
     encoder = load_sentence_encoder(model, **load_options(settings))
 
     def cosines(inputs: Sequence[str], outputs: Sequence[str], advance: Advance) -> NDArray[np.float32]:
