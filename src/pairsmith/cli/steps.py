@@ -148,7 +148,7 @@ STEPS: Steps = {
     "filter": Step(
         FilterSettings,
         "pairsmith.steps.mine.filter:filter_pairs",
-        "Keep the pairs that a cross-encoder or an encoder ranks highest.",
+        "Keep the pairs that a model ranks highest.",
         plan="pairsmith.steps.mine.plan:plan_filter",
         reads="model",
     ),
