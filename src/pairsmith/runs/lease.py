@@ -111,7 +111,7 @@ class Lease:
         with self._guard:
             if self._ended.is_set():
                 return
-            self._lost = _read(self._file).get("owner") != self._owner
+            self._lost = self._lost or _read(self._file).get("owner") != self._owner
             if not self._lost:
                 self._count += 1
                 self._write()
