@@ -29,3 +29,11 @@ def test_a_step_names_functions_that_take_its_settings(step: Step) -> None:
 def test_the_settings_that_a_step_names_are_its_own(step: Step) -> None:
     named = {step.dry, step.wet, step.reads, step.sliced, *step.checks} - {""}
     assert named <= set(step.settings.model_fields)
+
+
+def test_only_settings_that_a_step_has_are_checked():
+    for name, step in STEPS.items():
+        assert step.all_checks().keys() <= step.settings.model_fields.keys(), name
+    assert "base" in STEPS["train-encoder"].all_checks()
+    assert "model" in STEPS["generate"].all_checks()
+    assert "model" not in STEPS["mine"].all_checks()

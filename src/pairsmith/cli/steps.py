@@ -84,7 +84,7 @@ class Step:
 
     def all_checks(self) -> Mapping[str, Callable[[str], object]]:
         """``checks``, and those of the settings that name models."""
-        names = {"base", "model", self.reads} - self.checks.keys()
+        names = ({"base", "model", self.reads} & self.settings.model_fields.keys()) - self.checks.keys()
         return {**self.checks, **dict.fromkeys(sorted(names), check_name)}
 
     def needs_folder(self, settings: Settings) -> bool:

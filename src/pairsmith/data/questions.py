@@ -62,7 +62,7 @@ class GeneratedQuestion:
     # question generator's span by its own.
     answer: Span | None
     before: Span | None  # the span before the teacher replaced it; the same as ``answer`` without a teacher
-    # The teacher's distribution of starts, None without a teacher; likewise ``ends``.
+    # The teacher's distributions of the answer's start and end; None without a teacher.
     starts: Distribution | None
     ends: Distribution | None
 

@@ -215,7 +215,7 @@ def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
 def _quoted(
     path: Place, lines: Iterable[tuple[int, str]], *, delimiter: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """The fields of each row, and the number of its first line: a quoted field may run over lines."""
+    """The fields of each row, and the number of its first line, as a quoted field may span several."""
     at = [0]
     # The default limit of 128 KiB a field would refuse long documents.
     csv.field_size_limit(2**31 - 1)

@@ -28,7 +28,8 @@ class SpanHeads(nn.Module):
     def __init__(self, width: int, kind: Kind, seed: int = 0) -> None:
         """Heads with random weights, for vectors of this width, which is also the hidden layer's.
 
-        For ``tokens`` they map each vector to a number, for ``questions`` to a vector of the same width.
+        Heads of kind ``tokens`` map each token's vector to a number, those of kind ``questions`` map a
+        question's vector to one of the same width.
         """
         super().__init__()
         self.kind = kind

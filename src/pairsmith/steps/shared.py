@@ -25,12 +25,13 @@ def refuse_sources(run: Run, **sources: str | Sequence[str]) -> None:
 def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str], str | None]) -> S:
     """The settings with every source under one of ``names`` replaced by ``change(name, source)``.
 
-    Names without a source are left alone; of a list, sources that become None are dropped.
+    Names without a source, or with an empty one, are left alone; sources of a list that become None are
+    dropped.
     """
     changes: dict[str, object] = {}
     for name in names:
         given = getattr(settings, name, None)
-        if isinstance(given, str):
+        if isinstance(given, str) and given:
             changes[name] = change(name, given)
         elif given:
             changes[name] = [found for each in given if (found := change(name, each)) is not None]

@@ -25,6 +25,8 @@ def test_a_server_takes_no_rule_of_ones_own(connect):
     model = connect(way="plain")
     with pytest.raises(ModelError, match="a server steers by self-debiasing; leave rule out"):
         make_decoder(model, Decoding(), 1, (), None, rule=lambda main, counters: main)
+    with pytest.raises(ModelError, match="a server steers by self-debiasing; leave rule out"):
+        make_decoder(model, Decoding(rule="guidance"), 1, (), None)
 
 
 @pytest.fixture

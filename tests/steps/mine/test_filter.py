@@ -24,7 +24,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.mine import filter as filtering
-from pairsmith.steps.mine.filter import best_of_each, filter_pairs
+from pairsmith.steps.mine.filter import best_of_each, filter_pairs, most_kept
 from pairsmith.steps.mine.plan import plan_filter
 from pairsmith.steps.mine.settings import FilterSettings
 
@@ -253,6 +253,44 @@ def test_an_encoder_judges_mined_pairs_by_their_cosine_and_refuses_blank_texts(w
     with pytest.raises(InputError, match="1 of 1 rows have a blank output, which has no vector; drop them"):
         filter_pairs(given, Run(tmp / "refused", Silent()))
     assert not (tmp / "refused").exists()
+
+
+def test_an_encoder_that_knows_queries_and_documents_judges_mined_pairs_as_mine_finds_them(world, tiny_bert):
+    tmp, settings = world
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    encoder.prompts = {"query": "who asks: ", "document": "it says: "}
+    encoder.save(str(tmp / "prompted"), create_model_card=False)
+    found = filter_pairs(settings(judge="encoder", model=str(tmp / "prompted")), Run(tmp / "out", Silent()))
+    scores = {row["id"]: row["score"] for row in found.table().to_pylist()}
+    asked = encoder.encode([row.input for row in ROWS], prompt_name="query")
+    said = encoder.encode([row.output for row in ROWS], prompt_name="document")
+    cosines = (asked * said).sum(axis=1) / np.linalg.norm(asked, axis=1) / np.linalg.norm(said, axis=1)
+    expected = {row.id: cosine for row, cosine in zip(ROWS, cosines, strict=True)}
+    assert scores == pytest.approx(expected, abs=1e-5)
+    plain = encoder.encode([row.input for row in ROWS])
+    assert not np.allclose(plain, asked)  # the prompts do matter
+
+
+@pytest.mark.parametrize("by", ["score", "agreement"])
+def test_an_encoder_with_damaged_weights_is_an_error_and_nothing_is_stored(world, tiny_bert, by):
+    tmp, settings = world
+    folder_of(tmp / "scored", [ScoredPair("r", "a man", "a dog", 1.0)], SCORED_PAIR)
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    next(encoder.parameters()).data.fill_(float("nan"))
+    encoder.save(str(tmp / "damaged"), create_model_card=False)
+    given = settings(pairs=str(tmp / "scored"), judge="encoder", model=str(tmp / "damaged"), by=by)
+    with pytest.raises(ModelError, match="gives vectors that are not finite; its weights are damaged"):
+        filter_pairs(given, Run(tmp / "out", Silent()))
+    assert not list((tmp / "out").rglob("*.parquet"))
+
+
+def test_a_share_of_a_few_pairs_keeps_one(world):
+    _, settings = world
+    assert most_kept(settings(share=0.01), 8) == 1
+    assert most_kept(settings(share=0.5), 8) == 4
+    assert most_kept(settings(share=0.5, best=3), 8) == 3
+    assert most_kept(settings(share=0.5), 0) == 0
+    assert most_kept(settings(best=9), 8) == 8
 
 
 def test_a_beginning_of_the_order_holds_the_same_part_of_each_label():

@@ -89,6 +89,12 @@ def test_a_training_on_a_folder_takes_its_training_rows(tmp_path, tiny_bert):
     assert "| validation | 2 |" in card
 
 
+def test_an_empty_name_of_validation_rows_means_none(tmp_path, monkeypatch):
+    source = folder(tmp_path / "in", reading)
+    monkeypatch.chdir(tmp_path / "in")  # a folder with data/, as which an empty name could be taken
+    assert at_splits(TrainReaderSettings(base="b", seeds=source, validation="")).validation == ""
+
+
 def test_a_plan_leaves_alone_what_is_not_there_yet(tmp_path, tiny_bert):
     source = folder(tmp_path / "in", reading)
     given = TrainTeacherSettings(base=str(tiny_bert), data=["@asked", source], validation=source)

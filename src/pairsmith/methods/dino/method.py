@@ -151,7 +151,7 @@ def make_decoder(
     """A decoder of these prompts that samples by D4 and steers by a rule, D3 unless told otherwise."""
     sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
     if isinstance(model, RemoteModel):
-        if rule is not None:
+        if rule is not None or decoding.rule != "self-debiasing":
             raise ModelError(f"model {model.name}: a server steers by self-debiasing; leave rule out")
         return RemoteDecoder(model, sampling, seed, decay=decoding.decay, floor=decoding.floor)
     if rule is None:

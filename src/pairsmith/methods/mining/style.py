@@ -26,8 +26,8 @@ class Style:
     def likelihood(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         """The probability that each text is in the style of the seeds, ``(n,)`` float32.
 
-        Vectors, ``(n, d)`` float32, may have any length; a zero vector's probability comes from the bias
-        alone.
+        ``vectors``, ``(n, d)`` float32, need not have length 1; the probability of a zero vector comes
+        from the bias alone.
         """
         lengths = np.linalg.norm(vectors, axis=1)
         logits = vectors @ self.weight / np.where(lengths > 0, lengths, 1) + self.bias

@@ -3,6 +3,7 @@
 documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -107,7 +108,7 @@ def rows_of(
     return [Row(*row) for row in zip(encode_documents(summarizer, texts), summaries, strict=True)]
 
 
-class Writer(nn.Module):
+class Writer(nn.Module, ABC):
     """A text generator in training; called with a batch of pairs, it returns the loss on the target tokens.
 
     A batch is what ``chunked`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
@@ -118,9 +119,9 @@ class Writer(nn.Module):
         self.model = model
         self._label_smoothing = label_smoothing
 
+    @abstractmethod
     def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
         """The logits for each label of a chunk, given the tokens before it: ``(n, tokens, vocabulary)``."""
-        raise NotImplementedError
 
     def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
         """The loss of a batch: the mean over all target tokens."""

@@ -16,7 +16,8 @@ GAIN = 6
 def common_starts(prompts: Iterable[Prompt]) -> dict[Prompt, Prompt]:
     """For each prompt, the prefix that is worth computing once for it and other prompts; may be empty.
 
-    It is always shorter than the prompt. All prompts that will be computed are given; repeats are allowed.
+    A prefix is always shorter than its prompt. ``prompts`` are all that will be computed, with or without
+    repeats.
     """
     ordered = sorted(set(prompts))  # prompts with a common start are adjacent
     many = max(2, -(-len(ordered) // round(1 / SHARE)))

@@ -128,7 +128,7 @@ def _evaluated(
             mteb_tasks.load_data(task)
             encoder = encoder or load_encoder(settings, model_revision(settings.model), run.progress)
             result = mteb_tasks.run_task(task, encoder, settings.batch_size)
-            # As mteb's own program writes it, except for rounding.
+            # The file is what mteb's own program writes, except for rounding.
             write_atomic(path, (json.dumps(result.model_dump(mode="json"), indent=2) + "\n").encode())
         figures[name] = mteb_tasks.figures_of(task, result)
         files[file] = hash_bytes(path.read_bytes())

@@ -20,7 +20,7 @@ from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
-from pairsmith.models.encode import encode_texts
+from pairsmith.models.encode import Side, encode_texts, not_finite
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -124,7 +124,8 @@ def _text_columns(pairs: pa.Table, source: DatasetFolder) -> tuple[str, str]:
 def _refuse_blank(pairs: pa.Table, columns: tuple[str, str], settings: FilterSettings) -> None:
     """Refuse texts that have no vector before anything is computed."""
     for column in columns:
-        blank = sum(not (text or "").strip() for text in pairs[column].to_pylist())
+        chunks = pairs[column].iterchunks()  # one at a time, as all texts together may not fit the memory
+        blank = sum(not (text or "").strip() for chunk in chunks for text in chunk.to_pylist())
         if blank:
             raise InputError(
                 f"{settings.pairs}: {blank} of {pairs.num_rows} rows have a blank {column}, which has no "
@@ -151,9 +152,9 @@ def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) ->
 
 
 def most_kept(settings: FilterSettings, count: int) -> int:
-    """The largest number of ``count`` pairs that ``best`` and ``share`` let through."""
+    """The largest number of ``count`` pairs that ``best`` and ``share`` keep; a share keeps at least one."""
     share = 1.0 if settings.share is None else settings.share
-    return min(settings.best or count, round(share * count))
+    return min(count, settings.best or count, max(1, round(share * count)))
 
 
 def probabilities(scores: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -216,7 +217,7 @@ def _scores(
     if not writer.finished:
         commit_rows(
             writer,
-            partial(_load_scorer, settings, models["model"]),
+            partial(_load_scorer, settings, models["model"], columns),
             pairs.select(["id", *columns]),
             settings.shard_size,
             ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
@@ -235,10 +236,12 @@ def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
     return found if settings.judge == "cross-encoder" else {**found, "judge": settings.judge}
 
 
-def _load_scorer(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard, Made]:
+def _load_scorer(
+    settings: FilterSettings, revision: str, columns: tuple[str, str], worker: int
+) -> Work[RowShard, Made]:
     """Load the model; what is returned scores the pairs of a shard."""
     check_revision(settings.model, revision, worker)
-    judge = load_judge(settings)
+    judge = load_judge(settings, columns)
 
     def score(shard: RowShard, advance: Advance) -> Made:
         ids, inputs, outputs = (column.to_pylist() for column in shard.rows.columns)
@@ -252,8 +255,14 @@ Judge = Callable[[Sequence[str], Sequence[str], Advance], NDArray[np.float32]]
 """From n inputs, their n outputs and a function that is told of progress, the n scores."""
 
 
-def load_judge(settings: FilterSettings, model: str | None = None, *, untrained: bool = False) -> Judge:
-    """Load what scores pairs; for a plan, ``model`` in its place, with a new head if ``untrained``."""
+def load_judge(
+    settings: FilterSettings, columns: tuple[str, str], model: str | None = None, *, untrained: bool = False
+) -> Judge:
+    """Load what scores pairs; for a plan, ``model`` in its place, with a new head if ``untrained``.
+
+    An encoder that distinguishes queries and documents encodes the columns input and output as ``mine`` does,
+    and two sentences alike.
+    """
     model = model or settings.model
     if settings.judge == "cross-encoder":
         cross = load_cross_encoder(model, fresh_head=untrained, **load_options(settings))
@@ -264,11 +273,16 @@ def load_judge(settings: FilterSettings, model: str | None = None, *, untrained:
 
     encoder = load_sentence_encoder(model, **load_options(settings))
 
+    sides: tuple[Side | None, Side | None] = ("query", "document") if columns[0] == "input" else (None, None)
+
     def cosines(inputs: Sequence[str], outputs: Sequence[str], advance: Advance) -> NDArray[np.float32]:
-        texts = [*inputs, *outputs]
-        vectors = encode_texts(encoder, texts, batch_tokens=settings.batch_tokens)
+        first, second = (
+            encode_texts(encoder, texts, side=side, batch_tokens=settings.batch_tokens)
+            for texts, side in zip((inputs, outputs), sides, strict=True)
+        )
+        if not (np.isfinite(first).all() and np.isfinite(second).all()):
+            raise not_finite(f"model {model}: gives vectors")
         advance(len(inputs))
-        first, second = vectors[: len(inputs)], vectors[len(inputs) :]
         return cosine_similarity_rows(first, second).astype(np.float32)
 
     return cosines

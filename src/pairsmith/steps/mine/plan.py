@@ -147,12 +147,12 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
     """Estimate ``filter`` on some pairs; ``base`` stands in for a model not yet trained."""
     sample, count = _some_of(settings.pairs, before)
     untrained = settings.model in before
+    names = ("input", "output") if "input" in sample.column_names else ("sentence1", "sentence2")
 
     def load() -> Callable[[Sequence[tuple[str, str]]], object]:
-        judge = load_judge(settings, base if untrained else None, untrained=untrained)
+        judge = load_judge(settings, names, base if untrained else None, untrained=untrained)
         return lambda pairs: judge([one for one, _ in pairs], [two for _, two in pairs], lambda _: None)
 
-    names = ("input", "output") if "input" in sample.column_names else ("sentence1", "sentence2")
     pairs = list(zip(*(sample[name].to_pylist()[:CALIBRATION_TEXTS] for name in names), strict=True))
     loading, each, _ = timed(load, pairs)
     return sharded(
