@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--model", default="embedded:smollm2-135m-instruct", help="writes the pairs")
     parser.add_argument("--base", default="embedded:smollm2-135m-instruct", help="encoder to start from")
+    parser.add_argument("--task", default="sts", help="name or file of the task whose instructions are used")
     parser.add_argument("--layers", type=int, help="of the base that are kept; all if not given")
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--from-scratch", action="store_true", help="the model writes first sentences, too")
@@ -142,6 +143,7 @@ def variant(args: argparse.Namespace, name: str, seed: int, inputs: Path) -> dic
     generate(
         GenerateSettings(
             model=args.model,
+            task=args.task,
             inputs=[str(inputs)],
             seed=seed,
             dtype=args.dtype,
