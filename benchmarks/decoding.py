@@ -26,7 +26,7 @@ from decoding_models import SHAPES, Counts, build, counted, matrix_rate, product
 from pairsmith.data.tasks import load_task
 from pairsmith.methods.dino.requests import TextRequest, pair_requests
 from pairsmith.models.language.combine import self_debias
-from pairsmith.models.language.decoder import Continuation, Group, MultiPromptDecoder
+from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.prefixes import common_starts
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.language.transformers_backend import TransformersModel
@@ -188,12 +188,12 @@ def ours(
     return Measured(seconds, len(groups), accepted, counts.tokens, counts.rows, mfu)
 
 
-def needed(texts: list[Continuation]) -> Counts:
+def needed(texts: list[Group]) -> Counts:
     """What has to go through a model for some texts, each distinct prompt and start once; no padding."""
-    starts = common_starts(prompt for text in texts for prompt in text.group.prompts)
+    starts = common_starts(prompt for text in texts for prompt in text.prompts)
     tokens = sum(len(prompt) - len(start) for prompt, start in starts.items())
     tokens += sum(map(len, set(starts.values())))
-    fed = sum(len(text.group.prompts) * (len(text.tokens) - 1) for text in texts)
+    fed = sum(len(text.prompts) * (len(text.tokens) - 1) for text in texts)
     return Counts(tokens + fed, len(starts) + fed)
 
 

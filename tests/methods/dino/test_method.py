@@ -7,17 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsmith.data.readers import text_id
-from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, to_table
+from pairsmith.data.schemas import REJECT, SCORED_PAIR, to_table
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.method import generate_pairs, generate_texts, make_decoder, rows_needed, write
 from pairsmith.methods.dino.requests import pair_requests
-from pairsmith.methods.dino.tries import accepted_text
 from pairsmith.models.language.combine import self_debias
-from pairsmith.models.language.decoder import Continuation, Group
+from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.scripted import END, ScriptedModel
 from pairsmith.runs.seeds import stream_key
-from pairsmith.steps.generate.shards import Shard
-from pairsmith.steps.generate.worker import ShardTask, _earlier
+from pairsmith.steps.generate.worker import take_up
 
 CHARACTERS = "".join(chr(c) for c in range(32, 127)) + "\n" + "\x07\ufffd\u2003"
 
@@ -106,9 +104,9 @@ def test_a_text_that_is_none_is_tried_again_and_then_given_up(text, name, reason
 def test_a_text_that_the_model_ended_itself_is_none():
     """A server's model can, though the draws of the route leave the end out."""
     (request,) = pair_requests(spec(labels=(("1", ()),)), ["x"], 1)
-    group = Group((1,), (), 0)
-    judged = accepted_text(spec(), request, 3, Continuation(group, "done", (2, 3), "end"))
-    assert isinstance(judged, Reject)
+    request.ended(3, Group((1,), (), 0, [2, 3], "done", "end"), spec())
+    assert request.texts == {}
+    judged = request.rejects[3]
     assert (judged.id, judged.filter) == (f"{request.id}-try-3", "no end")
     assert judged.reason == "the model ended the text without a quotation mark"
     assert json.loads(judged.row)["sentence2"] == "done"
@@ -229,12 +227,10 @@ def test_a_copy_of_the_first_text_takes_no_place():
 @pytest.mark.parametrize("first", [' Say "it"\tall ', "Say 'it' all"])
 def test_a_copy_is_one_of_what_the_model_was_shown_too(first):
     (request,) = pair_requests(spec(labels=(("1", ()),)), [first], 1)
-    group = Group((1,), (), 0)
-    assert accepted_text(spec(), request, 0, Continuation(group, "Say 'it' all", (), "stop")).filter == "copy"
-    assert accepted_text(spec(), request, 0, Continuation(group, "Say it all", (), "stop")) == "Say it all"
-    assert (
-        accepted_text(spec(), request, 0, Continuation(group, "say 'it' all", (), "stop")) == "say 'it' all"
-    )
+    for number, text in enumerate(["Say 'it' all", "Say it all", "say 'it' all"]):
+        request.ended(number, Group((1,), (), 0, text=text, ending="stop"), spec())
+    assert [request.rejects[0].filter, *request.rejects] == ["copy", 0]
+    assert request.texts == {1: "Say it all", 2: "say 'it' all"}
 
 
 def test_a_repeat_takes_no_place():
@@ -362,9 +358,9 @@ def test_rows_and_rejects_are_those_of_one_try_after_the_other(
     )
     before = generate_pairs(task, model, dict.fromkeys(inputs), decoding=fewer, seed=seed)
     tables = to_table(before.rows, SCORED_PAIR), to_table(before.rejects, REJECT)
-    earlier = _earlier(ShardTask(Shard(0, inputs, (), (), ""), *tables))
-    requests = pair_requests(task, inputs, per_input)
-    assert write(task, model, requests, decoding, seed, rows, earlier=earlier) == written
+    requests = list(pair_requests(task, inputs, per_input))
+    take_up(requests, tables)
+    assert write(task, model, requests, decoding, seed, rows) == written
 
 
 def test_a_label_and_an_input_have_their_own_repeats():
@@ -437,13 +433,16 @@ def test_at_decay_0_counter_prompts_change_nothing(tables):
 
 def test_at_decay_0_the_model_sees_main_prompts_only(sessions):
     task = three_labels()
-    some = [request for request in pair_requests(task, ["one"], 2) if request.label == "0"]
-    write(task, varied(), some, Decoding(decay=0.0), 1, None)
-    assert sessions[-1].prefilled == [some[0].prompt]
-    write(task, varied(), some, Decoding(decay=1e-9), 1, None)
-    assert sorted(sessions[-1].prefilled) == sorted([some[0].prompt, *some[0].counter_prompts])
-    write(task, varied(), some, Decoding(decay=0.0), 1, None, rule=self_debias)
-    assert sorted(sessions[-1].prefilled) == sorted([some[0].prompt, *some[0].counter_prompts])
+
+    def seen(decay, rule=None):
+        some = [request for request in pair_requests(task, ["one"], 2) if request.label == "0"]
+        write(task, varied(), some, Decoding(decay=decay), 1, None, rule=rule)
+        return some[0], sorted(sessions[-1].prefilled)
+
+    request, prompts = seen(0.0)
+    assert prompts == [request.prompt]
+    assert seen(1e-9)[1] == sorted([request.prompt, *request.counter_prompts])
+    assert seen(0.0, self_debias)[1] == sorted([request.prompt, *request.counter_prompts])
 
 
 @pytest.mark.parametrize("rule", ["guidance", "contrast"])
@@ -455,8 +454,8 @@ def test_other_rules_need_the_counter_prompts_at_decay_0_too(sessions, rule):
 
 def test_at_decay_0_a_row_is_enough_for_a_group():
     task = spec()
-    (request,) = [request for request in pair_requests(task, ["one"], 2) if request.label == "0"]
-    written = write(task, varied(), [request], Decoding(decay=0.0), 1, 1)
+    some = [request for request in pair_requests(task, ["one", "two"], 2) if request.label == "0"]
+    written = write(task, varied(), some[:1], Decoding(decay=0.0), 1, 1)
     assert (written.complete, len(written.rows)) == (1, 2)
     with pytest.raises(ValueError, match="needs more than 1 rows"):
-        write(task, varied(), [request], Decoding(), 1, 1)
+        write(task, varied(), some[1:], Decoding(), 1, 1)

@@ -35,9 +35,13 @@ def model():
 
 def run(model, groups, *, rule=DECAY, sampling=None, rows=64, seed=3):
     decoder = MultiPromptDecoder(model, rule, sampling or Sampling(0, 1.0, 2), seed, prompts_of(groups), rows)
-    for group in groups:
-        decoder.add(group)
-    return {c.group.stream: c for c in decoder.finished()}
+    for each in groups:
+        decoder.add(Group(each.main, each.counters, each.stream))
+    return {each.stream: each for each in decoder.finished()}
+
+
+def drawn(done):
+    return {stream: (each.text, each.ending, each.tokens) for stream, each in done.items()}
 
 
 def prompts_of(groups):
@@ -102,7 +106,7 @@ def test_a_group_ends_at_the_stop_string_the_limit_or_the_models_end():
 
     model = ScriptedModel(script, ALPHABET + "slen")
     done = run(model, [group(model, p, p) for p in "slen"], sampling=Sampling(5, 0.9, 4, may_end=True))
-    got = {model.decode(c.group.main): (c.text, c.ending, len(c.tokens)) for c in done.values()}
+    got = {model.decode(c.main): (c.text, c.ending, len(c.tokens)) for c in done.values()}
     assert got == {
         "s": ("ab", "stop", 3),
         "l": ("aaaa", "length", 4),
@@ -128,16 +132,16 @@ def test_a_model_that_may_not_end_goes_on_with_its_next_likeliest_token():
     bare = ScriptedModel(
         lambda *asked: {c: p for c, p in script(*asked).items() if c != END}, ALPHABET + "mu"
     )
-    assert run(bare, groups, sampling=Sampling(0, 1.0, 4, may_end=True)) == done
+    assert drawn(run(bare, groups, sampling=Sampling(0, 1.0, 4, may_end=True))) == drawn(done)
     done = run(model, groups[:50], sampling=Sampling(1, 0.9, 4, may_end=True))
     assert {(each.text, each.ending) for each in done.values()} == {("", "end")}
 
 
 def test_a_model_whose_tokenizer_has_special_tokens_that_it_gives_no_logits_for(model):
     groups = [group(model, str(i), "m", ["v"]) for i in range(20)]
-    expected = run(model, groups)
+    expected = drawn(run(model, groups))
     model.end_tokens |= {model.vocab_size, model.vocab_size + 7}
-    assert run(model, groups) == expected
+    assert drawn(run(model, groups)) == expected
 
 
 def test_a_longer_stop_string_ends_a_text_only_when_it_is_whole():
@@ -176,12 +180,21 @@ def test_a_next_try_goes_first_and_its_prompts_are_not_computed_again(model, mon
     for each in groups:
         decoder.add(each)
     seen = []
-    for continuation in decoder.finished():
-        seen.append(len(continuation.group.main))
+    for done in decoder.finished():
+        seen.append(len(done.main))
         if len(seen) == 1:
             decoder.add(Group(groups[0].main, (), stream_key("again")), soon=True)
     assert seen == [1, 1, 2, 3, 4, 5, 6]
     assert len(decoder._session.prefilled) == 6
+
+
+def test_a_group_is_decoded_once(model):
+    each = group(model, "g")
+    decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, each.prompts, 8)
+    decoder.add(each)
+    assert list(decoder.finished()) == [each]
+    with pytest.raises(ValueError, match="decoded once"):
+        decoder.add(each)
 
 
 def test_groups_may_be_added_while_others_finish(model):
@@ -189,8 +202,8 @@ def test_groups_may_be_added_while_others_finish(model):
     decoder = MultiPromptDecoder(model, DECAY, Sampling(0, 1.0, 2), 0, prompts_of(groups), 8)
     decoder.add(groups[0])
     seen = []
-    for continuation in decoder.finished():
-        seen.append(continuation.group.stream)
+    for done in decoder.finished():
+        seen.append(done.stream)
         if len(seen) < 5:
             decoder.add(groups[len(seen)])
     assert seen == [stream_key(i) for i in range(5)]

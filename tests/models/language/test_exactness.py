@@ -184,8 +184,8 @@ def decoded(model, groups, rows, rule=RULE, sampling=SAMPLING):
     prompts = [prompt for group in groups for prompt in group.prompts]
     decoder = MultiPromptDecoder(model, rule, sampling, SEED, prompts, rows)
     for group in groups:
-        decoder.add(group)
-    return {continuation.group.stream: continuation.tokens for continuation in decoder.finished()}
+        decoder.add(Group(group.main, group.counters, group.stream))
+    return {group.stream: tuple(group.tokens) for group in decoder.finished()}
 
 
 @pytest.fixture(scope="module")

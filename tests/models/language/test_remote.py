@@ -58,7 +58,7 @@ def remotely(model, texts=1, sentences=SENTENCES):
     decoder = RemoteDecoder(model, SAMPLING, 5, decay=100.0, floor=0.01)
     for group in groups(model, texts, sentences):
         decoder.add(group)
-    return {continuation.group.stream: continuation for continuation in decoder.finished()}
+    return {group.stream: group for group in decoder.finished()}
 
 
 def exactly(local):
@@ -67,7 +67,7 @@ def exactly(local):
     decoder = MultiPromptDecoder(local, partial(self_debias, decay=100.0), SAMPLING, 5, prompts)
     for group in made:
         decoder.add(group)
-    return {done.group.stream: done for done in decoder.finished()}
+    return {done.stream: done for done in decoder.finished()}
 
 
 def test_certified_rows_equal_those_of_the_model_itself(bundled, server, connect):
@@ -143,10 +143,10 @@ def test_a_url_without_a_model_is_refused(name):
 def test_reranked_texts_are_likelier_under_their_own_prompt(bundled, server, connect):
     model = connect(way="reranked")
     done = remotely(model, texts=6)
-    judged = [each for each in done.values() if each.group.counters and each.ending in ("stop", "outranked")]
+    judged = [each for each in done.values() if each.counters and each.ending in ("stop", "outranked")]
     assert {each.ending for each in judged} == {"stop", "outranked"}
     for each in judged:
-        prompts = [model.decode(prompt) for prompt in each.group.prompts]
+        prompts = [model.decode(prompt) for prompt in each.prompts]
         own, *others = model.log_probabilities(prompts, each.text + '"')
         assert (own > max(others)) == (each.ending == "stop")
 

@@ -329,10 +329,9 @@ def test_only_what_is_missing_is_asked_of_the_model(world, monkeypatch):
 
     real, asked = worker.write, []
 
-    def counting(task, model, wanted, decoding, seed, rows, on_done, earlier):
-        wanted = list(wanted)
-        asked.append((len(wanted), len(earlier)))
-        return real(task, model, wanted, decoding, seed, rows, on_done, earlier)
+    def counting(task, model, wanted, decoding, seed, rows, on_done):
+        asked.append((len(wanted), sum(bool(request.texts or request.rejects) for request in wanted)))
+        return real(task, model, wanted, decoding, seed, rows, on_done)
 
     monkeypatch.setattr(worker, "write", counting)
     generate(settings(), Run(tmp / "out", Silent()))

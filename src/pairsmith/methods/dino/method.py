@@ -7,7 +7,8 @@
 3. A text that is a copy, a repeat or no text is rejected, and another try begins, up to a limit (D4, D6).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -15,10 +16,9 @@ from pairsmith.core.errors import ModelError
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.data.tasks.spec import QUOTE
-from pairsmith.methods.dino.requests import TextRequest, encoded, pair_requests, text_requests
-from pairsmith.methods.dino.tries import OpenRequest, Row, TryResults, make_row, run_tries
+from pairsmith.methods.dino.requests import Row, TextRequest, encoded, pair_requests, text_requests
 from pairsmith.models.language.combine import Combine, contrast, guidance, named_rule, self_debias
-from pairsmith.models.language.decoder import Draw, MultiPromptDecoder
+from pairsmith.models.language.decoder import Draw, Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.models.language.remote_decoder import RemoteDecoder
@@ -101,36 +101,59 @@ def write(
     seed: int,
     rows: int | None,
     on_done: Callable[[TextRequest], None] = lambda _: None,
-    earlier: Mapping[str, TryResults] | None = None,
     enough: Callable[[int], bool] = lambda _: False,
     rule: Combine | None = None,
 ) -> GeneratedRows:
     """Write the texts of all requests; ``rows`` and ``rule`` are those of ``generate_pairs``.
 
-    ``on_done`` is called with each request when its last try has ended. ``earlier`` has, by a request's id,
-    what came of its tries in an earlier run; the next ones follow them. Before a request is begun, ``enough``
-    is called with the number of requests begun so far; if it returns true, the remaining ones are skipped.
+    A request that has ended tries, of an earlier run, goes on with the next. ``on_done`` is called with each
+    request when its last try has ended. Before a request is begun, ``enough`` is called with the number of
+    requests begun so far; if it returns true, the remaining ones are skipped.
     """
     encode = lru_cache(maxsize=64)(partial(encoded, task, model))  # an input's labels share prompts
     # At decay 0 self-debiasing changes nothing (D3), so the counter-prompts need not be computed.
     steered = rule is not None or decoding.steers
-    waiting = []
+    waiting: deque[tuple[TextRequest, tuple[Prompt, ...]]] = deque()
     for request in requests:
-        counter_prompts = tuple(map(encode, request.counter_prompts)) if steered else ()
-        outcome = earlier[request.id].copy() if earlier and request.id in earlier else TryResults()
-        waiting.append(OpenRequest(request, encode(request.prompt), counter_prompts, outcome))
-    prompts = {prompt for each in waiting for prompt in (each.prompt, *each.counter_prompts)}
-    decoder = make_decoder(model, decoding, seed, prompts, rows, rule=rule)
+        counter_prompts = request.counter_prompts if steered else ()
+        waiting.append((request, tuple(map(encode, (request.prompt, *counter_prompts)))))
+    announced = {prompt for _, prompts in waiting for prompt in prompts}
+    decoder = make_decoder(model, decoding, seed, announced, rows, rule=rule)
     too_long = f"a prompt and {decoding.max_tokens} new tokens exceed the model's {model.context} tokens"
-    begun = run_tries(task, decoder, waiting, decoding.tries, too_long, on_done, enough)
+    begun: list[TextRequest] = []
+    running: dict[Group, tuple[TextRequest, int]] = {}
+
+    def begin_tries(request: TextRequest, prompts: tuple[Prompt, ...]) -> None:
+        tried = bool(request.texts or request.rejects)
+        for number in request.next_tries(decoding.tries):
+            group = request.group(number, prompts)
+            running[group] = request, number
+            decoder.add(group, soon=tried)
+            request.running += 1
+        if not request.running:
+            on_done(request)
+
+    def begin_requests() -> None:
+        while waiting and decoder.room > 0 and not enough(len(begun)):
+            request, prompts = waiting.popleft()
+            begun.append(request)
+            if all(map(decoder.fits, prompts)):
+                begin_tries(request, prompts)
+                continue
+            request.reject(0, "too long", too_long, "", task)
+            on_done(request)
+
+    begin_requests()
+    for group in decoder.finished():
+        request, number = running.pop(group)
+        request.running -= 1
+        request.ended(number, group, task)
+        begin_tries(request, group.prompts)
+        begin_requests()
     # In the order of the requests, and those of a request in the order of its tries.
-    accepted: list[Row] = []
-    rejects: list[Reject] = []
-    for each in begun:
-        texts = [text for _, text in sorted(each.outcome.texts.items())]
-        accepted += [make_row(task, each.request, number, text) for number, text in enumerate(texts)]
-        rejects += [each.outcome.rejects[number] for number in sorted(each.outcome.rejects)]
-    complete = sum(len(each.outcome.texts) == each.request.count for each in begun)
+    accepted = [row for request in begun for row in request.rows(task)]
+    rejects = [reject for request in begun for _, reject in sorted(request.rejects.items())]
+    complete = sum(len(request.texts) == request.count for request in begun)
     return GeneratedRows(accepted, rejects, len(begun), complete)
 
 

@@ -1,21 +1,38 @@
-"""What a model is asked to write: for each input and label, the prompts and the number of texts (D1, D2)."""
+"""One label's texts for one input: the prompts (D1, D2), which texts are accepted (D4, D6), the rows."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
 from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
+from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
+from pairsmith.runs.seeds import stream_key
+
+Row = ScoredPair | LabelledPair | LabelledText
+"""What the method makes: a row of the kind that the task's labels ask for."""
+
+# By how a text ended, the filter that rejects it and the reason.
+_ENDINGS = {
+    "length": ("no end", "no quotation mark within the token limit"),
+    "end": ("no end", "the model ended the text without a quotation mark"),
+    "uncertified": ("not certified", "the server's lists of likeliest tokens do not prove the next token"),
+    "outranked": ("outranked", "a counter-label's prompt makes the text at least as likely"),
+}
+# Control characters, and the mark that stands for bytes that are no text.
+_UNREADABLE = frozenset([*map(chr, range(32)), *map(chr, range(127, 160)), "\ufffd"])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextRequest:
-    """``count`` texts to be written for one label and, in a pair task, one input.
+    """``count`` texts to be written for one label and, in a pair task, one input; and what came of the tries.
 
     The ``id``, made of the input's content and the label, names the rows and their random numbers. ``input``
     is the first text as it was given, None in a text task. The prompts are the label's instruction with the
-    input filled in, and those of its counter-labels (D2).
+    input filled in, and those of its counter-labels (D2). A try that has ended is in ``texts`` or in
+    ``rejects``, by its number.
     """
 
     id: str
@@ -24,10 +41,66 @@ class TextRequest:
     count: int
     prompt: str
     counter_prompts: tuple[str, ...]
+    texts: dict[int, str] = field(default_factory=dict)
+    rejects: dict[int, Reject] = field(default_factory=dict)
+    running: int = 0  # tries
 
-    def row_id(self, number: int) -> str:
-        """The id of the ``number``-th text."""
-        return self.id if self.input is None else f"{self.id}-{number}"
+    def next_tries(self, limit: int) -> range:
+        """The numbers of the tries to begin now, of ``limit`` tries at most.
+
+        As many as would lack a text even if all running tries succeeded. So the same tries are made, and the
+        same rows, as if each try waited for the one before.
+        """
+        first = len(self.texts) + len(self.rejects) + self.running
+        return range(first, min(limit, first + self.count - len(self.texts) - self.running))
+
+    def group(self, number: int, prompts: tuple[Prompt, ...]) -> Group:
+        """Try ``number``, which has its own random numbers; ``prompts`` are the request's as tokens."""
+        return Group(prompts[0], prompts[1:], stream_key(self.id, number))
+
+    def ended(self, number: int, written: Group, task: TaskSpec) -> None:
+        """Note what came of try ``number``; a text that cleaning would remove takes no place."""
+        text = written.text.strip()
+        if fault := self._fault(written.ending, text):
+            self.reject(number, *fault, text, task)
+            return
+        self.texts[number] = text
+        first: dict[str, int] = {}  # repeats of a text are rejected, whichever try ended first (D6)
+        for number, text in sorted(self.texts.items()):
+            if first.setdefault(text, number) != number:
+                # The earlier try is not named: of three equal texts, its number depends on which ended first.
+                self.reject(number, "repeat", "repeats the text of an earlier try", text, task)
+                del self.texts[number]
+
+    def _fault(self, ending: str | None, text: str) -> tuple[str, str] | None:
+        """The filter that rejects a text, and the reason; None if it is accepted."""
+        if ending in _ENDINGS:
+            return _ENDINGS[ending]
+        if not text:
+            return "empty", "nothing before the quotation mark"
+        if text.splitlines() != [text]:
+            return "line break", "the text holds a line break"
+        if unreadable := next((c for c in text if c in _UNREADABLE), None):
+            return "bad character", f"the text holds the character U+{ord(unreadable):04X}"
+        if self.input is not None and text in (self.input.strip(), quotable(self.input)):
+            return "copy", "the text repeats the first text"
+        return None
+
+    def reject(self, number: int, filter_: str, reason: str, text: str, task: TaskSpec) -> None:
+        """Reject try ``number``; the reject holds the row that it would have been."""
+        row = as_columns(self._row(0, text, task))
+        self.rejects[number] = Reject.of(f"{self.id}-try-{number}", filter_, reason, row)
+
+    def rows(self, task: TaskSpec) -> list[Row]:
+        """A row for each text, in the order of the tries."""
+        return [self._row(place, text, task) for place, (_, text) in enumerate(sorted(self.texts.items()))]
+
+    def _row(self, place: int, text: str, task: TaskSpec) -> Row:
+        if self.input is None:
+            return LabelledText(self.id, text, self.label)
+        if task.numeric:
+            return ScoredPair(f"{self.id}-{place}", self.input, text, float(self.label))
+        return LabelledPair(f"{self.id}-{place}", self.input, text, self.label)
 
 
 def pair_requests(task: TaskSpec, inputs: Iterable[str], per_input: int) -> Iterator[TextRequest]:

@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.method import make_decoder
 from pairsmith.methods.dino.requests import encoded, pair_requests, text_requests
-from pairsmith.methods.dino.tries import accepted_text
-from pairsmith.models.language.decoder import Draw, Group
+from pairsmith.models.language.decoder import Draw
 from pairsmith.models.language.protocols import SteerableModel
-from pairsmith.runs.seeds import stream_key
 
 NOTABLE = 0.05
 """A fall of a probability that is worth showing."""
@@ -58,18 +55,18 @@ def traces(
     requests = text_requests(task, items) if isinstance(items, range) else pair_requests(task, items, 1)
     for request in requests:
         draws: list[Draw] = []
-        prompts = [encoded(task, model, prompt) for prompt in (request.prompt, *request.counter_prompts)]
+        prompts = tuple(encoded(task, model, each) for each in (request.prompt, *request.counter_prompts))
         decoder = make_decoder(model, decoding, seed, prompts, len(prompts), draws.append)
         counters = tuple(task.counters(request.label))
         if not all(map(decoder.fits, prompts)):
             too_long = f"too long for the model's {model.context} tokens"
             yield Trace(request.input, request.label, counters, "", too_long, ())
             continue
-        decoder.add(Group(prompts[0], tuple(prompts[1:]), stream_key(request.id, 0)))
-        (continuation,) = decoder.finished()
-        judged = accepted_text(task, request, 0, continuation)
-        rejected = judged.reason if isinstance(judged, Reject) else ""
-        text = continuation.text if isinstance(judged, Reject) else judged
+        decoder.add(request.group(0, prompts))
+        (written,) = decoder.finished()
+        request.ended(0, written, task)
+        rejected = request.rejects[0].reason if request.rejects else ""
+        text = request.texts.get(0, written.text)
         tokens = tuple(_token(model, draw) for draw in draws)
         yield Trace(request.input, request.label, counters, text, rejected, tokens)
 

@@ -12,7 +12,7 @@ from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passa
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import Passage, keep_all
 from pairsmith.models.language.combine import self_debias
-from pairsmith.models.language.decoder import Continuation, Group, MultiPromptDecoder
+from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import (
@@ -88,7 +88,7 @@ class CausalGenerator:
             return tuple(self.model.encode_chat(instruction.replace("{passage}", passage), begun))
         return tuple(self.model.encode(told(passage, begun, instruction)))
 
-    def _continue(self, begun: Sequence[tuple[Prompt, int]], max_tokens: int) -> list[Continuation]:
+    def _continue(self, begun: Sequence[tuple[Prompt, int]], max_tokens: int) -> list[Group]:
         """Sample a continuation of each prompt with its stream of random numbers, up to a quotation mark."""
         top_p = self._options.top_p
         sampling = Sampling(top_k=0, top_p=top_p, max_tokens=max_tokens, stop=END, may_end=True)
@@ -96,11 +96,11 @@ class CausalGenerator:
         decoder = MultiPromptDecoder(self.model, self_debias, sampling, self._options.seed, prompts)
         for prompt, stream in begun:
             decoder.add(Group(prompt, (), stream))
-        found = {each.group.stream: each for each in decoder.finished()}
+        found = {each.stream: each for each in decoder.finished()}
         return [found[stream] for _, stream in begun]
 
 
-def _written(answer: Continuation, question: Continuation | None) -> WrittenQuestion:
+def _written(answer: Group, question: Group | None) -> WrittenQuestion:
     if question is None:
         wrong = _fault(answer, "no answer", "long answer") or "long answer"
         return WrittenQuestion(answer.text.strip(), "", wrong)
@@ -108,7 +108,7 @@ def _written(answer: Continuation, question: Continuation | None) -> WrittenQues
     return WrittenQuestion(answer.text.strip(), question.text.strip(), fault)
 
 
-def _fault(drawn: Continuation, nothing: GenerationFault, long: GenerationFault) -> GenerationFault | None:
+def _fault(drawn: Group, nothing: GenerationFault, long: GenerationFault) -> GenerationFault | None:
     text = drawn.text.strip()
     if drawn.ending != "stop":
         return long if drawn.ending == "length" else "unfinished"

@@ -29,42 +29,27 @@ AHEAD_TOKENS = 2048
 """Prompts are computed ahead in batches of about this many tokens, in the order of the waiting groups."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Group:
-    """One continuation to be drawn."""
+    """A text that is drawn: its prompts, the tokens so far, which follow all of them, and how it ended.
+
+    ``ending`` is None while tokens are drawn, then ``stop`` (the stop string was drawn), ``length`` (it was
+    not within the limit) or ``end`` (the model drew an end token); for a server's model also ``uncertified``
+    (its lists did not prove the next token) or ``outranked`` (a counter-prompt makes the text likelier).
+    """
 
     main: Prompt  # the prompt that the text is written for
     counters: tuple[Prompt, ...]  # the prompts that the text must not fit better; may be empty
     stream: int  # key of its random stream (``runs.seeds.stream_key``)
+    tokens: list[int] = field(default_factory=list)  # those drawn, including the stop string's
+    text: str = ""  # once it has ended: before the stop string, or all of it where there was none
+    ending: Ending | None = None
+    rows: list[int] = field(default_factory=list)  # in the batch, the main prompt's first
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
         """The main prompt, then the counter-prompts."""
         return (self.main, *self.counters)
-
-
-@dataclass(frozen=True, slots=True)
-class Continuation:
-    """The continuation drawn for a group.
-
-    It ends with ``stop`` (the stop string was drawn), ``length`` (it was not within the limit), ``end`` (the
-    model drew an end token); for a server's model also with ``uncertified`` (its lists did not prove the next
-    token) and ``outranked`` (a counter-prompt makes the text likelier).
-    """
-
-    group: Group
-    text: str  # before the stop string, or all of it when there was none
-    tokens: tuple[int, ...]  # those drawn, including the stop string's
-    ending: Ending
-
-
-@dataclass(slots=True)
-class _Active:
-    """A group in the batch: its row numbers, main prompt first, and its tokens so far."""
-
-    group: Group
-    rows: list[int]
-    tokens: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +97,7 @@ class MultiPromptDecoder:
         self._session: Session = model.session(self._budget, self._planned, sampling.max_tokens)
         self._waiting: deque[Group] = deque()
         self._ready: deque[Group] = deque()  # groups whose prompts are computed
-        self._active: list[_Active] = []
+        self._active: list[Group] = []  # those with rows in the batch
         self._used: Counter[Prompt] = Counter()  # computed prompts, and how many groups need them
         self._stop_tokens = model.tokens_with(sampling.stop[-1])
         # Some tokenizers have special tokens that were added without a row in the model's embeddings.
@@ -140,6 +125,8 @@ class MultiPromptDecoder:
                 f"a prompt is empty, or it and {self._sampling.max_tokens} new tokens "
                 f"do not fit the model's {self._model.context}"
             )
+        if group.tokens:
+            raise ValueError("a group is decoded once; make another for another text")
         if not self._planned.issuperset(group.prompts):
             raise ValueError("a group has a prompt that was not announced to the decoder")
         if soon and all(prompt in self._used for prompt in group.prompts):
@@ -148,8 +135,8 @@ class MultiPromptDecoder:
         else:
             self._waiting.append(group)
 
-    def finished(self) -> Iterator[Continuation]:
-        """Decode until no group is left, yielding continuations as they end; ``add`` may be called then."""
+    def finished(self) -> Iterator[Group]:
+        """Decode until no group is left, yielding each as it ends; ``add`` may be called then."""
         while self._waiting or self._ready or self._active:
             with torch.inference_mode():
                 self._enter()
@@ -159,10 +146,11 @@ class MultiPromptDecoder:
 
     def _enter(self) -> None:
         """Move groups whose prompts are computed into the free rows, and free prompts that none needs."""
-        rows = sum(len(active.rows) for active in self._active)
-        entering: list[_Active] = []
+        rows = sum(len(group.rows) for group in self._active)
+        entering: list[Group] = []
         while (group := self._next_ready()) and rows + len(group.prompts) <= self._budget:
-            entering.append(_Active(group, list(range(rows, rows + len(group.prompts)))))
+            group.rows = list(range(rows, rows + len(group.prompts)))
+            entering.append(group)
             rows += len(group.prompts)
             self._ready.popleft()
         for prompt in [prompt for prompt, groups in self._used.items() if not groups]:
@@ -170,7 +158,7 @@ class MultiPromptDecoder:
             self._session.forget(prompt)
         if entering:
             self._active += entering
-            self._draw(entering, self._session.add_rows([p for a in entering for p in a.group.prompts]))
+            self._draw(entering, self._session.add_rows([p for group in entering for p in group.prompts]))
 
     def _next_ready(self) -> Group | None:
         """The next group to enter; computes the prompts of waiting groups, a batch at a time."""
@@ -187,37 +175,36 @@ class MultiPromptDecoder:
             self._session.prefill(list(new))
         return self._ready[0] if self._ready else None
 
-    def _end(self) -> list[Continuation]:
-        """Remove the groups that ended with the last draw, and return their continuations."""
-        ended = [self._ended(active) for active in self._active]
-        done = [continuation for continuation in ended if continuation]
+    def _end(self) -> list[Group]:
+        """Remove the groups that ended with the last draw, and return them."""
+        for group in self._active:
+            self._look(group)
+        done = [group for group in self._active if group.ending]
         if done:
-            for continuation in done:
-                self._used.subtract(continuation.group.prompts)
-            self._active = [active for active, end in zip(self._active, ended, strict=True) if not end]
-            self._session.keep_rows([row for active in self._active for row in active.rows])
+            for group in done:
+                self._used.subtract(group.prompts)
+            self._active = [group for group in self._active if not group.ending]
+            self._session.keep_rows([row for group in self._active for row in group.rows])
             first = 0
-            for active in self._active:  # renumbered without gaps
-                active.rows = list(range(first, first + len(active.rows)))
-                first += len(active.rows)
+            for group in self._active:  # renumbered without gaps
+                group.rows = list(range(first, first + len(group.rows)))
+                first += len(group.rows)
         return done
 
     def _step(self) -> None:
         """Feed every row its group's last token, and draw the next."""
         if not self._active:
             return
-        tokens = torch.empty(sum(len(active.rows) for active in self._active), dtype=torch.int64)
-        for active in self._active:
-            tokens[active.rows] = active.tokens[-1]
+        tokens = torch.empty(sum(len(group.rows) for group in self._active), dtype=torch.int64)
+        for group in self._active:
+            tokens[group.rows] = group.tokens[-1]
         self._draw(self._active, self._session.step(tokens))
 
-    def _draw(self, groups: list[_Active], logits: Tensor) -> None:
+    def _draw(self, groups: list[Group], logits: Tensor) -> None:
         """Draw one more token for each group; the groups' rows are consecutive in ``logits``."""
-        most = max(len(active.rows) for active in groups)
-        first = min(active.rows[0] for active in groups)
-        listed = [
-            [row - first for row in active.rows] + [-1] * (most - len(active.rows)) for active in groups
-        ]
+        most = max(len(group.rows) for group in groups)
+        first = min(group.rows[0] for group in groups)
+        listed = [[row - first for row in group.rows] + [-1] * (most - len(group.rows)) for group in groups]
         rows = torch.tensor(listed, device=logits.device)
         if self._forbidden:
             logits[:, self._forbidden] = -torch.inf
@@ -226,25 +213,27 @@ class MultiPromptDecoder:
         kept, tokens = choices.kept.cpu(), choices.tokens.cpu()
         if not bool(kept.isfinite().all()):
             raise ModelError("the model's probabilities are not finite numbers; use --dtype float32")
-        streams = np.array([active.group.stream for active in groups], dtype=np.uint64)
-        positions = np.array([len(active.tokens) for active in groups])
+        streams = np.array([group.stream for group in groups], dtype=np.uint64)
+        positions = np.array([len(group.tokens) for group in groups])
         numbers = torch.from_numpy(uniforms(self._seed, streams, positions))
-        for active, token in zip(groups, draw(kept, tokens, numbers).tolist(), strict=True):
-            active.tokens.append(token)
+        for group, token in zip(groups, draw(kept, tokens, numbers).tolist(), strict=True):
+            group.tokens.append(token)
         if self._watch:
             p_main, p_combined = combined(logits, rows, self._rule)
-            for i, active in enumerate(groups):
-                self._watch(Draw(active.group, active.tokens[-1], p_main[i], p_combined[i]))
+            for i, group in enumerate(groups):
+                self._watch(Draw(group, group.tokens[-1], p_main[i], p_combined[i]))
 
-    def _ended(self, active: _Active) -> Continuation | None:
-        """The group's continuation if its last token ended it."""
-        token, drawn = active.tokens[-1], tuple(active.tokens)
+    def _look(self, group: Group) -> None:
+        """See whether the group's last token ended it, and write its text if it did."""
+        token = group.tokens[-1]
         if token in self._stop_tokens:
-            text, stop, _ = self._model.decode(drawn).partition(self._sampling.stop)
+            group.text, stop, _ = self._model.decode(group.tokens).partition(self._sampling.stop)
             if stop:
-                return Continuation(active.group, text, drawn, "stop")
+                group.ending = "stop"
+                return
         if token in self._model.end_tokens:
-            return Continuation(active.group, self._model.decode(drawn), drawn, "end")
-        if len(drawn) == self._sampling.max_tokens:
-            return Continuation(active.group, self._model.decode(drawn), drawn, "length")
-        return None
+            group.ending = "end"
+        elif len(group.tokens) == self._sampling.max_tokens:
+            group.ending = "length"
+        if group.ending:
+            group.text = self._model.decode(group.tokens)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.language.certified import certified
-from pairsmith.models.language.decoder import Continuation, Ending, Group
+from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.models.language.sampling import Sampling, draw
@@ -59,10 +59,10 @@ class RemoteDecoder:
         del soon
         self._waiting.append(group)
 
-    def finished(self) -> Iterator[Continuation]:
-        """Decode until no group is left, yielding continuations as they end; ``add`` may be called then."""
+    def finished(self) -> Iterator[Group]:
+        """Decode until no group is left, yielding each as it ends; ``add`` may be called then."""
         pool = ThreadPoolExecutor(self._at_once)
-        running: set[Future[Continuation]] = set()
+        running: set[Future[Group]] = set()
         try:
             while self._waiting or running:
                 while self._waiting and len(running) < self._at_once:
@@ -76,46 +76,47 @@ class RemoteDecoder:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _plain(self, group: Group) -> Continuation:
+    def _plain(self, group: Group) -> Group:
         sampling = self._sampling
         (number,) = self._number(group, 0)
-        prompt = self._model.decode(group.main)
-        text, ending = self._model.continued(
-            prompt,
+        group.text, group.ending = self._model.continued(
+            self._model.decode(group.main),
             int(number * 2**31),
             sampling.top_k,
             sampling.top_p,
             sampling.max_tokens,
             sampling.stop,
         )
-        return Continuation(group, text, (), ending)
+        return group
 
-    def _reranked(self, group: Group) -> Continuation:
-        drawn = self._plain(group)
-        if drawn.ending != "stop" or not group.counters:
-            return drawn
-        prompts = [self._model.decode(prompt) for prompt in group.prompts]
-        own, *others = self._model.log_probabilities(prompts, drawn.text + self._sampling.stop)
-        return drawn if own > max(others) else Continuation(group, drawn.text, (), "outranked")
+    def _reranked(self, group: Group) -> Group:
+        if self._plain(group).ending == "stop" and group.counters:
+            prompts = [self._model.decode(prompt) for prompt in group.prompts]
+            own, *others = self._model.log_probabilities(prompts, group.text + self._sampling.stop)
+            if own <= max(others):
+                group.ending = "outranked"
+        return group
 
-    def _certified(self, group: Group) -> Continuation:
-        drawn: list[int] = []
-        ending: Ending = "length"
-        while len(drawn) < self._sampling.max_tokens:
+    def _certified(self, group: Group) -> Group:
+        drawn = group.tokens
+        while group.ending is None:
             choices = self._choices([(*prompt, *drawn) for prompt in group.prompts])
             if choices is None:
-                text = self._model.decode(drawn) if drawn else ""
-                return Continuation(group, text, tuple(drawn), "uncertified")
+                group.ending = "uncertified"
+                break
             number = torch.from_numpy(self._number(group, len(drawn)))
             drawn.append(int(draw(choices.kept, choices.tokens, number)))
             if self._sampling.stop[-1] in self._model.text_of(drawn[-1]):
-                text, stop, _ = self._model.decode(drawn).partition(self._sampling.stop)
+                group.text, stop, _ = self._model.decode(drawn).partition(self._sampling.stop)
                 if stop:
-                    return Continuation(group, text, tuple(drawn), "stop")
+                    group.ending = "stop"
+                    return group
             elif self._model.ends(drawn[-1]):
-                ending = "end"
-                break
-        return Continuation(group, self._model.decode(drawn), tuple(drawn), ending)
+                group.ending = "end"
+            if len(drawn) == self._sampling.max_tokens:
+                group.ending = group.ending or "length"
+        group.text = self._model.decode(drawn) if drawn else ""
+        return group
 
     def _number(self, group: Group, place: int) -> NDArray[np.float64]:
         """The random number of a group's draw at a place, ``(1,)``."""

@@ -31,8 +31,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text.folding import folded
-from pairsmith.methods.dino.requests import quotable
-from pairsmith.methods.dino.tries import Row
+from pairsmith.methods.dino.requests import Row, quotable
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.seeds import stream_key, uniforms

@@ -3,11 +3,12 @@
 inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and rejects, shard by shard
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
+
+import pyarrow as pa
 
 from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import WorkerError
@@ -23,7 +24,7 @@ from pairsmith.steps.generate.checks import check, steering_of
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard, first_items, growth, shards_of
-from pairsmith.steps.generate.worker import SCHEMAS, ShardTask, load_worker
+from pairsmith.steps.generate.worker import SCHEMAS, load_worker
 from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
 
 ANSWERS = "answers.sqlite"
@@ -64,11 +65,13 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
     labels = len(task.written_names)
     items = sum(len(shard.items) for shard in shards)
-    todo = ShardTasks([shard for shard in shards if not writer.is_done(shard.number, shard.share)], writer)
-    lost: list[LostItem[ShardTask]] = []
+    left = [shard for shard in shards if not writer.is_done(shard.number, shard.share)]
+    # The tables of an earlier run for part of a shard are read when its turn comes.
+    todo = (replace(shard, made=_made(writer, shard)) for shard in left)
+    lost: list[LostItem[Shard]] = []
     where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
     with run.progress.task("generate", items * labels, "prompts") as bar:
-        bar.skip((items - sum(len(shard.items) for shard in todo.shards)) * labels)
+        bar.skip((items - sum(len(shard.items) for shard in left)) * labels)
         keeps = remote and settings.executor == "local" and isinstance(run.out, Path)
         cache = str(run.out / ANSWERS) if keeps else None
         load = partial(load_worker, task, _for_workers(settings), revision, cache)
@@ -76,12 +79,12 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
             if isinstance(outcome, LostItem):
                 lost.append(outcome)
                 continue
-            shard, (rows, rejects) = outcome.item.shard, outcome.result
+            shard, (rows, rejects) = outcome.item, outcome.result
             writer.commit(shard.number, {"train": rows}, rejects, shard.share)
             counts = writer.counts
             bar.note = f"{counts.rows:,} texts, {counts.rejects:,} rejects saved"
     if lost:
-        names = ", ".join(str(each.item.shard.number) for each in lost)
+        names = ", ".join(str(each.item.number) for each in lost)
         which = f"shard {names} was" if len(lost) == 1 else f"shards {names} were"
         raise WorkerError(
             f"{which} given up: each made its worker exit three times ({lost[0].how}); the others are saved "
@@ -91,26 +94,9 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     return finished(writer, _card(task, settings, decoding, items), run)
 
 
-@dataclass(frozen=True)
-class ShardTasks(Sequence[ShardTask]):
-    """The shards to be made; tables of an earlier run for part of a shard are read when its turn comes."""
-
-    shards: Sequence[Shard]
-    writer: FolderWriter
-
-    def __len__(self) -> int:
-        return len(self.shards)
-
-    @overload
-    def __getitem__(self, place: int) -> ShardTask: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[ShardTask]: ...
-    def __getitem__(self, place: int | slice) -> ShardTask | Sequence[ShardTask]:
-        if isinstance(place, slice):
-            return ShardTasks(self.shards[place], self.writer)
-        shard = self.shards[place]
-        made = self.writer.made(shard.number)
-        return ShardTask(shard) if made is None else ShardTask(shard, made[0]["train"], made[1])
+def _made(writer: FolderWriter, shard: Shard) -> tuple[pa.Table, pa.Table] | None:
+    made = writer.made(shard.number)
+    return made and (made[0]["train"], made[1])
 
 
 def _for_workers(settings: GenerateSettings) -> GenerateSettings:

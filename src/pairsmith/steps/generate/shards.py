@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, islice
 
+import pyarrow as pa
+
 from pairsmith.data.readers import read_texts, text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
@@ -28,6 +30,7 @@ class Shard:
         duplicates: inputs in this shard that repeat an earlier one.
         names: ids of all inputs in this shard, in order, duplicates included.
         asked: in words, the number of texts and tries for each item.
+        made: the rows and rejects that an earlier run made for a part of it.
     """
 
     number: int
@@ -35,6 +38,7 @@ class Shard:
     duplicates: tuple[Reject, ...]
     names: tuple[str, ...]
     asked: str
+    made: tuple[pa.Table, pa.Table] | None = None
 
     @property
     def share(self) -> ShardSpec:

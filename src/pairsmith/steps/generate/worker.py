@@ -2,8 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import pyarrow as pa
 import torch
@@ -20,7 +19,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.method import rows_needed, write
-from pairsmith.methods.dino.tries import TryResults
+from pairsmith.methods.dino.requests import TextRequest
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import RemoteModel, is_remote
 from pairsmith.models.language.transformers_backend import MOST_ROWS, TransformersModel
@@ -40,18 +39,9 @@ _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 _TRY = re.compile(r"(.+)-try-(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class ShardTask:
-    """A shard to be made, and the tables that an earlier run made for a part of it."""
-
-    shard: Shard
-    rows: pa.Table | None = None
-    rejects: pa.Table | None = None
-
-
 def load_worker(
     task: TaskSpec, settings: GenerateSettings, revision: str, cache: str | None, worker: int
-) -> Work[ShardTask, Made]:
+) -> Work[Shard, Made]:
     """Load the model, on GPUs one after the other; what is returned makes the rows and rejects of a shard."""
     device = settings.device
     if settings.workers > 1 and device in ("auto", "cuda") and torch.cuda.device_count() > 1:
@@ -70,7 +60,7 @@ def load_worker(
         )
     budget = settings.rows
 
-    def make(todo: ShardTask, advance: Advance) -> Made:
+    def make(shard: Shard, advance: Advance) -> Made:
         nonlocal budget
         while True:
             ended = 0
@@ -80,15 +70,15 @@ def load_worker(
                 ended += 1
                 advance(1)
 
-            requests = todo.shard.requests(task, decoding)
-            earlier = _earlier(todo)
+            requests = list(shard.requests(task, decoding))
+            take_up(requests, shard.made)
             try:
-                written = write(task, model, requests, decoding, settings.seed, budget, on_done, earlier)
+                written = write(task, model, requests, decoding, settings.seed, budget, on_done)
             except (RuntimeError, MemoryError) as error:
                 advance(-ended)
                 budget = _halved(budget or MOST_ROWS["cpu"], rows_needed(task), error)
                 continue
-            rejects = [*written.rejects, *todo.shard.duplicates]
+            rejects = [*written.rejects, *shard.duplicates]
             return to_table(written.rows, SCHEMAS[task.schema_kind]), to_table(rejects, REJECT)
 
     return make
@@ -120,25 +110,24 @@ def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
     return max(budget // 2, fewest)
 
 
-def _earlier(todo: ShardTask) -> Mapping[str, TryResults]:
-    """The outcome of an earlier run's tries, by the id of the request.
+def take_up(requests: Iterable[TextRequest], made: tuple[pa.Table, pa.Table] | None) -> None:
+    """Give requests what an earlier run's rows and rejects say of their tries.
 
     Rows do not record the number of their try: in order, they take the numbers that no reject has.
     """
-    if todo.rows is None or todo.rejects is None:
-        return {}
+    if made is None:
+        return
+    rows, not_kept = made
     rejects: dict[str, dict[int, Reject]] = defaultdict(dict)
-    for reject in from_table(todo.rejects, Reject):
+    for reject in from_table(not_kept, Reject):
         if found := _TRY.fullmatch(reject.id):
             rejects[found[1]][int(found[2])] = reject
     texts: dict[str, list[str]] = defaultdict(list)
-    pairs = "sentence2" in todo.rows.column_names
-    written = todo.rows["sentence2" if pairs else "text"].to_pylist()
-    for name, text in zip(todo.rows["id"].to_pylist(), written, strict=True):
+    pairs = "sentence2" in rows.column_names
+    written = rows["sentence2" if pairs else "text"].to_pylist()
+    for name, text in zip(rows["id"].to_pylist(), written, strict=True):
         texts[name.rpartition("-")[0] if pairs else name].append(text)
-    earlier = {}
-    for name in rejects.keys() | texts.keys():
-        lost, kept = rejects.get(name, {}), texts.get(name, [])
+    for request in requests:
+        lost, kept = rejects[request.id], texts[request.id]
         tries = [number for number in range(len(lost) + len(kept)) if number not in lost]
-        earlier[name] = TryResults(dict(zip(tries, kept, strict=True)), lost)
-    return earlier
+        request.texts, request.rejects = dict(zip(tries, kept, strict=True)), dict(lost)
