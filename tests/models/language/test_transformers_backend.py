@@ -135,7 +135,7 @@ def test_a_sessions_memory_goes_with_it(tiny_gpt2):
         decoder = MultiPromptDecoder(model, RULE, SAMPLING, 11, group.prompts, 8)
         decoder.add(group)
         list(decoder.finished())
-        keys = weakref.ref(decoder._session._cache._pages.layers[0][0])
+        keys = weakref.ref(decoder._session._cache._tails.layers[0][0])
         assert keys() is not None
         del decoder
         assert keys() is None

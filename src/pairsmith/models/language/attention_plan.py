@@ -9,11 +9,8 @@ from torch import Tensor
 
 from pairsmith.models.language.kv_store import Store
 
-PAGE = 16
-"""Tokens per page."""
-
 STEP = 8
-"""Numbers of rows, pieces and pages in a matrix product are rounded up to multiples of this. The libraries
+"""Numbers of rows and pieces in a matrix product are rounded up to multiples of this. The libraries
 below torch compile a product for each new shape, which takes a millisecond, and keep it in memory."""
 
 
@@ -26,7 +23,7 @@ class Tier:
     used: slice | Tensor  # the pieces that take part
     members: Tensor  # (pieces, most): the rows that share each of ``used``, padded with 0
     piece: Tensor  # (rows,): index in ``used`` of each row's piece, 0 for a row without one
-    place: Tensor  # (rows,): the row's column in ``members``, likewise
+    place: Tensor  # (rows,): where the row is among all members, one piece's after another's, likewise
     has: Tensor | None  # (rows, 1, 1, 1): 1 for a row with a piece, else 0; None if all have one
 
     def gather(self, of_rows: Tensor) -> Tensor:
@@ -38,10 +35,9 @@ class Tier:
         return gathered.transpose(1, 2).reshape(len(self.members), of_rows.shape[1], -1, of_rows.shape[-1])
 
     def spread(self, of_pieces: Tensor, shared: int) -> Tensor:
-        """Undo ``gather``: to ``(rows, heads, shared, x)``, with 0 for rows without a piece."""
+        """Undo ``gather``: to ``(rows, heads, shared, x)``, with another row's for one without a piece."""
         split = of_pieces.view(*of_pieces.shape[:2], -1, shared, of_pieces.shape[3])
-        of_rows = split.transpose(1, 2)[self.piece, self.place]
-        return of_rows if self.has is None else of_rows.mul_(self.has)
+        return split.transpose(1, 2).flatten(0, 1).index_select(0, self.place)
 
     def take(self, table: Tensor) -> Tensor:
         """The tier's part of a store's keys or values, ``(pieces, heads, length, size)``."""
@@ -49,29 +45,20 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
-class Paged:
-    """Which rows have which pages."""
-
-    used: slice | Tensor  # the pages that take part in the products
-    row: Tensor  # (pages,): the row of each of ``used``, 0 for an unused page
-    part: Tensor  # (pages,): its index among the row's pages, likewise
-    pages: Tensor  # (rows, most): indices in ``used`` of each row's pages, padded with 0
-    parts: list[tuple[Tensor, Tensor]]  # rows with a first, second, … page, and its index in ``used``
-    page: Tensor  # (rows,): the page in the store of each row's new token
-    offset: Tensor  # (rows,): the new token's place in that page
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """The plan of one decoding step.
 
+    The model may be called with more rows than there are, for a round number; ``rows`` includes them.
+
     ``distance``, ``(rows, keys)``, is the number of tokens between a key and the row's new token, negative
-    where there is no key; the keys are those of each tier in turn, then those of the pages.
+    where there is no key; the keys are those of each tier in turn, then those of the row's tail. A row that
+    is no real one sees all keys, so that its weights are numbers.
     """
 
     tiers: list[Tier]
-    paged: Paged
     distance: Tensor
+    row: Tensor  # (real rows,): their numbers
+    tails: Tensor  # (real rows,): the place of each one's new token in its tail
 
     def bias(self, window: int | None) -> Tensor:
         """0 where a row sees a key, minus infinity elsewhere, ``(rows, 1, 1, keys)`` float32."""
@@ -91,9 +78,9 @@ class Plan:
 
 def plan_step(
     stores: Sequence[tuple[Tensor, Tensor, Store]],
-    row_pages: list[list[int]],
     tails: Tensor,
-    pages: Store,
+    tail: int,
+    count: int,
     device: torch.device,
 ) -> Plan:
     """Plan a step that feeds every row one token.
@@ -101,11 +88,12 @@ def plan_step(
     Args:
         stores: in the order of a row's tokens: each row's piece, ``(rows,)``, the piece's number of tokens,
             ``(rows,)``, and the store.
-        row_pages: each row's pages, including the page for the new token.
         tails: ``(rows,)`` tokens fed to each row before this step.
-        pages: the store of the pages.
+        tail: the most tokens that can be fed to a row.
+        count: with how many rows the model is called, at least that of real rows.
         device: where the plan's tensors are put.
     """
+    filler = (0, count - len(tails))
     before = torch.zeros_like(tails)
     here = tails + torch.stack([lengths for _, lengths, _ in stores]).sum(dim=0)
     tiers: list[Tier] = []
@@ -118,11 +106,11 @@ def plan_step(
             columns = torch.arange(length)
             there = rows[:, None] & (columns < lengths[:, None])
             distances.append(torch.where(there, (here - before)[:, None] - columns, -1))
-            tiers.append(_tier(number, length, pieces, rows, store.count))
+            tiers.append(_tier(number, length, pieces, rows, store.count, filler))
         before = before + lengths
-    paged = _paged(row_pages, tails, pages.count)
-    distances.append(tails[:, None] - torch.arange(paged.pages.shape[1] * PAGE))
-    plan: Plan = _moved(Plan(tiers, paged, torch.cat(distances, dim=1)), device)
+    distances.append(tails[:, None] - torch.arange(tail))
+    distance = torch.nn.functional.pad(torch.cat(distances, dim=1), (0, 0, *filler))
+    plan: Plan = _moved(Plan(tiers, distance, torch.arange(len(tails)), tails), device)
     return plan
 
 
@@ -139,35 +127,25 @@ def _alike(pieces: Tensor, some: Tensor) -> list[Tensor]:
     return [rows for rows in (some & ~popular, popular) if bool(rows.any())]
 
 
-def _tier(number: int, length: int, pieces: Tensor, rows: Tensor, count: int) -> Tier:
-    """The tier of some of the rows, for a store of ``count`` pieces."""
+def _tier(
+    number: int, length: int, pieces: Tensor, rows: Tensor, count: int, filler: tuple[int, int]
+) -> Tier:
+    """The tier of some of the rows, for a store of ``count`` pieces; ``filler`` is what pads the rows."""
     which = rows.nonzero().squeeze(1)
     used, found, size = _dense(pieces[which], count)
     counts = torch.bincount(found, minlength=size)
     order = found.argsort(stable=True)
     first = counts.cumsum(0) - counts
-    piece, place = torch.zeros(2, len(pieces), dtype=torch.int64)
+    most = rounded(int(counts.max()), STEP // 2)
+    piece, place, column = torch.zeros(3, len(pieces) + filler[1], dtype=torch.int64)
     piece[which] = found
-    place[which[order]] = torch.arange(len(which)) - first[found[order]]
-    members = torch.zeros(size, rounded(int(counts.max()), STEP // 2), dtype=torch.int64)
-    members[found, place[which]] = which
-    has = None if bool(rows.all()) else rows[:, None, None, None].float()
+    column[which[order]] = torch.arange(len(which)) - first[found[order]]
+    place[which] = found * most + column[which]
+    members = torch.zeros(size, most, dtype=torch.int64)
+    members[found, column[which]] = which
+    everywhere = bool(rows.all()) and not filler[1]
+    has = None if everywhere else torch.nn.functional.pad(rows, filler)[:, None, None, None].float()
     return Tier(number, length, used, members, piece, place, has)
-
-
-def _paged(row_pages: list[list[int]], tails: Tensor, count: int) -> Paged:
-    """Map rows to their pages, of ``count`` in the store; ``tails``, ``(rows,)``: tokens fed before."""
-    most = max(map(len, row_pages))
-    listed = torch.tensor([pages + [-1] * (most - len(pages)) for pages in row_pages])
-    held = listed >= 0
-    used, numbers, size = _dense(listed[held], count)
-    pages = torch.zeros_like(listed)
-    pages[held] = numbers
-    row, part = torch.zeros(2, size, dtype=torch.int64)
-    row[numbers], part[numbers] = held.nonzero().T
-    parts = [(held[:, i].nonzero().squeeze(1), pages[held[:, i], i]) for i in range(most)]
-    page = listed[torch.arange(len(listed)), tails // PAGE]
-    return Paged(used, row, part, pages, parts, page, tails % PAGE)
 
 
 def _dense(used: Tensor, count: int) -> tuple[slice | Tensor, Tensor, int]:
@@ -195,6 +173,6 @@ def _moved(thing: Any, device: torch.device) -> Any:
         return thing.to(device)
     if isinstance(thing, list | tuple):
         return type(thing)(_moved(part, device) for part in thing)
-    if isinstance(thing, Plan | Paged | Tier):
+    if isinstance(thing, Plan | Tier):
         return type(thing)(*(_moved(getattr(thing, field.name), device) for field in fields(thing)))
     return thing

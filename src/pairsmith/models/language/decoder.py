@@ -184,11 +184,14 @@ class MultiPromptDecoder:
             for group in done:
                 self._used.subtract(group.prompts)
             self._active = [group for group in self._active if not group.ending]
-            self._session.keep_rows([row for group in self._active for row in group.rows])
-            first = 0
-            for group in self._active:  # renumbered without gaps
-                group.rows = list(range(first, first + len(group.rows)))
-                first += len(group.rows)
+            # Rows past the end move to the places of those that ended, so that few have to be moved.
+            rows = [row for group in self._active for row in group.rows]
+            holes = iter(sorted(set(range(len(rows))) - set(rows)))
+            moved = {row: next(holes) for row in rows if row >= len(rows)}
+            old = {place: row for row, place in moved.items()}
+            self._session.keep_rows([old.get(place, place) for place in range(len(rows))])
+            for group in self._active:
+                group.rows = [moved.get(row, row) for row in group.rows]
         return done
 
     def _step(self) -> None:
@@ -201,9 +204,9 @@ class MultiPromptDecoder:
         self._draw(self._active, self._session.step(tokens))
 
     def _draw(self, groups: list[Group], logits: Tensor) -> None:
-        """Draw one more token for each group; the groups' rows are consecutive in ``logits``."""
+        """Draw one more token for each group; ``logits`` has the rows of these groups."""
         most = max(len(group.rows) for group in groups)
-        first = min(group.rows[0] for group in groups)
+        first = min(row for group in groups for row in group.rows)
         listed = [[row - first for row in group.rows] + [-1] * (most - len(group.rows)) for group in groups]
         rows = torch.tensor(listed, device=logits.device)
         if self._forbidden:
