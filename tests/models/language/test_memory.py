@@ -6,7 +6,7 @@ import torch
 from pairsmith.models.language import kv_store, memory, packing
 from pairsmith.models.language.kv_store import Store
 from pairsmith.models.language.loading import load_model
-from pairsmith.models.language.transformers_backend import MOST_ROWS
+from pairsmith.models.language.memory import MOST_ROWS
 
 
 def test_what_is_free_is_less_than_there_is():

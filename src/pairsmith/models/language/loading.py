@@ -1,22 +1,27 @@
 """Loading a language model by name."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import pick_device, pick_dtype
 from pairsmith.core.model_names import DtypeName, model_revision
-from pairsmith.models.language.packing import packed
-from pairsmith.models.language.transformers_backend import TransformersModel
 from pairsmith.models.loading import opened
 
+if TYPE_CHECKING:
+    from pairsmith.models.language.transformers_backend import TransformersModel
 
-def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32") -> TransformersModel:
+
+def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32") -> "TransformersModel":
     """Load a causal language model, by a name as for ``resolve_model``, for decoding.
 
     ``dtype`` is the weights' number format, as for ``pick_dtype``; distributions are computed in float32.
     """
+    # Imported here, as transformers takes seconds, and the process that shares the work out decodes nothing.
+    from pairsmith.models.language.packing import packed
+    from pairsmith.models.language.transformers_backend import TransformersModel
+
     tokenizer, network = load_causal(name, device=device, dtype=dtype)
     return TransformersModel(packed(network), tokenizer, name=name, revision=model_revision(name))
 

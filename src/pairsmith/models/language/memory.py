@@ -1,9 +1,12 @@
-"""How much memory a device has left."""
+"""How much memory a device has left, and how many rows it is worth using for."""
 
 import os
 from pathlib import Path
 
 import torch
+
+MOST_ROWS = {"cpu": 256, "other": 1024}
+"""The most rows in a batch of the decoder, by device: larger batches decode no faster per row."""
 
 _LIMITS = (  # a container's limit and usage, in the two versions of control groups
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),

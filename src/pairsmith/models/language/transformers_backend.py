@@ -19,7 +19,7 @@ from transformers.cache_utils import DynamicCache
 from pairsmith.core.errors import ModelError, first_line
 from pairsmith.models.language.attention_plan import rounded
 from pairsmith.models.language.kv_store import LayerStates
-from pairsmith.models.language.memory import free_memory
+from pairsmith.models.language.memory import MOST_ROWS, free_memory
 from pairsmith.models.language.prefixes import common_starts
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.shared_cache import ATTENTION, SharedCache
@@ -36,9 +36,6 @@ FOLDED = (
 )  # fmt: skip
 """Model types known to attend as ``SharedCache.attend`` does, and to use their linear layers only by calling
 them. Any other is decoded with its own attention, from keys and values copied for each row."""
-
-MOST_ROWS = {"cpu": 256, "other": 1024}
-"""The most rows per batch, by device: larger batches decode no faster per row."""
 
 
 class TransformersModel:

@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import torch
@@ -21,13 +22,16 @@ from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.method import rows_needed, write
 from pairsmith.methods.dino.requests import TextRequest
 from pairsmith.models.language.loading import load_model
+from pairsmith.models.language.memory import MOST_ROWS
 from pairsmith.models.language.remote import RemoteModel, is_remote
-from pairsmith.models.language.transformers_backend import MOST_ROWS, TransformersModel
 from pairsmith.runs.mapped import Made
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.generate.checks import steering_of
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard
+
+if TYPE_CHECKING:
+    from pairsmith.models.language.transformers_backend import TransformersModel
 
 SCHEMAS: dict[str, pa.Schema] = {
     "scored_pair": SCORED_PAIR,
@@ -86,7 +90,7 @@ def load_worker(
 
 def model_of(
     task: TaskSpec, settings: GenerateSettings, cache: str | None = None
-) -> TransformersModel | RemoteModel:
+) -> "TransformersModel | RemoteModel":
     """Load the model of the settings, or connect to its server."""
     if not is_remote(settings.model):
         return load_model(settings.model, device=settings.device, dtype=settings.dtype)
