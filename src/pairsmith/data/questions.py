@@ -49,6 +49,10 @@ class Distribution:
     positions: tuple[int, ...]
     probabilities: tuple[float, ...]
 
+    def columns(self) -> Columns:
+        """The distribution as it is stored."""
+        return {"position": self.positions, "probability": self.probabilities}
+
 
 @dataclass(frozen=True, slots=True)
 class GeneratedQuestion:
@@ -63,8 +67,27 @@ class GeneratedQuestion:
     answer: Span | None
     before: Span | None  # the span before the teacher replaced it; the same as ``answer`` without a teacher
     # The teacher's distributions of the answer's start and end; None without a teacher.
-    starts: Distribution | None
-    ends: Distribution | None
+    starts: Distribution | None = None
+    ends: Distribution | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """The row of ``ASKED``, or of ``RELABELLED`` if a teacher has answered."""
+        row = {
+            "id": self.id,
+            "context": self.context,
+            "question": self.question,
+            "written": self.written,
+            "answers": self._answers(self.answer),
+        }
+        if self.starts is None or self.ends is None:
+            return row
+        told = {"starts": self.starts.columns(), "ends": self.ends.columns()}
+        return {**row, "written_answers": self._answers(self.before), **told}
+
+    def _answers(self, span: Span | None) -> dict[str, list[Any]]:
+        if span is None:
+            return {"text": [], "answer_start": []}
+        return {"text": [self.context[slice(*span)]], "answer_start": [span[0]]}
 
 
 def read_asked(source: str | Place) -> Iterator[GeneratedQuestion]:
@@ -82,9 +105,7 @@ def read_asked(source: str | Place) -> Iterator[GeneratedQuestion]:
 def _of_people(question: Question) -> GeneratedQuestion:
     first = question.answers[0]
     span = first.start, first.start + len(first.text)
-    return GeneratedQuestion(
-        question.id, question.context, question.question, first.text, span, span, None, None
-    )
+    return GeneratedQuestion(question.id, question.context, question.question, first.text, span, span)
 
 
 def asked_in(rows: Iterable[tuple[str, Columns]]) -> Iterator[GeneratedQuestion]:

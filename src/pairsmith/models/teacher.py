@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pairsmith.data.questions import Distribution
 from pairsmith.models.encode import batches_by_length, one_thread_each, tokens_at_once
 from pairsmith.models.reader import (
     ANSWER_TOKENS,
@@ -22,16 +23,13 @@ from pairsmith.models.reader import (
 TOP = 8
 """How many of the likeliest starts, and of the likeliest ends, are kept."""
 
-Places = list[tuple[int, float]]
-"""Character positions and their probabilities, the likeliest first."""
-
 
 @dataclass(frozen=True, slots=True)
 class SpanDistributions:
-    """A teacher's predictions for a question, with the best span (Q7)."""
+    """A teacher's predictions for a question, the likeliest positions first, and the best span (Q7)."""
 
-    starts: Places  # where the answer's first token begins
-    ends: Places  # where its last token ends (exclusive)
+    starts: Distribution  # where the answer's first token begins
+    ends: Distribution  # where its last token ends (exclusive)
     best: Prediction
 
 
@@ -89,7 +87,7 @@ def _told(context: str, text: TextScores, top: int, max_tokens: int) -> SpanDist
     spaces = torch.tensor([len(piece) - len(piece.lstrip()) for piece in pieces], dtype=torch.int64)
     begins = offsets[:, 0] + spaces
     starts, ends = (
-        [(place, share) for place, share in zip(at.tolist(), shares.tolist(), strict=True) if share > 0]
+        Distribution(tuple(at[shares > 0].tolist()), tuple(shares[shares > 0].tolist()))
         for at, shares in ((begins[tokens[0]], likely[0]), (offsets[tokens[1], 1], likely[1]))
     )
     return SpanDistributions(starts, ends, text.best(context, max_tokens))

@@ -318,7 +318,8 @@ def test_a_model_that_is_told_what_to_do_answers_and_asks(script, expected):
     answer, question, fault = expected
     if fault is None:
         assert rejects == []
-        (row,) = passage.found.values()
+        (question_found,) = passage.found.values()
+        row = question_found.columns()
         assert (row["written"], row["question"]) == (answer, question)
         assert row["answers"] == {"text": ["Ann"], "answer_start": [0]}
     else:

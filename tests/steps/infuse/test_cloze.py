@@ -97,10 +97,11 @@ def test_the_place_is_that_of_the_sentence_that_is_asked_about():
     passage = Passage("p", text)
     asker = ClozeGenerator(AskSettings(inputs=["x"], model="cloze", questions=9).options)
     assert asker.generate([passage]) == []
-    for row in passage.found.values():
+    rows = [each.columns() for each in passage.found.values()]
+    for row in rows:
         (found,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
         assert found == row["written"] == text[start : start + len(found)]
-    assert not any(row["answers"]["text"] == ["bank"] for row in passage.found.values())
+    assert not any(row["answers"]["text"] == ["bank"] for row in rows)
 
 
 def test_a_long_sentence_makes_no_question():

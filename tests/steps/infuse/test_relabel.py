@@ -8,7 +8,7 @@ import torch
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.questions import RELABELLED, read_asked
+from pairsmith.data.questions import RELABELLED, Distribution, read_asked
 from pairsmith.data.schemas import REJECT
 from pairsmith.models.reader import keep_max_context, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
@@ -61,8 +61,8 @@ def test_the_distributions_are_those_of_the_model_by_direct_computation(teacher)
             (output.end_logits[0], 1, said.ends),
         ):
             likely, tokens = logits[text].softmax(dim=0).sort(descending=True)
-            assert [place for place, _ in places] == offsets[text][tokens[:4], side].tolist()
-            assert [share for _, share in places] == pytest.approx(likely[:4].tolist(), rel=1e-4)
+            assert list(places.positions) == offsets[text][tokens[:4], side].tolist()
+            assert list(places.probabilities) == pytest.approx(likely[:4].tolist(), rel=1e-4)
         assert TEXT[said.best.start :].startswith(said.best.text)
 
 
@@ -71,15 +71,15 @@ def test_a_long_text_has_one_distribution_over_all_its_windows(teacher):
     reader = load_reader(str(teacher), device="cpu", max_length=48)
     (said,) = predict_spans(reader, QUESTIONS[:1], [long], top=10_000)
     words = len(reader.tokenizer(long, add_special_tokens=False, verbose=False)["input_ids"])
-    assert len(said.starts) == len({place for place, _ in said.starts}) == words
-    assert sum(share for _, share in said.starts) == pytest.approx(1.0, abs=1e-4)
+    assert len(said.starts.positions) == len(set(said.starts.positions)) == words
+    assert sum(said.starts.probabilities) == pytest.approx(1.0, abs=1e-4)
     assert predict_spans(reader, [], []) == []
 
 
 def test_a_blank_text_has_no_answer_and_damaged_weights_are_told(teacher):
     reader = load_reader(str(teacher), device="cpu")
     (said,) = predict_spans(reader, ["Who?"], [" "])
-    assert (said.starts, said.ends, said.best.text) == ([], [], "")
+    assert (said.starts, said.ends, said.best.text) == (Distribution((), ()), Distribution((), ()), "")
     with torch.no_grad():
         reader.model.heads.start[2].bias.fill_(float("nan"))
     with pytest.raises(ModelError, match="not finite"):

@@ -11,19 +11,22 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.documents import Document
-from pairsmith.data.questions import Distribution, GeneratedQuestion, asked_in
+from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.readers import text_id
 from pairsmith.data.squad import Question
 from pairsmith.methods.quip.passages import QuestionGenerator, cut
-from pairsmith.methods.quip.student import TrainedStudent, passages, train_student_on
-from pairsmith.models.reader import Reader
-from pairsmith.models.teacher import TOP, Places, SpanDistributions, predict_spans
+from pairsmith.models.reader import ANSWER_TOKENS, Reader
+from pairsmith.models.teacher import TOP, SpanDistributions, predict_spans
+from pairsmith.runs.work import Advance
 from pairsmith.training.question_settings import InfuseSettings
+
+if TYPE_CHECKING:
+    from pairsmith.methods.quip.student import TrainedStudent
 
 
 def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> list[GeneratedQuestion]:
@@ -41,8 +44,7 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
     of_texts, _ = cut(generator, documents)
     every = [passage for of_text in of_texts for passage in of_text]
     generator.generate(every)
-    rows = ((passage.id, row) for passage in every for row in passage.found.values())
-    return list(asked_in(rows))
+    return [question for passage in every for question in passage.found.values()]
 
 
 def label_questions(
@@ -50,7 +52,9 @@ def label_questions(
     teacher: Reader,
     *,
     top: int = TOP,
+    max_answer_tokens: int = ANSWER_TOKENS,
     batch_tokens: int | None = None,
+    advance: Advance = lambda _: None,
 ) -> list[GeneratedQuestion]:
     """Have a teacher say where the answers start and end, with which probability (Q3).
 
@@ -58,17 +62,22 @@ def label_questions(
         questions: of any source.
         teacher: reads question and passage together.
         top: the likeliest starts and ends that are kept of each question; the others count as impossible.
+        max_answer_tokens: the longest answer.
         batch_tokens: most tokens that are read at once; what suits the device where it is not given.
+        advance: called with the number of questions that are answered.
 
     Returns:
-        the questions with ``starts`` and ``ends``, and the teacher's best span as their ``answer``.
+        the questions with ``starts`` and ``ends``, and the teacher's best span as their ``answer``, which is
+        None where the passage has no tokens.
     """
     labels = predict_spans(
         teacher,
         [question.question for question in questions],
         [question.context for question in questions],
         top=top,
+        max_answer_tokens=max_answer_tokens,
         batch_tokens=batch_tokens,
+        advance=advance,
     )
     return [_labelled(question, label) for question, label in zip(questions, labels, strict=True)]
 
@@ -81,7 +90,7 @@ def distil(
     device: str = "auto",
     progress: Progress | None = None,
     **options: Any,
-) -> TrainedStudent:
+) -> "TrainedStudent":
     """Train a student on labelled questions (Q4, Q5).
 
     Args:
@@ -96,6 +105,9 @@ def distil(
         InputError: a question has no distributions, or no answer lies within what is read of its passage.
         ModelError: the base cannot be loaded, or the training diverged.
     """
+    # Imported here, as it loads the trainer of transformers, which takes seconds.
+    from pairsmith.methods.quip.student import passages, train_student_on
+
     settings = InfuseSettings(base=base, data=["questions"], device=device, **options)
     return train_student_on(
         passages(questions, settings), validation, settings, pick_device(device), progress=progress
@@ -105,10 +117,4 @@ def distil(
 def _labelled(question: GeneratedQuestion, label: SpanDistributions) -> GeneratedQuestion:
     best = label.best
     answer = (best.start, best.start + len(best.text)) if best.text else None
-    return replace(
-        question, answer=answer, starts=_distribution(label.starts), ends=_distribution(label.ends)
-    )
-
-
-def _distribution(places: Places) -> Distribution:
-    return Distribution(tuple(place for place, _ in places), tuple(share for _, share in places))
+    return replace(question, answer=answer, starts=label.starts, ends=label.ends)

@@ -1,10 +1,11 @@
 """Passages (Q1), and the selection of the questions that are generated for them (Q2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from pairsmith.data.documents import Document
+from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.spans import find_answer
@@ -17,13 +18,13 @@ from pairsmith.runs.work import Advance
 class Passage:
     """A passage, and the questions that were generated for it so far.
 
-    The ``id`` is made from the document's text and the offset of the passage in it. ``found`` are the rows of
-    the kept questions, by case-folded question; ``drawn`` is the number of outputs generated so far.
+    The ``id`` is made from the document's text and the offset of the passage in it. ``found`` are the kept
+    questions, by case-folded question; ``drawn`` is the number of outputs generated so far.
     """
 
     id: str
     text: str
-    found: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    found: dict[str, GeneratedQuestion] = field(default_factory=dict)
     drawn: int = 0
 
     def missing(self, questions: int) -> range:
@@ -85,19 +86,10 @@ def keep(passage: Passage, written: WrittenQuestion) -> Reject | None:
         place = find_answer(written.answer, passage.text)
     else:
         place = written.start, written.start + len(written.answer)
-    row = {
-        "id": name,
-        "context": passage.text,
-        "question": written.question,
-        "written": written.answer,
-        "answers": {
-            "text": [passage.text[slice(*place)]] if place else [],
-            "answer_start": [place[0]] if place else [],
-        },
-    }
+    question = GeneratedQuestion(name, passage.text, written.question, written.answer, place, place)
     if written.fault:
-        return Reject.of(name, written.fault, "not an answer followed by its question", row)
+        return Reject.of(name, written.fault, "not an answer followed by its question", question.columns())
     if written.question.casefold() in passage.found:
-        return Reject.of(name, "duplicate", "the passage already has this question", row)
-    passage.found[written.question.casefold()] = row
+        return Reject.of(name, "duplicate", "the passage already has this question", question.columns())
+    passage.found[written.question.casefold()] = question
     return None

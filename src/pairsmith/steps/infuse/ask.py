@@ -112,7 +112,7 @@ def _load_worker(
         share = ProgressScaler(len(shard.records), len(passages) * settings.tries, advance)
         rejects = [*lost, *generator.generate(passages, share)]
         share.finish()
-        rows = [row for passage in passages for row in passage.found.values()]
+        rows = [question.columns() for passage in passages for question in passage.found.values()]
         return pa.Table.from_pylist(rows, schema=ASKED), to_table(rejects, REJECT)
 
     return work

@@ -13,6 +13,7 @@ from pairsmith.data.questions import ASKED, GeneratedQuestion, asked_in, read_as
 from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.quip.causal_generator import CausalGenerator
+from pairsmith.methods.quip.method import label_questions
 from pairsmith.methods.quip.passages import QuestionGenerator, cut
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.heads import writes_as
@@ -20,10 +21,9 @@ from pairsmith.models.language.loading import load_model
 from pairsmith.models.question_generator import ANSWER_TOKENS, QUESTION_TOKENS
 from pairsmith.models.reader import load_reader
 from pairsmith.models.summarizer import add_marker, load_summarizer
-from pairsmith.models.teacher import SpanDistributions, predict_spans
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.infuse.ask import load_generator, texts
-from pairsmith.steps.infuse.relabel import relabelled
+from pairsmith.steps.infuse.relabel import rows_of
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.planning import sample_of, sharded, spread, timed
 from pairsmith.steps.shared import load_options
@@ -71,13 +71,13 @@ def plan_ask(settings: AskSettings, before: Before, base: str = MINILM) -> Estim
     shared = (time.monotonic() - begun) * count / len(some)
     if untrained and isinstance(asker, CausalGenerator):
         shared *= _were_all_asked(rejects, sum(passage.drawn for passage in passages))
-    rows = [row for passage in passages for row in passage.found.values()]
-    if untrained or not rows:
-        rows = [
+    made_of = [question for passage in passages for question in passage.found.values()]
+    if untrained or not made_of:
+        made_of = [
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
-    sample = pa.Table.from_pylist(rows, schema=ASKED)
-    made = len(rows) * count // len(some)
+    sample = pa.Table.from_pylist([question.columns() for question in made_of], schema=ASKED)
+    made = len(made_of) * count // len(some)
     return sharded(
         loading=loading,
         shared=shared,
@@ -106,12 +106,12 @@ def _untrained(settings: AskSettings, base: str) -> QuestionGenerator:
     return SequenceGenerator(model, settings.options)
 
 
-def _stand_in(text: str, number: int) -> dict[str, object]:
-    """A row with a question of typical length."""
+def _stand_in(text: str, number: int) -> GeneratedQuestion:
+    """A question of typical length."""
     word = text.split()[number % len(text.split())]
-    answers = {"text": [word], "answer_start": [text.index(word)]}
+    span = text.index(word), text.index(word) + len(word)
     question = "Who was it that did this in the year before?"
-    return {"id": str(number), "context": text, "question": question, "written": word, "answers": answers}
+    return GeneratedQuestion(str(number), text, question, word, span, span)
 
 
 def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) -> Estimate:
@@ -122,20 +122,16 @@ def plan_relabel(settings: RelabelSettings, before: Before, base: str = MINILM) 
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
     untrained = settings.model in before
 
-    def load() -> Callable[[Sequence[GeneratedQuestion]], list[SpanDistributions]]:
+    def load() -> Callable[[Sequence[GeneratedQuestion]], list[GeneratedQuestion]]:
         model = base if untrained else settings.model
         teacher = load_reader(model, fresh_head=untrained, perceptrons=True, **load_options(settings))
-        return lambda some: predict_spans(
-            teacher,
-            [each.question for each in some],
-            [each.context for each in some],
-            top=settings.top,
-            batch_tokens=settings.batch_tokens,
+        return lambda some: label_questions(
+            some, teacher, top=settings.top, batch_tokens=settings.batch_tokens
         )
 
     sample = spread(asked, CALIBRATION_QUESTIONS)
-    loading, each, told = timed(load, sample, few=4)
-    rows, _ = relabelled(tuple(sample), told)
+    loading, each, labelled = timed(load, sample, few=4)
+    rows = rows_of(labelled)
     return sharded(
         loading=loading,
         shared=each * count,

@@ -3,10 +3,9 @@
 questions on passages -> the teacher's distributions over starts and ends, the top 8 of each -> rows
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,8 +15,8 @@ from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_asked
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
+from pairsmith.methods.quip.method import label_questions
 from pairsmith.models.reader import load_reader
-from pairsmith.models.teacher import Places, SpanDistributions, predict_spans
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, RecordShard, commit_records, completed
@@ -78,47 +77,28 @@ def _load_teacher(
     teacher = load_reader(settings.model, **load_options(settings))
 
     def answer(shard: RecordShard[GeneratedQuestion], advance: Advance) -> Made:
-        told = predict_spans(
+        labelled = label_questions(
+            shard.records,
             teacher,
-            [asked.question for asked in shard.records],
-            [asked.context for asked in shard.records],
             top=settings.top,
             max_answer_tokens=settings.max_answer_tokens,
             batch_tokens=settings.batch_tokens,
             advance=advance,
         )
-        return relabelled(shard.records, told)
+        rejects = [
+            Reject.of(question.id, "no answer", "the passage has no tokens", question.columns())
+            for question in labelled
+            if question.answer is None
+        ]
+        return rows_of(labelled), to_table(rejects, REJECT)
 
     return answer
 
 
-def relabelled(asked: tuple[GeneratedQuestion, ...], told: list[SpanDistributions]) -> Made:
-    """Make rows of ``RELABELLED``; questions without an answer become rejects."""
-    rows, rejects = [], []
-    for question, said in zip(asked, told, strict=True):
-        answers: dict[str, list[Any]] = {"text": [], "answer_start": []}
-        if question.before is not None:  # the answer from before any teacher, where it occurs in the passage
-            first, behind = question.before
-            answers = {"text": [question.context[first:behind]], "answer_start": [first]}
-        row: dict[str, Any] = {
-            "id": question.id,
-            "context": question.context,
-            "question": question.question,
-            "written": question.written,
-            "answers": {"text": [said.best.text], "answer_start": [said.best.start]},
-            "written_answers": answers,
-            "starts": _distribution(said.starts),
-            "ends": _distribution(said.ends),
-        }
-        if said.best.text:
-            rows.append(row)
-        else:
-            rejects.append(Reject.of(question.id, "no answer", "the passage has no tokens", row))
-    return pa.Table.from_pylist(rows, schema=RELABELLED), to_table(rejects, REJECT)
-
-
-def _distribution(places: Places) -> dict[str, list[Any]]:
-    return {"position": [place for place, _ in places], "probability": [share for _, share in places]}
+def rows_of(labelled: Sequence[GeneratedQuestion]) -> pa.Table:
+    """The questions that have an answer, as rows of ``RELABELLED``."""
+    rows = [question.columns() for question in labelled if question.answer is not None]
+    return pa.Table.from_pylist(rows, schema=RELABELLED)
 
 
 def _card(settings: RelabelSettings) -> Card:
