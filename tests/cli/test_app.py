@@ -246,6 +246,33 @@ def test_the_version(pairsmith):
     assert pairsmith("--version").output == f"pairsmith {__version__}\n"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("generate", "--task", "sts", "--model", "pairsmith:tiny", "--inputs"),
+        ("train-encoder", "--base", "pairsmith:tiny", "--data"),
+        ("mine", "--encoder", "pairsmith:tiny", "--outputs", "/dev/null", "--inputs"),
+    ],
+)
+def test_a_file_that_is_not_there_is_told_before_libraries_are_loaded(command, tmp_path):
+    wrong = f"{tmp_path}/sentence.txt"
+    (tmp_path / "sentences.txt").write_text("one\n")
+    program = (
+        "import sys\nfrom pairsmith.cli.app import main\n"
+        "try:\n    main(sys.argv[1:])\nfinally:\n    print([name for name in ('torch', 'transformers') if name in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *command, wrong, "--out", f"{tmp_path}/out"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "[]\n")
+    said = f"pairsmith: error: {wrong} does not exist; did you mean"
+    assert ran.stderr.startswith(said)
+    assert len(ran.stderr.splitlines()) == 1
+
+
 def test_the_tasks_are_listed(pairsmith):
     lines = pairsmith("tasks").output.splitlines()
     assert [line.split()[0] for line in lines] == list(builtin_tasks())

@@ -19,6 +19,9 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import option_name
 
+SOURCES = frozenset({"inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train"})
+"""Settings that name what a step reads, in every step that has them."""
+
 _HELP = "Labelled training data where there are few labels, and small models trained on it."
 _STOPPED = "stopped; finished work is kept; run the same command again without --fresh to continue"
 _OUT = "Folder to write to: a path, or a URL such as s3://BUCKET/FOLDER"
@@ -110,8 +113,14 @@ def step_command(step: Step) -> Callable[..., None]:
         settings = settings_from(step.settings, values)
         if out is None and step.needs_folder(settings):
             raise SettingsError("--out is missing; give the folder to write to")
+        from pairsmith.data.sources import check_there
         from pairsmith.runs import Run
 
+        for name in step.settings.model_fields:
+            if name in SOURCES:
+                given = getattr(settings, name)
+                for source in [given] if isinstance(given, str) else given or []:
+                    check_there(source)
         step.run(settings, Run(place(out or "."), _progress(quiet), fresh, kept=out is not None))
 
     required = "required"
