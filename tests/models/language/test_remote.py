@@ -146,8 +146,7 @@ def test_reranked_texts_are_likelier_under_their_own_prompt(bundled, server, con
     judged = [each for each in done.values() if each.counters and each.ending in ("stop", "outranked")]
     assert {each.ending for each in judged} == {"stop", "outranked"}
     for each in judged:
-        prompts = [model.decode(prompt) for prompt in each.prompts]
-        own, *others = model.log_probabilities(prompts, each.text + '"')
+        own, *others = model.log_probabilities(each.prompts, each.text + '"')
         assert (own > max(others)) == (each.ending == "stop")
 
 
@@ -159,7 +158,7 @@ def test_where_there_is_no_server_that_is_said_at_once():
 def test_a_wait_that_lasts_is_told(server, connect, caplog):
     model = connect(way="plain")
     server.faults.extend(["503"] * 4)
-    model.continued("A", 1, 5, 0.9, 4, '"')
+    model.continued((65,), 1, 5, 0.9, 4, '"')
     assert [record.message.partition(";")[0] for record in caplog.records if "pairsmith" in record.name] == [
         f'{server.name.partition("#")[0]}/completions: 503 {{"error": "injected"}}'
     ] * 2

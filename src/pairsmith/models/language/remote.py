@@ -1,4 +1,4 @@
-"""A language model behind an OpenAI-compatible completions server, by its URL.
+"""A language model behind a server of completions (``servers.py`` has the forms it may speak), by its URL.
 
 ``http://HOST:PORT/v1#NAME``: the part after ``#`` is the model's name on the server. An API key is taken
 from the environment variable ``PAIRSMITH_API_KEY``. Responses are kept in a cache, so that an interrupted
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from pairsmith.core.errors import MissingExtra, ModelError, RemoteError, first_line, redacted
 from pairsmith.models.language.protocols import Prompt
+from pairsmith.models.language.servers import server_of
 
 Way = Literal["plain", "certified", "reranked"]
 
@@ -53,8 +54,8 @@ class RemoteModel:
     Args:
         name: its URL, as in the module's docstring.
         cache: a file that keeps responses, if any.
-        way: how texts are steered (see ``remote_decoder``). ``certified`` needs prompts in the server's own
-            tokens (``/tokenize`` and ``/detokenize``, as vLLM has them); otherwise a byte is a token.
+        way: how texts are steered (see ``remote_decoder``). ``certified`` needs prompts in the model's own
+            tokens (``/tokenize`` and ``/detokenize``, as vLLM and llama.cpp's server have them).
         at_once: groups to decode at the same time.
         listed: how many likeliest tokens to request, for ``certified``.
     """
@@ -90,23 +91,29 @@ class RemoteModel:
             self._session.headers["Authorization"] = f"Bearer {key}"
         self._cache = _Cache(cache) if cache else None
         self.way, self.at_once, self.listed = way, at_once, listed
-        self._by_tokens = way == "certified"
-        self._reach()
-        self.context = 2**31
-        if self._by_tokens:
-            self.context = int(self.ask("tokenize", {"prompt": ""}).get("max_model_len", self.context))
+        self._server = server_of(self.ask, self._properties(), by_tokens=way == "certified")
+        self.form = self._server.form
+        self.context = self._server.context
         self.text_of = lru_cache(maxsize=65536)(lambda token: self.decode([token]))
 
-    def _reach(self) -> None:
-        """Check at once that there is a server."""
+    def _properties(self) -> Any:
+        """What the server says of itself at ``/props``, as llama.cpp's does; None where nothing.
+
+        So it is also found at once whether there is a server.
+        """
         try:
             self._session.get(f"{self._base}/models", timeout=min(SECONDS, 10))
+            answer = self._session.get(f"{self._base.removesuffix('/v1')}/props", timeout=min(SECONDS, 10))
         except self._errors as error:
             self._session.close()
             reason = first_line(error)
             raise RemoteError(
                 f"{redacted(self._base)}: no server answers there ({redacted(reason)})"
             ) from error
+        try:
+            return answer.json() if answer.ok else None
+        except ValueError:
+            return None
 
     def close(self) -> None:
         """Close the connections and the cache."""
@@ -116,24 +123,15 @@ class RemoteModel:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt."""
-        if not self._by_tokens:
-            return list(text.encode("utf-8", "surrogatepass"))
-        return [int(token) for token in self.ask("tokenize", {"prompt": text})["tokens"]]
+        return self._server.encode(text)
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
         """The tokens of a chat in the server's template, ending with the given beginning of the answer."""
-        if not self._by_tokens:
-            raise ModelError("a task of `format: chat` needs --steering certified with a server")
-        chat = {"messages": [{"role": "user", "content": message}], "add_generation_prompt": True}
-        begun = self.ask("tokenize", chat)["tokens"]
-        added = self.ask("tokenize", {"prompt": answer, "add_special_tokens": False})["tokens"]
-        return [int(token) for token in [*begun, *added]]
+        return self._server.encode_chat(message, answer)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens."""
-        if not self._by_tokens:
-            return bytes(tokens).decode("utf-8", "surrogatepass")
-        return str(self.ask("detokenize", {"tokens": list(tokens)})["prompt"])
+        return self._server.decode(tokens)
 
     def ends(self, token: int) -> bool:
         """Whether a token looks like a special token, which ends the text."""
@@ -141,40 +139,23 @@ class RemoteModel:
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
         """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
-        given = [list(prompt) for prompt in prompts]
-        found = self._logprobs(given, logprobs=count, return_tokens_as_token_ids=True)
-        lists = [each["top_logprobs"][0] for each in found]
-        # A server may add the token it drew, however unlikely, which must not count as the list's last.
-        top = [sorted(each.items(), key=lambda item: -item[1])[:count] for each in lists]
-        return [{int(name.removeprefix("token_id:")): float(p) for name, p in each} for each in top]
+        return self._server.likeliest(prompts, count)
+
+    def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
+        """The log-probability of ``text`` after each prompt."""
+        return self._server.log_probabilities(prompts, text)
 
     def continued(
-        self, prompt: str, seed: int, top_k: int, top_p: float, tokens: int, stop: str
+        self, prompt: Prompt, seed: int, top_k: int, top_p: float, tokens: int, stop: str
     ) -> tuple[str, Literal["stop", "end", "length"]]:
         """A text drawn by the server, and how it ended."""
-        asked = {"prompt": prompt, "seed": seed, "temperature": 1.0, "top_p": top_p, "max_tokens": tokens}
-        limits = {"top_k": top_k} if top_k else {}
-        choice = self.ask("v1/completions", {**asked, **limits, "stop": [stop]})["choices"][0]
+        drawn = {"seed": seed, "temperature": 1.0, "top_p": top_p, "max_tokens": tokens, "stop": [stop]}
+        body = {**self._server.drawing(prompt, top_k), **drawn}
+        choice = self.ask("v1/completions", body)["choices"][0]
         ended: Literal["stop", "end", "length"] = "stop" if choice["finish_reason"] == "stop" else "length"
         if ended == "stop" and choice.get("stop_reason", stop) is None:
             ended = "end"  # some servers report which stop string matched, if any
         return str(choice["text"]).partition(stop)[0], ended
-
-    def log_probabilities(self, prompts: Sequence[str], text: str) -> list[float]:
-        """The log-probability of ``text`` after each prompt, summed over the tokens that begin in it."""
-        found = self._logprobs([prompt + text for prompt in prompts], echo=True, logprobs=1)
-        sums = []
-        for prompt, each in zip(prompts, found, strict=True):
-            scored = zip(each["text_offset"], each["token_logprobs"], strict=True)
-            end = len(prompt) + len(text)
-            sums.append(sum(value for at, value in scored if len(prompt) <= at < end and value is not None))
-        return sums
-
-    def _logprobs(self, prompts: Sequence[Any], **options: Any) -> list[dict[str, Any]]:
-        """What the server says about the log-probabilities of each prompt's tokens and of one more."""
-        body = {"prompt": prompts, "max_tokens": 1, "temperature": 1.0, **options}
-        choices = self.ask("v1/completions", body)["choices"]
-        return [choice["logprobs"] for choice in sorted(choices, key=lambda choice: choice["index"])]
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         """Send a request, with retries where they may help; a cached response is returned without asking."""

@@ -80,7 +80,7 @@ class RemoteDecoder:
         sampling = self._sampling
         (number,) = self._number(group, 0)
         group.text, group.ending = self._model.continued(
-            self._model.decode(group.main),
+            group.main,
             int(number * 2**31),
             sampling.top_k,
             sampling.top_p,
@@ -91,8 +91,7 @@ class RemoteDecoder:
 
     def _reranked(self, group: Group) -> Group:
         if self._plain(group).ending == "stop" and group.counters:
-            prompts = [self._model.decode(prompt) for prompt in group.prompts]
-            own, *others = self._model.log_probabilities(prompts, group.text + self._sampling.stop)
+            own, *others = self._model.log_probabilities(group.prompts, group.text + self._sampling.stop)
             if own <= max(others):
                 group.ending = "outranked"
         return group

@@ -1,0 +1,169 @@
+"""The requests that servers of language models understand: llama.cpp's, vLLM's, and any with OpenAI's."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pairsmith.core.errors import ModelError
+from pairsmith.models.language.protocols import Prompt
+
+Ask = Callable[[str, dict[str, Any]], Any]
+"""Sends a request, given its path and body, and returns the answer."""
+
+CERTAIN = 1000.0
+"""Added to a token's logit, so that it is drawn; a server reports the probability it had before."""
+
+
+class OpenAIServer:
+    """Any server of OpenAI's completions. It takes texts only, so that here a token is a byte of UTF-8."""
+
+    form = "OpenAI's"
+    context = 2**31  # unknown: the server says when a prompt is too long
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a prompt."""
+        return list(text.encode("utf-8", "surrogatepass"))
+
+    def encode_chat(self, message: str, answer: str) -> list[int]:
+        """The tokens of a chat in the model's template, ending with the given beginning of the answer."""
+        del message, answer
+        raise ModelError("a task of `format: chat` needs --steering certified with a server")
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens."""
+        return bytes(tokens).decode("utf-8", "surrogatepass")
+
+    def drawing(self, prompt: Prompt, top_k: int) -> dict[str, Any]:
+        """The prompt of a text to be drawn, and what a server needs to be told for it; 0 for no top-k."""
+        return {"prompt": self.decode(prompt), **({"top_k": top_k} if top_k else {})}
+
+    def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
+        """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
+        raise NotImplementedError  # only with tokens
+
+    def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
+        """The log-probability of ``text`` after each prompt, summed over the tokens that begin in it."""
+        begun = [self.decode(prompt) for prompt in prompts]
+        sums = []
+        for prompt, each in zip(begun, self._scored([p + text for p in begun], echo=True), strict=True):
+            scored = zip(each["text_offset"], each["token_logprobs"], strict=True)
+            end = len(prompt) + len(text)
+            sums.append(sum(value for at, value in scored if len(prompt) <= at < end and value is not None))
+        return sums
+
+    def _scored(self, prompts: Sequence[Any], logprobs: int = 1, **options: Any) -> list[dict[str, Any]]:
+        """What the server says about the log-probabilities of each prompt's tokens and of one more."""
+        body = {"prompt": prompts, "max_tokens": 1, "temperature": 1.0, "logprobs": logprobs, **options}
+        choices = self._ask("v1/completions", body)["choices"]
+        return [choice["logprobs"] for choice in sorted(choices, key=lambda choice: choice["index"])]
+
+
+class VLLMServer(OpenAIServer):
+    """vLLM, asked in the model's own tokens."""
+
+    form = "vLLM's"
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__(ask)
+        self.context = int(ask("tokenize", {"prompt": ""}).get("max_model_len", self.context))
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a prompt."""
+        return [int(token) for token in self._ask("tokenize", {"prompt": text})["tokens"]]
+
+    def encode_chat(self, message: str, answer: str) -> list[int]:
+        """The tokens of a chat in the model's template, ending with the given beginning of the answer."""
+        chat = {"messages": [{"role": "user", "content": message}], "add_generation_prompt": True}
+        begun = self._ask("tokenize", chat)["tokens"]
+        added = self._ask("tokenize", {"prompt": answer, "add_special_tokens": False})["tokens"]
+        return [int(token) for token in [*begun, *added]]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens."""
+        return str(self._ask("detokenize", {"tokens": list(tokens)})["prompt"])
+
+    def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
+        """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
+        given = [list(prompt) for prompt in prompts]
+        found = self._scored(given, count, return_tokens_as_token_ids=True)
+        lists = [each["top_logprobs"][0] for each in found]
+        # A server may add the token it drew, however unlikely, which must not count as the list's last.
+        top = [sorted(each.items(), key=lambda item: -item[1])[:count] for each in lists]
+        return [{int(name.removeprefix("token_id:")): float(p) for name, p in each} for each in top]
+
+
+class LlamaCppServer(OpenAIServer):
+    """llama.cpp's server, asked in the model's own tokens whatever the way of steering."""
+
+    form = "llama.cpp's"
+
+    def __init__(self, ask: Ask, context: int) -> None:
+        super().__init__(ask)
+        self.context = context
+
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
+        """The tokens of a prompt; ``special``: with those that the model expects before it."""
+        body = {"content": text, "add_special": special, "parse_special": True}
+        return [int(token) for token in self._ask("tokenize", body)["tokens"]]
+
+    def encode_chat(self, message: str, answer: str) -> list[int]:
+        """The tokens of a chat in the model's template, ending with the given beginning of the answer."""
+        chat = self._ask("apply-template", {"messages": [{"role": "user", "content": message}]})
+        return self.encode(chat["prompt"] + answer, special=False)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens."""
+        return str(self._ask("detokenize", {"tokens": list(tokens)})["content"])
+
+    def drawing(self, prompt: Prompt, top_k: int) -> dict[str, Any]:
+        """The prompt of a text to be drawn, and what the server needs to be told for it; 0 for no top-k."""
+        # Its own defaults would drop tokens of less than a twentieth of the likeliest one's probability.
+        return {"prompt": list(prompt), "top_k": top_k, "min_p": 0.0, "ignore_eos": True}
+
+    def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
+        """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
+        found = self._scored([list(prompt) for prompt in prompts], count)
+        lists = [each["content"][0]["top_logprobs"][:count] for each in found]
+        return [{int(token["id"]): float(token["logprob"]) for token in each} for each in lists]
+
+    def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
+        """The log-probability of the tokens of ``text`` after each prompt.
+
+        The server scores no given texts: each token is drawn in turn, as its logit is made large, and the
+        probability that it had before is reported.
+        """
+        sums = [0.0] * len(prompts)
+        tokens = self.encode(text, special=False)
+        for place, token in enumerate(tokens):
+            given = [[*prompt, *tokens[:place]] for prompt in prompts]
+            found = self._scored(given, logit_bias=[[token, CERTAIN]], top_k=1)
+            for number, each in enumerate(found):
+                drawn = each["content"][0]
+                if drawn["id"] != token:
+                    raise ModelError("the server does not take logit_bias, which --steering reranked needs")
+                sums[number] += float(drawn["logprob"])
+        return sums
+
+
+def server_of(ask: Ask, properties: Any, *, by_tokens: bool) -> OpenAIServer:
+    """What requests are sent to a server in.
+
+    Args:
+        ask: sends a request.
+        properties: what the server answers to ``/props``; None if nothing.
+        by_tokens: whether the way of steering needs the model's own tokens.
+    """
+    settings = properties.get("default_generation_settings") if isinstance(properties, dict) else None
+    if isinstance(settings, dict):
+        return LlamaCppServer(ask, int(settings.get("n_ctx") or OpenAIServer.context))
+    if not by_tokens:
+        return OpenAIServer(ask)
+    try:
+        return VLLMServer(ask)
+    except ModelError as error:
+        raise ModelError(
+            f"{error}\n--steering certified needs a server with /tokenize, such as vLLM or llama.cpp's; with "
+            "others give --steering reranked"
+        ) from error
