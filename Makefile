@@ -51,4 +51,6 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(INSTALL) --editable '.[dev]'
+# llama.cpp's server, built for usual machines only; compiling it takes half an hour, so that without it its tests are skipped.
+	$(INSTALL) --only-binary :all: xllamacpp || echo "no llama.cpp server for this machine: its tests are skipped"
 	@touch $@

@@ -1,6 +1,7 @@
 """The requests that servers of language models understand: llama.cpp's, vLLM's, and any with OpenAI's."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pairsmith.core.errors import ModelError
@@ -8,6 +9,9 @@ from pairsmith.models.language.protocols import Prompt
 
 Ask = Callable[[str, dict[str, Any]], Any]
 """Sends a request, given its path and body, and returns the answer."""
+
+MANY = 1000
+"""The likeliest tokens among which one is looked for of which the server does not say how likely it is."""
 
 CERTAIN = 1000.0
 """Added to a token's logit, so that it is drawn; a server reports the probability it had before."""
@@ -99,9 +103,11 @@ class LlamaCppServer(OpenAIServer):
 
     form = "llama.cpp's"
 
-    def __init__(self, ask: Ask, context: int) -> None:
+    def __init__(self, ask: Ask, properties: Mapping[str, Any]) -> None:
         super().__init__(ask)
-        self.context = context
+        self.context = int(properties["default_generation_settings"].get("n_ctx") or self.context)
+        self._ends = set(self.encode(properties.get("eos_token") or "", special=False))
+        self._letter = self.encode("a", special=False)[-1]
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """The tokens of a prompt; ``special``: with those that the model expects before it."""
@@ -124,27 +130,43 @@ class LlamaCppServer(OpenAIServer):
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
         """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
-        found = self._scored([list(prompt) for prompt in prompts], count)
-        lists = [each["content"][0]["top_logprobs"][:count] for each in found]
-        return [{int(token["id"]): float(token["logprob"]) for token in each} for each in lists]
+        # A list is left out where what is drawn is an end, or a part of a character: so a letter is drawn.
+        drawn = self._drawn([list(prompt) for prompt in prompts], self._letter, count + len(self._ends))
+        lists = []
+        for each in drawn:
+            if each is None:
+                raise ModelError(
+                    "the server does not take logit_bias, which pairsmith needs; update llama.cpp"
+                )
+            listed = {int(token["id"]): float(token["logprob"]) for token in each["top_logprobs"]}
+            # An end is never drawn (D4), so its share goes to the other tokens.
+            left = math.log1p(-sum(math.exp(listed.pop(end)) for end in self._ends & listed.keys()))
+            lists.append({token: p - left for token, p in list(listed.items())[:count]})
+        return lists
 
     def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
         """The log-probability of the tokens of ``text`` after each prompt.
 
         The server scores no given texts: each token is drawn in turn, as its logit is made large, and the
-        probability that it had before is reported.
+        probability that it had before is reported. For a token that is a part of a character it is not; it is
+        then looked for among the likeliest, and if it is not there, taken for as likely as the last of them.
         """
         sums = [0.0] * len(prompts)
         tokens = self.encode(text, special=False)
         for place, token in enumerate(tokens):
             given = [[*prompt, *tokens[:place]] for prompt in prompts]
-            found = self._scored(given, logit_bias=[[token, CERTAIN]], top_k=1)
-            for number, each in enumerate(found):
-                drawn = each["content"][0]
-                if drawn["id"] != token:
-                    raise ModelError("the server does not take logit_bias, which --steering reranked needs")
-                sums[number] += float(drawn["logprob"])
+            for number, drawn in enumerate(self._drawn(given, token)):
+                if drawn and drawn["id"] == token:
+                    sums[number] += float(drawn["logprob"])
+                else:
+                    (listed,) = self.likeliest([tuple(given[number])], MANY)
+                    sums[number] += listed.get(token, min(listed.values()))
         return sums
+
+    def _drawn(self, prompts: list[list[int]], token: int, count: int = 1) -> list[dict[str, Any] | None]:
+        """What is said of one token's draw after each prompt, with ``count`` likeliest ones in its place."""
+        found = self._scored(prompts, count, logit_bias=[[token, CERTAIN]], top_k=1)
+        return [each["content"][0] if each and each["content"] else None for each in found]
 
 
 def server_of(ask: Ask, properties: Any, *, by_tokens: bool) -> OpenAIServer:
@@ -155,9 +177,8 @@ def server_of(ask: Ask, properties: Any, *, by_tokens: bool) -> OpenAIServer:
         properties: what the server answers to ``/props``; None if nothing.
         by_tokens: whether the way of steering needs the model's own tokens.
     """
-    settings = properties.get("default_generation_settings") if isinstance(properties, dict) else None
-    if isinstance(settings, dict):
-        return LlamaCppServer(ask, int(settings.get("n_ctx") or OpenAIServer.context))
+    if isinstance(properties, dict) and "default_generation_settings" in properties:
+        return LlamaCppServer(ask, properties)
     if not by_tokens:
         return OpenAIServer(ask)
     try:
