@@ -20,7 +20,7 @@ from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import option_name
 
 SOURCES = frozenset({"inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train"})
-"""Settings that name what a step reads, in every step that has them."""
+"""Settings that name what a step reads; a text under one of these names is a source in every step."""
 
 _HELP = "Labelled training data where there are few labels, and small models trained on it."
 _STOPPED = "stopped; finished work is kept; run the same command again without --fresh to continue"
@@ -117,9 +117,9 @@ def step_command(step: Step) -> Callable[..., None]:
         from pairsmith.runs import Run
 
         for name in step.settings.model_fields:
-            if name in SOURCES:
-                given = getattr(settings, name)
-                for source in [given] if isinstance(given, str) else given or []:
+            given = getattr(settings, name)
+            for source in given if isinstance(given, list) else [given]:
+                if name in SOURCES and isinstance(source, str):
                     check_there(source)
         step.run(settings, Run(place(out or "."), _progress(quiet), fresh, kept=out is not None))
 
