@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from pairsmith.core.errors import TaskError
 from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import LabelledText, ScoredPair
 from pairsmith.data.tasks import TaskSpec, load_task
 from pairsmith.methods.dino.requests import pair_requests, quotable, text_requests
 
@@ -21,7 +22,11 @@ def test_prompts_and_counter_prompts_of_sts():
     assert by_label["0"].prompt == unrelated
     assert set(by_label["0"].counter_prompts) == {same, similar}
     assert len({w.id for w in requests}) == 3
-    assert by_label["1"].row_id(1) == f"{text_id('A dog runs.')}-1-1"
+    by_label["1"].texts |= {3: "Another.", 1: "One."}  # by the number of the try
+    assert by_label["1"].rows(load_task("sts")) == [
+        ScoredPair(f"{text_id('A dog runs.')}-1-{place}", "A dog runs.", text, 1.0)
+        for place, text in enumerate(["One.", "Another."])
+    ]
 
 
 def test_each_input_has_one_of_the_wordings_of_each_label():
@@ -96,7 +101,8 @@ def test_single_texts_are_numbered_by_label():
     requests = list(text_requests(task, range(2)))
     assert [w.id for w in requests] == ["good-000000", "bad-000000", "good-000001", "bad-000001"]
     assert requests[0].prompt == 'Task: Write a review for a good movie.\nReview: "'
-    assert requests[0].row_id(0) == "good-000000"
+    requests[0].texts[2] = "Fine."
+    assert requests[0].rows(task) == [LabelledText("good-000000", "Fine.", "good")]
 
 
 def test_texts_of_some_labels_alone_are_those_of_all_labels():
