@@ -12,13 +12,13 @@ quickstart: $(VENV)/installed  ## install, then run recipes/quickstart.yaml into
 	$(BIN)/pairsmith run recipes/quickstart.yaml --out runs/quickstart
 
 test: $(VENV)/installed-dev check  ## install the dev extra, then lint, types, import layers and tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 test-fast: $(VENV)/installed-dev  ## the tests that train nothing and start nothing: a minute or so
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow" -q
 
 coverage: $(VENV)/installed-dev  ## the tests again, and which lines they ran: 90 % at least; a third slower
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
+	$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term
 
 check: $(VENV)/installed-dev  ## lint, strict types, import layers
 	$(BIN)/ruff check .

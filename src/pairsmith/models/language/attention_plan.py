@@ -56,6 +56,7 @@ class Plan:
     """
 
     tiers: list[Tier]
+    tail: int  # tokens of each tail that take part in the products
     distance: Tensor
     row: Tensor  # (real rows,): their numbers
     tails: Tensor  # (real rows,): the place of each one's new token in its tail
@@ -100,18 +101,23 @@ def plan_step(
     distances: list[Tensor] = []
     for number, (pieces, lengths, store) in enumerate(stores):
         for rows in _alike(pieces, lengths > 0):
-            longest = rounded(int(lengths[rows].max()))
-            # Multiplying only a part of each piece needs a copy: worth it only for a small part.
-            length = store.length if 2 * longest > store.length else longest
+            length = _taken(int(lengths[rows].max()), store.length)
             columns = torch.arange(length)
             there = rows[:, None] & (columns < lengths[:, None])
             distances.append(torch.where(there, (here - before)[:, None] - columns, -1))
             tiers.append(_tier(number, length, pieces, rows, store.count, filler))
         before = before + lengths
+    tail = _taken(int(tails.max()) + 1, tail)
     distances.append(tails[:, None] - torch.arange(tail))
     distance = torch.nn.functional.pad(torch.cat(distances, dim=1), (0, 0, *filler))
-    plan: Plan = _moved(Plan(tiers, distance, torch.arange(len(tails)), tails), device)
+    plan: Plan = _moved(Plan(tiers, tail, distance, torch.arange(len(tails)), tails), device)
     return plan
+
+
+def _taken(longest: int, most: int) -> int:
+    """How many tokens of pieces of up to ``most`` take part in products, if the longest has so many."""
+    # Multiplying only a part of each piece needs a copy: worth it only for a small part.
+    return most if 2 * rounded(longest) > most else rounded(longest)
 
 
 def _alike(pieces: Tensor, some: Tensor) -> list[Tensor]:

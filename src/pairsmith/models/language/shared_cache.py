@@ -129,7 +129,7 @@ class SharedCache(Cache):
         """Each row's keys (0) or values (1) in order, ``(rows, heads, keys, size)``."""
         plan = self._now
         parts = [tier.take(self._layer_of(tier, which))[tier.piece] for tier in plan.tiers]
-        tails = self._tails.layers[self._layer][which][: len(plan.row)]
+        tails = self._tails.layers[self._layer][which][: len(plan.row), :, : plan.tail]
         joined = torch.cat([*parts, tails], dim=2)
         order = self._order[:, None, :, None].expand(-1, joined.shape[1], -1, joined.shape[3])
         return joined.gather(2, order)
@@ -145,7 +145,7 @@ class SharedCache(Cache):
         ``softcap * tanh(product / softcap)``; a row attends to ``window`` tokens, including its new one.
         """
         plan = self._now
-        keys, values = (table[: len(query)] for table in self._tails.layers[self._layer])
+        keys, values = (table[: len(query), :, : plan.tail] for table in self._tails.layers[self._layer])
         before, after = (scaling, 1.0) if query.dtype == torch.float16 else (1.0, scaling)  # may overflow
         # (rows, key heads, query heads that share one, size)
         query = (query * before).view(len(query), keys.shape[1], -1, query.shape[-1])
