@@ -33,6 +33,7 @@ from pairsmith.core.errors import RemoteError
 from pairsmith.core.progress import Progress
 from pairsmith.data.tasks import load_task
 from pairsmith.methods.dino.requests import encoded, pair_requests
+from pairsmith.models.language import remote
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.loading import load_model
@@ -150,11 +151,11 @@ def exactness(file: Path, first: list[str]) -> dict[str, Any]:
     with serving(file) as server:
         there = RemoteModel(server.name, at_once=4)
         same_tokens = all(there.encode(text) == here.encode(text) for text in first)
-        remote = RemoteDecoder(there, sampling, 1, decay=100.0, floor=0.01)
+        decoder = RemoteDecoder(there, sampling, 1, decay=100.0, floor=0.01)
         begun = time.monotonic()
         for group in groups():
-            remote.add(group)
-        found = {group.stream: group for group in remote.finished()}
+            decoder.add(group)
+        found = {group.stream: group for group in decoder.finished()}
         seconds = time.monotonic() - begun
         there.close()
     some = groups()
@@ -197,6 +198,7 @@ def killed(file: Path, inputs: Path, given: dict[str, Any], out: Path) -> dict[s
             return answer
 
         RemoteModel._answer = dying  # type: ignore[method-assign]
+        remote.WAIT = 0.05  # the server is started again once all tries have failed, so waiting gains nothing
         kills = 0
         while True:
             try:
