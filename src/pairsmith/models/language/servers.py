@@ -45,7 +45,8 @@ class OpenAIServer:
 
     def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
         """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
-        raise NotImplementedError  # only with tokens
+        del prompts, count
+        raise ModelError("lists of likeliest tokens need a server with /tokenize; give --steering reranked")
 
     def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
         """The log-probability of ``text`` after each prompt, summed over the tokens that begin in it."""
