@@ -60,6 +60,11 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
     """
     from pairsmith.runs import write_json
 
+    for planned in recipe.steps:
+        if planned.values.get("executor") == "array":
+            raise SettingsError(
+                f"{planned.name}: executor array is for single commands; in a recipe, use local or ray"
+            )
     memory = _Memory(out / RECORD, _record(recipe, out, fresh))
     memory.save()
     for number, planned in enumerate(recipe.steps, start=1):

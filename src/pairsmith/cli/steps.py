@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import Settings
@@ -69,8 +69,15 @@ class Step:
     reads: str = ""  # the setting that names a model which an earlier step may train
 
     def run(self, settings: Settings, run: "Run") -> object:
-        """Do the work."""
+        """Do the work; for a rank of an array job, its share."""
         work = imported(self.work) if isinstance(self.work, str) else self.work
+        if run.kept and "executor" in self.settings.model_fields:
+            from pairsmith.runs.array_job import rank_of, run_rank
+
+            shared = cast(Any, settings)
+            if rank := rank_of(shared):
+                run_rank(work, shared, rank, run)
+                return None
         return work(settings, run)
 
     def planner(self) -> "Callable[..., Estimate]":

@@ -7,7 +7,8 @@
     │   ├── SettingsError  an option, or a recipe
     │   ├── ModelError     a model folder or id
     │   ├── FolderError    a folder that holds something else (OtherWorkError: of the same step;
-    │   │                  DamagedError: a file of pairsmith was changed)
+    │   │                  BusyError: another process writes to it; DamagedError: a file of
+    │   │                  pairsmith was changed)
     │   └── MissingExtra   an optional dependency that is not installed
     ├── StorageError       the disk is full, read-only or gone; exit code 2
     ├── RemoteError        a model's server failed; exit code 1
@@ -96,6 +97,10 @@ class FolderError(UserError):
 
 class OtherWorkError(FolderError):
     """An output folder holds this step's work with other settings or inputs."""
+
+
+class BusyError(FolderError):
+    """Another process is writing to an output folder."""
 
 
 class DamagedError(FolderError):

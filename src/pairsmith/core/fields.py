@@ -39,9 +39,27 @@ BatchTokens = Annotated[
 ]
 
 Executor = Annotated[
-    Literal["local", "ray"],
+    Literal["local", "ray", "array"],
     Field(
-        description="Where the work runs: on this machine (local) or on a Ray cluster (ray).",
+        description="Where the work runs: on this machine (local), on a Ray cluster (ray), or in several "
+        "processes that are started elsewhere, such as the jobs of a Slurm array (array). Each of those "
+        "makes its --rank's share of the shards, and the last one puts them together.",
+        json_schema_extra=NO_EFFECT,
+    ),
+]
+Rank = Annotated[
+    int | None,
+    Field(
+        ge=0,
+        description="With --executor array: the number of this process, from 0.",
+        json_schema_extra=NO_EFFECT,
+    ),
+]
+WorldSize = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="With --executor array: the number of processes.",
         json_schema_extra=NO_EFFECT,
     ),
 ]

@@ -5,7 +5,8 @@ Every step leaves a record of its identity in its folder (``manifest.json``, ``t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from pairsmith.core.errors import FolderError, OtherWorkError
 from pairsmith.core.paths import Place, inside, place, same_place, size_of
@@ -16,6 +17,7 @@ from pairsmith.runs.folder import MANIFEST, MENDS, M, Manifest
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.log import log
+from pairsmith.runs.ranks import Rank, is_rank_folder, rank_folders
 from pairsmith.runs.storage import is_temporary, make_folder, storage_errors
 
 
@@ -25,6 +27,8 @@ class Run:
 
     A step calls ``on_begun`` once the folder is recorded as this run's: from then on the same step
     without ``fresh`` continues it. ``kept`` is false where no folder was given, and nothing is written.
+    ``rank`` is given where ``out`` is the folder of a rank of an array job, or a part of it; ``within`` are
+    the names of the parts of a step's folder that lead to ``out``.
     """
 
     out: Place
@@ -32,6 +36,32 @@ class Run:
     fresh: bool = False
     on_begun: Callable[[], None] = lambda: None
     kept: bool = True
+    rank: Rank | None = None
+    within: tuple[str, ...] = ()
+
+    def part(self, name: str) -> Self:
+        """The run of a part of the work, in the subfolder ``name``."""
+        within = (*self.within, name)
+        return replace(self, out=self.out / name, on_begun=lambda: None, within=within)
+
+    @property
+    def whole(self) -> Place:
+        """The folder in which the shares of all ranks are put together; without ranks it is ``out``."""
+        if self.rank is None:
+            return self.out
+        return self._top.parent.joinpath(*self.within)
+
+    def rank_folders(self) -> list[Place]:
+        """The folders of the ranks that made shares of what belongs into ``out``; none for a rank itself."""
+        return [] if self.rank is not None else rank_folders(self._top, self.within)
+
+    @property
+    def _top(self) -> Place:
+        """The folder of the step, of which ``out`` is a part."""
+        folder = self.out
+        for _ in self.within:
+            folder = folder.parent
+        return folder
 
     def tell(self, event: str, text: str) -> None:
         """Report ``text`` as progress, and add it to the folder's log."""
@@ -105,7 +135,9 @@ def _refuse_foreign(out: Place, record: str) -> None:
     if _has_record(out, record):
         return
     others = sorted(
-        file.name for file in inside(out) if not is_temporary(file) and file.name not in (".DS_Store", LEASE)
+        file.name
+        for file in inside(out)
+        if not (is_temporary(file) or is_rank_folder(file) or file.name in (".DS_Store", LEASE))
     )
     if others:
         some = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, Self
 
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waiting, Work
@@ -23,13 +23,32 @@ from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waitin
 _JOIN_SECONDS = 2.0
 
 
+class _PlaceOfWork(Protocol):
+    """Settings that say where work is done."""
+
+    @property
+    def executor(self) -> Literal["local", "ray", "array"]: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def ray_address(self) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutorChoice:
-    """Where work is done: ``local`` or ``ray``, on how many workers, on which cluster."""
+    """Where work is done, on how many workers, on which cluster.
 
-    executor: Literal["local", "ray"] = "local"
+    The share of a rank of an array job (``array``) is done as ``local`` work is.
+    """
+
+    executor: Literal["local", "ray", "array"] = "local"
     workers: int = 1
     ray_address: str | None = None
+
+    @classmethod
+    def of(cls, settings: "_PlaceOfWork") -> Self:
+        """The choice that a step's settings make."""
+        return cls(settings.executor, settings.workers, settings.ray_address)
 
     def __post_init__(self) -> None:
         if self.ray_address and self.executor != "ray":

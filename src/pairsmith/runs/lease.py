@@ -21,7 +21,7 @@ from typing import Any
 
 from upath import UPath
 
-from pairsmith.core.errors import FolderError, StorageError
+from pairsmith.core.errors import BusyError, FolderError, StorageError
 from pairsmith.core.paths import reaching
 
 LEASE = "lease.json"
@@ -146,7 +146,7 @@ def _outlive(file: UPath, say: Say) -> None:
             time.sleep(_LOOK_SECONDS)
             now = _read(file)
             if now and now != first:
-                raise FolderError(
+                raise BusyError(
                     f"another run is writing to {file.parent} ({name}); wait for it, or give another --out"
                 )
             if not now:

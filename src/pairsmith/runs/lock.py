@@ -11,7 +11,7 @@ from pathlib import Path
 
 from upath import UPath
 
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import BusyError
 from pairsmith.core.paths import Place
 from pairsmith.runs.lease import Lease, Say, live
 from pairsmith.runs.log import flush
@@ -53,7 +53,7 @@ def acquire(folder: Place, say: Say = lambda _: None) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise FolderError(f"another run is writing to {folder}; wait for it, or give another --out") from None
+        raise BusyError(f"another run is writing to {folder}; wait for it, or give another --out") from None
     except OSError:
         os.close(handle)  # a file system without locks
         return

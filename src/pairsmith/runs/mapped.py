@@ -1,7 +1,7 @@
 """Work that is a map over numbered items, each committed as a shard of a dataset folder when it is done."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
@@ -102,10 +102,10 @@ def start_part(
         planned=planned,
     )
     try:
-        return start(Run(run.out, run.progress))
+        return start(replace(run, fresh=False))
     except OtherWorkError:
         run.progress.say(f"{run.out} was made with other settings or inputs; it is made again from the start")
-        return start(Run(run.out, run.progress, fresh=True))
+        return start(replace(run, fresh=True))
 
 
 def commit_each(

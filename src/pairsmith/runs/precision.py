@@ -25,7 +25,9 @@ def settled(settings: S, run: Run | None = None) -> S:
     if dtype is None or device is None or dtype == "float32":
         return settings
     here = device if device.startswith("cuda") else pick_device(device)
-    begun = _begun(run.out) if dtype == "auto" and run and run.kept and not run.fresh else None
+    begun = None
+    if dtype == "auto" and run and run.kept and not run.fresh:
+        begun = _begun(run.out) or _begun(run.whole)
     found = begun or pick_dtype(dtype, here)
     served = str(getattr(settings, "model", "")).startswith(("http://", "https://"))
     if run and here == "cpu" and not served and found != "float32" and not multiplies_fast(found, here):

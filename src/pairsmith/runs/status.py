@@ -17,6 +17,7 @@ from pairsmith.runs import lock
 from pairsmith.runs.folder import MANIFEST, REJECTS, run_of
 from pairsmith.runs.journal import parts
 from pairsmith.runs.log import recent
+from pairsmith.runs.ranks import rank_folders
 
 _RECORDS = (
     MANIFEST,
@@ -95,8 +96,13 @@ def status_lines(path: Place) -> list[str]:
 def _lines(path: Place) -> Iterator[str]:
     if not is_folder(path):
         raise FolderError(f"there is no folder {path}")
-    if found := status_of(path):
-        yield from found.lines(str(path))
+    ranks = rank_folders(path)
+    found = status_of(path)
+    if found or ranks:
+        yield from found.lines(str(path)) if found else [f"{path}: an array job"]
+        for rank in ranks:
+            share = status_of(rank)
+            yield from share.lines(rank.name) if share else [f"{rank.name}: not started"]
         return
     if size_of(path / "run.json") is None:
         raise FolderError(f"{path} holds neither a step's work nor a recipe's run")

@@ -16,13 +16,14 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.core.errors import DamagedError, FolderError, SettingsError, StorageError, first_line, redacted
+from pairsmith.core.errors import FolderError, SettingsError, StorageError, redacted
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import Place, inside, is_folder, name_in, reaching, remove_files, several, size_of
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render
 from pairsmith.runs.claim import Run, claim
+from pairsmith.runs.existing import entries_of, made_before, read_or_mend, remove_rank_folders, take_over
 from pairsmith.runs.folder import (
     JOURNAL,
     MANIFEST,
@@ -35,12 +36,11 @@ from pairsmith.runs.folder import (
     ShardEntry,
     check_columns,
     file_name,
-    read_manifest,
     read_parquet,
     run_of,
 )
 from pairsmith.runs.identity import Identity, only_adds
-from pairsmith.runs.journal import Journal, read_run
+from pairsmith.runs.journal import Journal
 from pairsmith.runs.log import log
 from pairsmith.runs.storage import (
     JSON,
@@ -93,6 +93,8 @@ class FolderWriter:
         self._journal = journal
         self._entries = dict(entries)
         self._counts = Counts().plus(*self._entries.values())
+        # Of a rank: shards that the folder of all ranks holds already.
+        self._elsewhere = made_before(run, manifest.fingerprint) if run.rank else {}
 
     @classmethod
     def start(
@@ -133,10 +135,10 @@ class FolderWriter:
             """Read the manifest, and the journal with it, once this process holds the folder."""
             nonlocal journal
             journal = Journal.read(out)
-            return _read_or_mend(run)
+            return read_or_mend(run)
 
         def extends(there: Manifest) -> bool:
-            entries = _entries(there, journal).values()
+            entries = entries_of(there, journal).values()
             if there.step == step and not there.complete and not entries and not journal.bad:
                 return not _has_parts(run.out)  # nothing would be lost
             if growth is None or not only_adds(there, identity, growth.settings):
@@ -151,12 +153,14 @@ class FolderWriter:
             **identity.as_record(),
             seed=seed if isinstance(seed, int) else None,
             base=identity.base(growth.settings if growth else ()),
-            planned=planned,
+            planned=run.rank.share_of(planned) if run.rank and planned else planned,
             asked=asked,
             created=(there and there.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         )
         if there is None:
             journal.clear()
+            if run.fresh and not run.within:
+                remove_rank_folders(run)
             writer = cls(run, schema, manifest, {}, journal)
             # From here on no record lists the old files, whatever happens.
             writer._begin(manifest)
@@ -167,7 +171,7 @@ class FolderWriter:
                 lines = "a line" if journal.bad == 1 else f"{journal.bad} lines"
                 text = f"{run.out / JOURNAL}: {lines} cut short; the work recorded there is done again"
                 run.tell("damaged", text)
-            entries = _entries(there, journal)
+            entries = entries_of(there, journal)
             if not there.complete:
                 try:
                     check_columns(run.out, entries.values(), schema)
@@ -177,6 +181,12 @@ class FolderWriter:
             writer = cls(run, schema, there, entries, journal)
             writer._continue(manifest)
         writer._clear_strays()
+        if not writer.finished:
+            try:
+                take_over(run, manifest, writer._add_made)
+            except FolderError:
+                lock.release(run.out)
+                raise
         run.on_begun()
         if writer.finished:
             lock.release(run.out)
@@ -200,8 +210,13 @@ class FolderWriter:
         return self._counts
 
     def is_done(self, shard: int, share: ShardSpec | None = None) -> bool:
-        """Whether ``shard`` is finished in this folder, and was made for all of ``share``."""
-        entry = self._entries.get(shard)
+        """Whether ``shard`` is finished in this folder, and was made for all of ``share``.
+
+        For a rank of an array job also: whether it is in the share of another one.
+        """
+        if self._run.rank is not None and not self._run.rank.has(shard):
+            return True
+        entry = self._entries.get(shard, self._elsewhere.get(shard))
         return entry is not None and share in (None, ShardSpec(entry.items, entry.content, entry.asked))
 
     def made(self, shard: int) -> tuple[dict[str, pa.Table], pa.Table] | None:
@@ -250,7 +265,13 @@ class FolderWriter:
             self.commit(0, tables, rejects)
 
     def finish(self, card: Card) -> DatasetFolder:
-        """Write the data set card, mark the folder complete and open it."""
+        """Write the data set card, mark the folder complete and open it.
+
+        The folder of a rank of an array job, which has only a share of the shards, stays as it is.
+        """
+        if self._run.rank is not None:
+            lock.release(self._out)
+            return self.folder()
         if self.finished:
             return self.folder()
         shards = tuple(self._entries[number] for number in self.done)
@@ -266,11 +287,16 @@ class FolderWriter:
         lock.check(self._out)
         self._save(complete)
         log(self._out, "finish", rows=self._counts.rows, rejects=self._counts.rejects)
+        if not self._run.within:
+            remove_rank_folders(self._run)
         lock.release(self._out)
         return self.folder()
 
     def folder(self) -> DatasetFolder:
-        """The finished folder, opened for reading."""
+        """The finished folder, or that of a rank, opened for reading."""
+        if self._run.rank is not None:
+            made = {"shards": tuple(self._entries.values()), "counts": self._counts}
+            return DatasetFolder(self._out, self._manifest.model_copy(update=made))
         return DatasetFolder.open(self._out)
 
     def _check_commit(
@@ -285,6 +311,21 @@ class FolderWriter:
                 raise ValueError(f"a split cannot be called {split!r}")
             _check_schema(split, table, self._schema)
         _check_schema(REJECTS, rejects, REJECT)
+
+    def _add_made(self, folder: Place, entry: ShardEntry) -> None:
+        """Copy a shard that a rank made in ``folder``, unless it is here already."""
+        if entry.shard in self._entries:
+            return
+        for file in entry.files:
+            data = (folder / file.path).read_bytes()
+            if hash_bytes(data) != file.sha256:
+                text = f"{folder / file.path} has changed; shard {entry.shard} is made again"
+                self._run.tell("damaged", text)
+                return
+            write_atomic(self._out / file.path, data)
+        self._journal.add([entry])
+        self._entries[entry.shard] = entry
+        self._counts = self._counts.plus(entry)
 
     def _write(self, split: str, shard: int, table: pa.Table) -> FileEntry:
         name = file_name(split, shard)
@@ -353,28 +394,6 @@ class FolderWriter:
 def _has_parts(out: Place) -> bool:
     """Whether ``out`` contains folders for parts of the work (see ``mapped.start_part``)."""
     return any(is_folder(each) and size_of(each / MANIFEST) is not None for each in inside(out))
-
-
-def _read_or_mend(run: Run) -> Manifest:
-    """The manifest; if it is missing or damaged, the journal's copy, whose shards are then checked."""
-    try:
-        return read_manifest(run.out)
-    except FolderError as error:
-        missing = size_of(run.out / MANIFEST) is None
-        kept = read_run(run.out) if missing or isinstance(error, DamagedError) else None
-        if kept is None:
-            raise
-        run.tell("damaged", f"{first_line(error)}; restored from the journal")
-        return kept
-
-
-def _entries(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
-    """The finished shards of a folder: listed in its manifest when it is complete, else in its journal."""
-    if manifest.complete:
-        return {entry.shard: entry for entry in manifest.shards}
-    # Lines of another run are from a writer that did not know yet that it had lost the folder.
-    run = run_of(manifest.base)
-    return {number: entry for number, entry in journal.entries.items() if entry.run == run}
 
 
 def _check_schema(name: str, table: pa.Table, schema: pa.Schema) -> None:

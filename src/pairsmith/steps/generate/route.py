@@ -69,10 +69,10 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     # The tables of an earlier run for part of a shard are read when its turn comes.
     todo = (replace(shard, made=_made(writer, shard)) for shard in left)
     lost: list[LostItem[Shard]] = []
-    where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
+    where = ExecutorChoice.of(settings)
     with run.progress.task("generate", items * labels, "prompts") as bar:
         bar.skip((items - sum(len(shard.items) for shard in left)) * labels)
-        keeps = remote and settings.executor == "local" and isinstance(run.out, Path)
+        keeps = remote and settings.executor != "ray" and isinstance(run.out, Path)
         cache = str(run.out / ANSWERS) if keeps else None
         load = partial(load_worker, task, _for_workers(settings), revision, cache)
         for outcome in execute(load, todo, bar.advance, where, partial(run.tell, "worker")):
@@ -101,7 +101,7 @@ def _made(writer: FolderWriter, shard: Shard) -> tuple[pa.Table, pa.Table] | Non
 
 def _for_workers(settings: GenerateSettings) -> GenerateSettings:
     """The settings with a model in a store downloaded once, if the workers are on this machine."""
-    if settings.executor != "local" or not is_url(settings.model) or is_remote(settings.model):
+    if settings.executor == "ray" or not is_url(settings.model) or is_remote(settings.model):
         return settings
     return settings.model_copy(update={"model": resolve_model(settings.model)})
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
-from pairsmith.core.fields import Device, Dtype, Executor, RayAddress
+from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, WorldSize
 from pairsmith.core.settings import BY_CONTENT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
@@ -103,6 +103,8 @@ class GenerateSettings(Settings):
         "not depend on it.",
     )
     ray_address: RayAddress = None
+    rank: Rank = None
+    world_size: WorldSize = None
     shard_size: int = Field(
         default=200,
         ge=1,

@@ -51,7 +51,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     """
     settings = settled(settings, run)
     kind, models = _checked_kind(settings), _models(settings)
-    where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
+    where = ExecutorChoice.of(settings)
     refuse_sources(run, inputs=settings.inputs, model=[] if settings.model == CLOZE else settings.model)
     count = sum(1 for _ in texts(settings))
     twice = sum(1 for _ in _every(settings)) - count

@@ -32,7 +32,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     no tokens, so that the teacher finds no answer, become rejects.
     """
     settings = settled(settings, run)
-    where = ExecutorChoice(settings.executor, settings.workers, settings.ray_address)
+    where = ExecutorChoice.of(settings)
     refuse_sources(run, data=settings.data, model=settings.model)
     data = [to_train_on(source, "answered", run.progress.say) for source in settings.data]
     settings = settings.model_copy(update={"data": data})

@@ -5,7 +5,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
+from pairsmith.core.fields import (
+    BatchTokens,
+    Device,
+    Dtype,
+    Executor,
+    Rank,
+    RayAddress,
+    Workers,
+    WorldSize,
+)
 from pairsmith.core.settings import BY_CONTENT, Listed, Settings
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions
@@ -88,6 +97,8 @@ class AskSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
+    rank: Rank = None
+    world_size: WorldSize = None
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Number of texts that are processed and saved together."
     )
@@ -148,6 +159,8 @@ class RelabelSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
+    rank: Rank = None
+    world_size: WorldSize = None
     shard_size: int = Field(
         default=2_000,
         ge=1,

@@ -188,7 +188,7 @@ def encode_corpus(corpus: Corpus, settings: MineSettings, revision: str, run: Ru
         corpus.records,
         count,
         settings.shard_size,
-        ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
+        ExecutorChoice.of(settings),
         run,
         title=f"encode {corpus.name}",
         unit="texts",

@@ -71,6 +71,8 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         return nothing_to_do(writer, run)
     scores = _scores(pairs, columns, settings, inputs, models, run)
+    if scores is None:
+        return writer.folder()
     if claims is None:
         name, values = "score", scores.astype(np.float64)
         order = np.argsort(-values, kind="stable")
@@ -201,12 +203,15 @@ def _scores(
     inputs: dict[str, str],
     models: dict[str, str],
     run: Run,
-) -> NDArray[np.float32]:
-    """The score of each pair, in the order of the pairs; scores are saved in a folder of their own."""
+) -> NDArray[np.float32] | None:
+    """The score of each pair, in the order of the pairs; scores are saved in a folder of their own.
+
+    None for a rank of an array job, which scores only its share.
+    """
     if not pairs.num_rows:
         return np.zeros(0, np.float32)
     writer = start_part(
-        Run(run.out / "scores", run.progress, run.fresh),
+        run.part("scores"),
         step="score",
         schema=SCORES,
         settings=_deciding_scores(settings),
@@ -220,12 +225,14 @@ def _scores(
             partial(_load_scorer, settings, models["model"], columns),
             pairs.select(["id", *columns]),
             settings.shard_size,
-            ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
+            ExecutorChoice.of(settings),
             run,
             title="score",
             unit="pairs",
         )
         writer.finish(_scores_card(settings))
+    if run.rank is not None:
+        return None
     found: NDArray[np.float32] = writer.folder().table("train", ["score"])["score"].to_numpy()
     return found
 

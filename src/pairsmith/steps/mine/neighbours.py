@@ -187,7 +187,7 @@ def find_neighbours(
             writer,
             partial(_load_search, x, y, settings),
             left,
-            ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
+            ExecutorChoice.of(settings),
             run,
             title="search",
             unit="texts" if settings.index else "inputs",

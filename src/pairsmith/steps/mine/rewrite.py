@@ -69,7 +69,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         partial(_load_writer, settings, revision),
         pairs.append_column("again", again),
         settings.shard_size,
-        ExecutorChoice(settings.executor, settings.workers, settings.ray_address),
+        ExecutorChoice.of(settings),
         run,
         title="write",
         unit="texts",

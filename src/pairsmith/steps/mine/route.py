@@ -67,16 +67,13 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     if styled and load_style(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
-    folders = [
-        encode_corpus(corpus, settings, revision, Run(run.out / corpus.name, run.progress, run.fresh))
-        for corpus in both
-    ]
+    folders = [encode_corpus(corpus, settings, revision, run.part(corpus.name)) for corpus in both]
+    if run.rank is not None:
+        return writer.folder()  # the search needs the vectors of all ranks
     with scratch_file(run.out, "inputs") as of_x, scratch_file(run.out, "outputs") as of_y:
         x, y = Encoded.of(folders[0], of_x), Encoded.of(folders[1], of_y)
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
-        near, cells = find_neighbours(
-            x, y, settings, encodings, Run(run.out / "search", run.progress, run.fresh)
-        )
+        near, cells = find_neighbours(x, y, settings, encodings, run.part("search"))
         forward, backward, unscored = near_pairs(near, cells, settings.k, settings.margin)
         if settings.group_column:  # a text in two groups may still be taken only once
             of_text = torch.from_numpy(x.firsts()), torch.from_numpy(y.firsts())

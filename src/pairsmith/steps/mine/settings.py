@@ -4,7 +4,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import BatchTokens, Device, Dtype, Executor, RayAddress, Workers
+from pairsmith.core.fields import (
+    BatchTokens,
+    Device,
+    Dtype,
+    Executor,
+    Rank,
+    RayAddress,
+    Workers,
+    WorldSize,
+)
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 
 KindName = Literal["pairs", "reading", "summaries"]
@@ -115,6 +124,8 @@ class MineSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
+    rank: Rank = None
+    world_size: WorldSize = None
     shard_size: int = Field(
         default=500, ge=1, le=100_000, description="Number of texts that are encoded and saved together."
     )
@@ -199,6 +210,8 @@ class FilterSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
+    rank: Rank = None
+    world_size: WorldSize = None
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Number of pairs that are scored and saved together."
     )
@@ -238,6 +251,8 @@ class RewriteSettings(Settings):
     executor: Executor = "local"
     workers: Workers = 1
     ray_address: RayAddress = None
+    rank: Rank = None
+    world_size: WorldSize = None
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Number of texts that are generated and saved together."
     )

@@ -1,0 +1,88 @@
+"""What is in a folder already: the work of an earlier run, and shares that the ranks of an array job made."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from pairsmith.core.errors import BusyError, DamagedError, FolderError, OtherWorkError, first_line
+from pairsmith.core.paths import Place, files_below, reaching, remove_files, size_of
+from pairsmith.runs import lock
+from pairsmith.runs.claim import Run
+from pairsmith.runs.folder import MANIFEST, Manifest, ShardEntry, read_manifest, run_of
+from pairsmith.runs.journal import Journal, read_run
+from pairsmith.runs.storage import storage_errors
+
+
+def read_or_mend(run: Run) -> Manifest:
+    """The manifest; if it is missing or damaged, the journal's copy, whose shards are then checked."""
+    try:
+        return read_manifest(run.out)
+    except FolderError as error:
+        missing = size_of(run.out / MANIFEST) is None
+        kept = read_run(run.out) if missing or isinstance(error, DamagedError) else None
+        if kept is None:
+            raise
+        run.tell("damaged", f"{first_line(error)}; restored from the journal")
+        return kept
+
+
+def entries_of(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
+    """The finished shards of a folder: listed in its manifest when it is complete, else in its journal."""
+    if manifest.complete:
+        return {entry.shard: entry for entry in manifest.shards}
+    # Lines of another run are from a writer that did not know yet that it had lost the folder.
+    run = run_of(manifest.base)
+    return {number: entry for number, entry in journal.entries.items() if entry.run == run}
+
+
+def made_before(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
+    """For a rank: the shards of the same work that are in the folder of all ranks already."""
+    with suppress(FolderError):
+        there = read_manifest(run.whole)
+        if there.fingerprint == fingerprint:
+            return entries_of(there, Journal.read(run.whole))
+    return {}
+
+
+def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], None]) -> None:
+    """Have ``add`` copy every shard that ranks made for ``run.out``; afterwards their folders hold none.
+
+    ``add`` is called with a rank's folder and a shard in it. A rank that still runs is not disturbed: the
+    error says so.
+    """
+    for folder in run.rank_folders():
+        if size_of(folder / MANIFEST) is None:
+            continue
+        if lock.taken(folder):
+            raise BusyError(f"{folder} is being written by a rank of an array job; wait for it")
+        there = read_manifest(folder)
+        if there.fingerprint != manifest.fingerprint:
+            if run.within:
+                continue  # of an older state of this part; removed with the others
+            raise OtherWorkError(
+                f"{folder} holds the share of an array job with other settings or inputs than these\n"
+                "give the settings of that job, or --fresh to start over without it"
+            )
+        journal = Journal.read(folder)
+        entries = entries_of(there, journal)
+        with reaching(folder, FolderError):
+            for entry in entries.values():
+                add(folder, entry)
+        if entries:
+            run.progress.say(f"took {len(entries):,} shards over from {folder}")
+        journal.clear()  # before the files: a rank that starts again finds nothing missing
+        with storage_errors(folder):
+            remove_files([folder / file.path for entry in entries.values() for file in entry.files])
+
+
+def remove_rank_folders(run: Run) -> None:
+    """Remove the folders of ranks, whose shares are in ``run.out``."""
+    for folder in run.rank_folders():
+        if lock.taken(folder):
+            continue
+        with storage_errors(folder):
+            if isinstance(folder, Path):
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                remove_files(list(files_below(folder).values()))

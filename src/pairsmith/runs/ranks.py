@@ -1,0 +1,48 @@
+"""The folders of an array job: each rank makes its share of the shards in a folder of its own.
+
+    OUT/rank-0-of-8/    the shards 0, 8, 16, … with their own manifest and journal
+    OUT/rank-1-of-8/    the shards 1, 9, 17, …
+
+Ranks do not talk to each other. Whoever writes OUT itself takes the shards of all of them over.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pairsmith.core.paths import Place, inside, is_folder
+
+_NAME = re.compile(r"rank-\d+-of-\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One of ``size`` processes that share the shards of a step; ``number`` counts from 0."""
+
+    number: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The name of the rank's folder."""
+        return f"rank-{self.number}-of-{self.size}"
+
+    def has(self, shard: int) -> bool:
+        """Whether the shard is in this rank's share."""
+        return shard % self.size == self.number
+
+    def share_of(self, shards: int) -> int:
+        """How many of so many shards are in this rank's share."""
+        return len(range(self.number, shards, self.size))
+
+
+def is_rank_folder(path: Place) -> bool:
+    """Whether a path is named like the folder of a rank."""
+    return _NAME.fullmatch(path.name) is not None
+
+
+def rank_folders(out: Place, within: Sequence[str] = ()) -> list[Place]:
+    """The folders of ranks in ``out``; with ``within``, those subfolders of them, where they exist."""
+    ranks = sorted(filter(is_rank_folder, inside(out)), key=lambda each: each.name)
+    found = [each.joinpath(*within) for each in ranks]
+    return [each for each in found if is_folder(each)]

@@ -1,0 +1,253 @@
+"""Array jobs: ranks that share a folder and nothing else make the bytes of one process, whatever is killed."""
+
+import multiprocessing
+import os
+import random
+import signal
+
+import pytest
+
+from pairsmith.cli.app import main
+from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.running import run_recipe
+from pairsmith.cli.steps import STEPS
+from pairsmith.core.errors import BusyError, OtherWorkError, SettingsError
+from pairsmith.core.paths import place
+from pairsmith.core.progress import Silent
+from pairsmith.runs import DatasetFolder, Run, lock
+from pairsmith.runs.ranks import Rank
+from pairsmith.runs.status import status_lines
+from pairsmith.steps.generate.settings import GenerateSettings
+from pairsmith.steps.mine.settings import FilterSettings, MineSettings
+
+pytestmark = pytest.mark.slow
+
+
+class Heard(Silent):
+    """Keeps what a run says."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def say(self, text):
+        self.lines.append(text)
+
+
+@pytest.fixture
+def world(tmp_path, tiny_gpt2):
+    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(22)))
+
+    def settings(**changes):
+        given = {"model": str(tiny_gpt2), "inputs": [str(tmp_path / "in.txt")]}
+        return GenerateSettings(**{**given, "shard_size": 2, "max_tokens": 12, "tries": 2, **changes})
+
+    return tmp_path, settings
+
+
+def one_rank(settings, out, number, size, step="generate", progress=None):
+    given = settings.model_copy(update={"executor": "array", "rank": number, "world_size": size})
+    STEPS[step].run(given, Run(out, progress or Silent()))
+
+
+def plainly(settings, out, step="generate", progress=None):
+    STEPS[step].run(settings, Run(out, progress or Silent()))
+
+
+def files(folder, parts=("data", "rejects")):
+    return {
+        f"{part}/{path.name}": path.read_bytes()
+        for part in parts
+        for path in sorted((folder / part).iterdir())
+    }
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 30])
+def test_ranks_make_the_bytes_of_one_process(world, size):
+    tmp, settings = world
+    plainly(settings(), tmp / "one")
+    numbers = list(range(size))
+    random.Random(size).shuffle(numbers)
+    for number in numbers:
+        assert not (tmp / "many/manifest.json").exists()
+        one_rank(settings(), tmp / "many", number, size)
+    assert files(tmp / "many") == files(tmp / "one")
+    assert DatasetFolder.open(tmp / "many").manifest.counts == DatasetFolder.open(tmp / "one").manifest.counts
+    assert not list((tmp / "many").glob("rank-*"))
+
+
+def test_each_rank_makes_only_its_share(world):
+    tmp, settings = world
+    one_rank(settings(), tmp / "out", 1, 3)
+    made = sorted(path.name for path in (tmp / "out/rank-1-of-3/data").iterdir())
+    assert made == [f"train-{number:05d}.parquet" for number in (1, 4, 7, 10)]
+    assert status_lines(tmp / "out")[0] == f"{tmp / 'out'}: an array job"
+    assert "rank-1-of-3: generate, stopped · 4 of 4 shards" in status_lines(tmp / "out")[1]
+
+
+def test_the_last_rank_says_what_is_there_and_the_others_what_is_missing(world):
+    tmp, settings = world
+    first, second = Heard(), Heard()
+    one_rank(settings(), tmp / "out", 1, 2, progress=first)
+    one_rank(settings(), tmp / "out", 0, 2, progress=second)
+    assert first.lines[-1] == "rank 1 of 2 has made its share; not finished yet: 0"
+    assert any(line.startswith("took 6 shards over") for line in second.lines)
+    assert second.lines[-1].startswith("wrote 1") or "rows to" in second.lines[-1]
+
+
+def test_the_plain_command_takes_over_what_ranks_made_and_makes_the_rest(world):
+    tmp, settings = world
+    plainly(settings(), tmp / "one")
+    one_rank(settings(), tmp / "out", 0, 2)
+    heard = Heard()
+    plainly(settings(), tmp / "out", progress=heard)
+    assert f"took 6 shards over from {tmp / 'out/rank-0-of-2'}" in heard.lines
+    assert files(tmp / "out") == files(tmp / "one")
+
+
+def test_ranks_continue_what_one_process_began(world, monkeypatch):
+    tmp, settings = world
+    plainly(settings(), tmp / "one")
+    plainly(settings(limit=4), tmp / "out")  # two shards, then a stop, in effect
+    for number in (0, 1):
+        one_rank(settings(), tmp / "out", number, 2)
+    # A finished folder can grow, but not by ranks: rank 0 does all of it.
+    assert files(tmp / "out") == files(tmp / "one")
+
+
+def test_a_rank_of_other_settings_is_refused_with_what_to_do(world):
+    tmp, settings = world
+    one_rank(settings(), tmp / "out", 0, 2)
+    with pytest.raises(OtherWorkError, match=r"rank-0-of-2 holds the share of an array job with other"):
+        one_rank(settings(seed=5), tmp / "out", 1, 2)
+    STEPS["generate"].run(settings(seed=5), Run(tmp / "out", Silent(), fresh=True))
+    assert not list((tmp / "out").glob("rank-*"))
+
+
+def test_a_rank_that_still_runs_is_not_disturbed(world):
+    tmp, settings = world
+    one_rank(settings(), tmp / "out", 0, 2)
+    lock.acquire(tmp / "out/rank-0-of-2")
+    try:
+        with pytest.raises(BusyError, match="is being written by a rank"):
+            plainly(settings(), tmp / "out")
+    finally:
+        lock.release(tmp / "out/rank-0-of-2")
+
+
+def test_a_damaged_shard_of_a_rank_is_made_again(world):
+    tmp, settings = world
+    plainly(settings(), tmp / "one")
+    one_rank(settings(), tmp / "out", 0, 2)
+    (tmp / "out/rank-0-of-2/data/train-00004.parquet").write_bytes(b"cut")
+    one_rank(settings(), tmp / "out", 1, 2)
+    assert files(tmp / "out") == files(tmp / "one")
+
+
+def test_in_a_store(world, monkeypatch):
+    tmp, settings = world
+    monkeypatch.setattr("pairsmith.runs.lease._SETTLE_SECONDS", 0.0)
+    plainly(settings(), tmp / "one")
+    out = place(f"memory://array-{tmp.name}/out")
+    for number in (0, 1):
+        one_rank(settings(), out, number, 2)
+    assert files(out) == files(tmp / "one")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kills")
+def test_ranks_killed_in_the_middle(world, monkeypatch):
+    tmp, settings = world
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    plainly(settings(), tmp / "one")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pairsmith.steps.generate.route"])
+
+    def start(number):
+        process = context.Process(target=one_rank, args=(settings(), tmp / "out", number, 3))
+        process.start()
+        return process
+
+    for number in range(3):
+        process = start(number)
+        while process.is_alive() and not list((tmp / "out").glob(f"rank-{number}-of-3/data/*.parquet")):
+            process.join(0.005)
+        os.kill(process.pid, signal.SIGKILL)  # in the middle: it has three or four shards to make
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    ends = [start(number) for number in range(3)]  # all at once: each may be the last
+    for process in ends:
+        process.join()
+    assert [process.exitcode for process in ends] == [0, 0, 0]
+    if not (tmp / "out/README.md").exists():  # none of the three saw the other two end
+        one_rank(settings(), tmp / "out", 0, 3)
+    assert files(tmp / "out") == files(tmp / "one")
+
+
+def test_mining_shares_the_encoding(tmp_path, tiny_bert):
+    things = ("guitar", "drum", "flute", "harp", "horn", "lute", "bell", "viol", "gong")
+    (tmp_path / "in.txt").write_text("".join(f"who plays the {thing}?\n" for thing in things))
+    (tmp_path / "out.txt").write_text("".join(f"a man plays the {thing} today\n" for thing in things))
+    settings = MineSettings(
+        inputs=[str(tmp_path / "in.txt")],
+        outputs=[str(tmp_path / "out.txt")],
+        encoder=str(tiny_bert),
+        k=3,
+        shard_size=2,
+        dtype="float32",
+    )
+    parts = ("data", "rejects", "inputs/data", "outputs/data", "search/data")
+    plainly(settings, tmp_path / "one", "mine")
+    one_rank(settings, tmp_path / "many", 0, 2, "mine")
+    assert len(list((tmp_path / "many/rank-0-of-2/inputs/data").iterdir())) == 3
+    assert not (tmp_path / "many/inputs").exists()
+    one_rank(settings, tmp_path / "many", 1, 2, "mine")
+    assert files(tmp_path / "many", parts) == files(tmp_path / "one", parts)
+
+    judge = FilterSettings(
+        pairs=str(tmp_path / "one"),
+        model=str(tiny_bert),
+        judge="encoder",
+        dtype="float32",
+        shard_size=1,
+        best=2,
+    )
+    plainly(judge, tmp_path / "judged", "filter")
+    for number in (1, 0):
+        one_rank(judge, tmp_path / "shared", number, 2, "filter")
+    assert files(tmp_path / "shared") == files(tmp_path / "judged")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--executor", "array"], "--executor array needs --rank, from 0, and --world-size"),
+        (["--executor", "array", "--rank", "2", "--world-size", "2"], "it must be from 0 to 1"),
+        (["--rank", "0"], "--rank and --world-size need --executor array"),
+        (["--executor", "array", "--rank", "0", "--world-size", "2", "--fresh"], "--fresh does not go with"),
+    ],
+)
+def test_faults_are_told_in_a_line(world, options, words, capsys):
+    tmp, settings = world
+    given = ["--model", settings().model, "--inputs", settings().inputs[0], "--out", str(tmp / "out")]
+    with pytest.raises(SystemExit) as end:
+        main(["generate", *given, *options])
+    assert end.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_recipe_does_not_take_it(world):
+    tmp, settings = world
+    (tmp / "recipe.yaml").write_text(
+        "name: shared\nsteps:\n  - name: pairs\n    step: generate\n    settings:\n      executor: array\n"
+        f"      rank: 0\n      world_size: 2\n      model: {settings().model}\n"
+        f"      inputs: {settings().inputs[0]}\n"
+    )
+    with pytest.raises(SettingsError, match="executor array is for single commands"):
+        run_recipe(load_recipe(tmp / "recipe.yaml"), tmp / "out", Silent())
+
+
+def test_shares_cover_every_shard_once():
+    for size in (1, 2, 3, 7):
+        ranks = [Rank(number, size) for number in range(size)]
+        assert all(sum(rank.has(shard) for rank in ranks) == 1 for shard in range(20))
+        assert [rank.share_of(20) for rank in ranks] == [sum(map(rank.has, range(20))) for rank in ranks]
