@@ -1,5 +1,6 @@
 """What the documents hold: fenced blocks, the commands in them and in sentences, and how one is run."""
 
+import os
 import re
 import shlex
 import signal
@@ -70,7 +71,7 @@ def commands(block: Block) -> Iterator[Command]:
             if not line.startswith("$ "):
                 continue
             line = line[2:]
-        words = shlex.split(line, comments=True)
+        words = [os.path.expandvars(word) for word in shlex.split(line, comments=True)]
         if ">" in words:
             at = words.index(">")
             yield Command(tuple(words[:at]), words[at + 1])

@@ -66,6 +66,7 @@ def reader(models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """The folder in which a reader follows a page; people label at once, plans are quick, Ray's work is done here."""
     furnish(tmp_path, models)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
     monkeypatch.setattr("pairsmith.tools.audit.app.serve", label_all)
     monkeypatch.setattr(ray_executor, "run_ray", ray_here)
     monkeypatch.setattr(planning, "_apart", lambda work, *given: work(*given))
