@@ -13,6 +13,7 @@ fastest of some large products in the same run.
 import argparse
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -58,17 +59,19 @@ class Watch(Silent):
         super().__init__()
         self.times: list[float] = []
 
-    def draw(self, bar: Task) -> None:
+    def draw(self, bar: Task) -> None:  # noqa: ARG002 - the signature of Progress
+        """Note the time."""
         self.times.append(perf_counter())
 
 
-class Clock(TrainerCallback):
+class Clock(TrainerCallback):  # type: ignore[misc]  # transformers has no types for it
     """Notes the time of each step of the library's trainings."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
+        """Note the time."""
         self.times.append(perf_counter())
 
 
@@ -88,12 +91,16 @@ def main() -> None:
             if kind == "cross-encoder" and name != "MiniLM-L6":
                 continue  # decoder-only cross-encoders are not taken by either
             ways = WAYS[kind] if not args.only_ours else {"ours": WAYS[kind]["ours"]}
-            rounds = []
+            rounds: list[dict[str, Any]] = []
             for _ in range(args.rounds):
                 rate = matrix_rate()
-                seconds = {way: step_seconds(train(MODELS[name], pairs, args.steps)) for way, train in ways.items()}
+                seconds = {
+                    way: step_seconds(train(MODELS[name], pairs, args.steps)) for way, train in ways.items()
+                }
                 work = arithmetic(MODELS[name], kind, pairs, args.steps)
-                share = {f"share of the bf16 rate, {way}": work / each / rate for way, each in seconds.items()}
+                share = {
+                    f"share of the bf16 rate, {way}": work / each / rate for way, each in seconds.items()
+                }
                 rounds.append({"bf16 rate in GFLOP/s": rate / 1e9, "seconds a step": seconds, **share})
                 print(kind, name, rounds[-1], flush=True)
             ratios = {
@@ -153,7 +160,7 @@ def ours_cross_encoder(model: str, pairs: Sequence[Pair], steps: int) -> list[fl
     watch = Watch()
     seeds = [Example(one, other, score=score) for one, other, score in pairs]
     settings = TrainCrossencoderSettings(
-        base=model, kind="scored", seeds="-", batch_size=BATCH, max_steps=steps, learning_rate=[3e-5]
+        base=model, kind="scored", seeds="-", batch_size=BATCH, steps=steps, learning_rate=[3e-5]
     )
     train_crossencoder_on(seeds, (), None, settings, "cpu", progress=watch)
     return watch.times
@@ -224,13 +231,13 @@ def matrix_rate() -> float:
 WAYS: dict[str, dict[str, Callable[[str, Sequence[Pair], int], list[float]]]] = {
     "encoder": {
         "ours": ours_encoder,
-        "theirs": lambda *given: theirs_encoder(*given, bf16=False),
-        "theirs, bf16": lambda *given: theirs_encoder(*given, bf16=True),
+        "theirs": partial(theirs_encoder, bf16=False),
+        "theirs, bf16": partial(theirs_encoder, bf16=True),
     },
     "cross-encoder": {
         "ours": ours_cross_encoder,
-        "theirs": lambda *given: theirs_cross_encoder(*given, bf16=False),
-        "theirs, bf16": lambda *given: theirs_cross_encoder(*given, bf16=True),
+        "theirs": partial(theirs_cross_encoder, bf16=False),
+        "theirs, bf16": partial(theirs_cross_encoder, bf16=True),
     },
 }
 

@@ -200,7 +200,19 @@ def script(command: Command) -> None:
         assert not option.startswith("-") or f'"{option}"' in source, option
 
 
-DO: dict[str, Callable[[Command], None]] = {"pairsmith": ours, "pip": install, "make": make, "python": script}
+def launch(command: Command) -> None:
+    """``torchrun -m pairsmith``: it is run, in one process; ``tests/training/test_processes.py`` starts two."""
+    assert command.words[:5] == ("torchrun", "--nproc-per-node", "2", "-m", "pairsmith")
+    ours(Command(command.words[4:], command.into))
+
+
+DO: dict[str, Callable[[Command], None]] = {
+    "pairsmith": ours,
+    "pip": install,
+    "make": make,
+    "python": script,
+    "torchrun": launch,
+}
 
 
 # nothing is missed

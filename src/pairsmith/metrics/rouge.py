@@ -18,9 +18,10 @@ _TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 class RougeScores:
     """Means ×100 over ``count`` summaries: by single words, pairs of neighbouring words, and subsequences.
 
-    ``rouge_l`` is by the longest common subsequence of the two whole texts; ``rouge_lsum`` by those of lines,
-    joined for each line of the reference: the same where texts are single lines, None where it was not
-    computed. ``each`` has the scores of each summary, ×100, under ROUGE's usual names.
+    ``rouge_l`` is by the longest common subsequence of the two whole texts. ``rouge_lsum`` compares line by
+    line, and unites what each line of the reference has in common with all lines of the summary; for single
+    lines it equals ``rouge_l``, and it is None if it was not computed. ``each`` has the scores of each
+    summary, ×100, under ROUGE's usual names.
     """
 
     rouge1: float

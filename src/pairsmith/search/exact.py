@@ -75,8 +75,8 @@ def two_way_search(
 ) -> tuple[Neighbours, Neighbours]:
     """The k nearest of each x among y, and of each y among x, by inner product; exact in float32.
 
-    The result does not depend on the number of threads or on which x are searched together, except where more
-    than ``SPARE`` others are nearly as near as the k-th but not equal: any of them may take its place.
+    The result does not depend on the number of threads or on which x are searched together, unless more than
+    ``SPARE`` vectors are almost as near as the k-th: then any of these may be returned in its place.
 
     Args:
         x: ``(n, d)`` float32, vectors of length 1, finite; may be mapped from a file.

@@ -46,8 +46,8 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
     """The margin score of pairs (M3), from their cosines, of any shape.
 
     Args:
-        of_x: mean cosine of each pair's x with its k nearest y, of a shape that broadcasts; ``of_y``: that of
-            its y with its k nearest x.
+        of_x: mean cosine of each pair's x with its k nearest y; its shape broadcasts.
+        of_y: mean cosine of each pair's y with its k nearest x.
         kind: ``ratio`` divides by the mean of the two, which is M3, and gives NaN where that is not above 0,
             as a ratio to it would be meaningless; ``distance`` subtracts it; ``absolute`` leaves the cosine.
     """

@@ -31,8 +31,8 @@ SAMPLE = 16
 class Shortlist:
     """The groups that may hold the nearest neighbours of each of n vectors, most promising first.
 
-    ``largest`` is the largest similarity to a vector of each group and, in one column more where other groups
-    are left, of all other groups, in a short format.
+    ``largest`` holds, in a short number format, the largest similarity to a vector within each kept group. If
+    there are groups that are not kept, one more column holds the largest similarity within those.
     """
 
     groups: Tensor  # (n, kept) int32

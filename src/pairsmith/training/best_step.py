@@ -3,6 +3,7 @@
 import math
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from pairsmith.core.progress import Progress, Task
 from pairsmith.training.checkpoints import Checkpoints, Found
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.logs import Logs, steps_between
+from pairsmith.training.processes import Processes
 from pairsmith.training.processor import quick_training
 from pairsmith.training.settings import FitSettings
 
@@ -109,6 +111,7 @@ class BestStepCallback(TrainerCallback):
     found: Found = field(default_factory=Found)
     logs: Logs | None = None
     started: float = field(default_factory=time.monotonic)
+    processes: Processes = field(default_factory=Processes.here)
 
     @property
     def training(self) -> TrainingHistory:
@@ -151,13 +154,14 @@ class BestStepCallback(TrainerCallback):
             step = int(path.name.partition("-")[2])
             self.bar.skip(step)
             self.progress.say(f"resuming from {path.name}")
-        if kept and kept.logs and self.settings.tensorboard:
+        if kept and kept.logs and self.settings.tensorboard and self.processes.writes:
             self.logs = Logs(kept.logs, self.metric, step, self.found.curve)
         if not start:
             self.look(0)
         # Checkpoints are ordered by number if their times are alike, so the warning is needless.
         times = unsaid("transformers.trainer_utils", "mtime may not be reliable")
-        with quiet_loading(), times, _checkpoint_errors(kept):
+        with quiet_loading(), times, warnings.catch_warnings(), _checkpoint_errors(kept):
+            warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
             trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
@@ -174,6 +178,7 @@ class BestStepCallback(TrainerCallback):
         """After a checkpoint was written: add the validation results so far."""
         if self.logs:
             self.logs.flush()
+        self.processes.wait()  # each has saved its random state
         if self.checkpoints is not None:
             self._seal(self.checkpoints, state.global_step, self.found)
 
@@ -201,7 +206,8 @@ class BestStepCallback(TrainerCallback):
 
     def _seal(self, checkpoints: Checkpoints, step: int, found: Found) -> None:
         """Add to the checkpoint of ``step`` what was found by now."""
-        checkpoints.seal(step, replace(found, seconds=time.monotonic() - self.started))
+        if self.processes.writes:
+            checkpoints.seal(step, replace(found, seconds=time.monotonic() - self.started))
 
     def _restore(self, found: Found) -> None:
         """Go on from what was found by the time of a checkpoint."""
@@ -245,7 +251,8 @@ def train_to_best_step(
     earliest if several are equal, or the last if there is none. The untrained model is evaluated too, but
     never kept. The training resumes from the latest checkpoint, and ends with the same weights. With
     ``keep_end``, its result stays in a checkpoint of the last step. ``make_trainer`` and ``make_arguments``
-    are the library's classes, with what this training adds to their arguments.
+    are the library's classes, with what this training adds to their arguments. Started by torchrun, each
+    process computes its part of every batch.
     """
     with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
         look = partial(as_usual, measure) if measure else None
@@ -255,7 +262,8 @@ def train_to_best_step(
             arguments = make_arguments(
                 output_dir=str(folder),
                 max_steps=steps,
-                per_device_train_batch_size=settings.batch_size,
+                per_device_train_batch_size=watch.processes.part_of(settings.batch_size),
+                **watch.processes.arguments(device),
                 learning_rate=rate,
                 weight_decay=settings.weight_decay,
                 lr_scheduler_type="linear",

@@ -90,6 +90,18 @@ class ModelFolder:
         run.on_begun()
         return folder
 
+    @classmethod
+    def joined(cls, run: Run, sources: Sources | None = None) -> Self:
+        """The folder that another process of the same training has started; this one only reads it."""
+        record = read_manifest(run.out, RECORD, Record)
+        folder = cls(
+            run.out,
+            Identity(record.step, record.settings, record.inputs, record.models),
+            sources or Sources(),
+        )
+        folder.finished = record.complete
+        return folder
+
     def finish(self, save: Callable[[Path], None], training: Mapping[str, Any]) -> None:
         """Have ``save`` write the model into an empty folder, move it into place, and mark it complete."""
         lock.check(self._out)

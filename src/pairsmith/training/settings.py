@@ -47,7 +47,8 @@ TrainingDevice = Annotated[
     str,
     Field(
         pattern=r"^(auto|cpu|mps|cuda)$",
-        description="auto, cpu, cuda, mps. Training uses one device; CUDA_VISIBLE_DEVICES selects the GPU.",
+        description="auto, cpu, cuda, mps. A process trains on one device: CUDA_VISIBLE_DEVICES selects the "
+        "GPU, and torchrun starts a process for each of several.",
         json_schema_extra=NO_EFFECT,
     ),
 ]

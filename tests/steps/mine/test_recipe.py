@@ -88,7 +88,7 @@ def test_its_plan_tells_what_comes_out(recipe, tmp_path, monkeypatch):
     size = sum((tmp_path / "run/biencoder" / name).stat().st_size for name in weights)
     assert size <= found["biencoder"].disk <= size + 400_000
     assert all(estimate.seconds > 0 for estimate in found.values())
-    monkeypatch.setattr(plan, "PATIENCE", 0.0)  # every step is slow: a part of each is tried
+    monkeypatch.setattr(plan, "MOST_SECONDS", 0.0)  # every step is slow: a part of each is tried
     slow = plan_recipe(recipe, Silent())
     assert all(slow[name].disk == found[name].disk for name in ("biencoder", "crossencoder", "reader"))
     assert "crossencoder" in plan_table(found, 1)

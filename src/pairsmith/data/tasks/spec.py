@@ -120,7 +120,9 @@ class Decoding(Settings):
         default=2, ge=1, description="Texts per input and label; in a text task, texts per label."
     )
     tries: int = Field(
-        default=5, ge=1, description="Most tries at those texts; in a text task, most tries at each text."
+        default=5,
+        ge=1,
+        description="Maximum number of attempts for each input and label; in a text task, for each text.",
     )
     rule: Literal["self-debiasing", "guidance", "contrast"] = Field(
         default="self-debiasing",

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError
 from pairsmith.training.chunks import grouped
+from pairsmith.training.processes import Processes
 
 Objective = Literal["cosine", "cosent", "angle", "contrastive", "simcse"]
 
@@ -73,8 +74,12 @@ def loss_of(encoder: SentenceTransformer, objective: Objective, scale: float) ->
     if objective == "cosine":
         return EncodedByLength(encoder, losses.CosineSimilarityLoss(encoder))
     scaled = {"cosent": losses.CoSENTLoss, "angle": losses.AnglELoss}
-    kind = scaled.get(objective, losses.MultipleNegativesRankingLoss)
-    return EncodedByLength(encoder, kind(encoder, scale=scale))
+    if objective in scaled:
+        return EncodedByLength(encoder, scaled[objective](encoder, scale=scale))
+    # With several processes, the texts of all of them are negatives.
+    together = Processes.here().size > 1
+    loss = losses.MultipleNegativesRankingLoss(encoder, scale=scale, gather_across_devices=together)
+    return EncodedByLength(encoder, loss)
 
 
 class EncodedByLength(nn.Module):

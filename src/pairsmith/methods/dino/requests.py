@@ -48,8 +48,8 @@ class TextRequest:
     def next_tries(self, limit: int) -> range:
         """The numbers of the tries to begin now, of ``limit`` tries at most.
 
-        As many as would lack a text even if all running tries succeeded. So the same tries are made, and the
-        same rows, as if each try waited for the one before.
+        One try for each text that would still be missing if all running tries succeeded. So the same tries
+        are made, and the same rows come of them, as if each try waited for the one before.
         """
         first = len(self.texts) + len(self.rejects) + self.running
         return range(first, min(limit, first + self.count - len(self.texts) - self.running))

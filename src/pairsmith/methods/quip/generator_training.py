@@ -55,9 +55,10 @@ def train_question_generator_on(
 ) -> tuple[Any, Any, float, TrainingHistory]:
     """Train a question generator, of the kind that suits ``base``, at each learning rate; keep the best.
 
-    ``examples``, one or more, are made by ``generator_examples``, like those of ``unseen``, by whose token
-    accuracy step and rate are chosen, and which may be none. Of the paths in the settings only ``base`` is
-    read here. Returned are the model and its tokenizer, the learning rate, and how the training went.
+    ``generator_examples`` makes both ``examples``, at least one, and ``unseen``, which may be empty. The
+    token accuracy on ``unseen`` chooses the step and the learning rate. Of the paths in the settings only
+    ``base`` is read here. Returned are the model and its tokenizer, the learning rate, and how the training
+    went.
     """
     causal = writes_as(settings.base) == "decoder"
 

@@ -115,7 +115,8 @@ def plan_step(
 
 
 def _taken(longest: int, most: int) -> int:
-    """How many tokens of pieces of up to ``most`` take part in products, if the longest has so many."""
+    """How many token positions are multiplied, where pieces have room for ``most`` and the longest has
+    ``longest``."""
     # Multiplying only a part of each piece needs a copy: worth it only for a small part.
     return most if 2 * rounded(longest) > most else rounded(longest)
 

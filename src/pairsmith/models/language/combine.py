@@ -90,9 +90,10 @@ def named_rule(rule: Combine | str | None) -> Combine | None:
 
 
 def favours_main(rule: Combine) -> bool:
-    """Whether no token outweighs one at least as likely for the main prompt and impossible for the others.
+    """Whether the likeliest tokens of the main prompt can be shown to include all that top-k keeps.
 
-    Then the likeliest tokens of the main prompt can be shown to include all that top-k keeps.
+    They can if a token that is impossible for the counter-prompts weighs at least as much as every token that
+    is no likelier for the main prompt.
     """
     return (rule.func if isinstance(rule, partial) else rule) in (self_debias, contrast)
 

@@ -11,7 +11,7 @@ Ask = Callable[[str, dict[str, Any]], Any]
 """Sends a request, given its path and body, and returns the answer."""
 
 MANY = 1000
-"""The likeliest tokens among which one is looked for of which the server does not say how likely it is."""
+"""How many of the likeliest tokens are searched for a token whose probability the server does not report."""
 
 CERTAIN = 1000.0
 """Added to a token's logit, so that it is drawn; a server reports the probability it had before."""
@@ -149,8 +149,9 @@ class LlamaCppServer(OpenAIServer):
         """The log-probability of the tokens of ``text`` after each prompt.
 
         The server scores no given texts: each token is drawn in turn, as its logit is made large, and the
-        probability that it had before is reported. For a token that is a part of a character it is not; it is
-        then looked for among the likeliest, and if it is not there, taken for as likely as the last of them.
+        probability that it had before is reported. The server reports none for a token that is a part of a
+        character: such a token is searched among the likeliest ones, and if it is not one of them, it counts
+        as being as likely as the last of them.
         """
         sums = [0.0] * len(prompts)
         tokens = self.encode(text, special=False)

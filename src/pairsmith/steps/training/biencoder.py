@@ -70,6 +70,7 @@ train_biencoder = TrainingStep(
     _read,
     _train,
     _identity,
+    alone="each output of a batch is compared with all of its inputs",
 )
 """Trains a bi-encoder on seeds. The folder opens with ``SentenceTransformer``."""
 

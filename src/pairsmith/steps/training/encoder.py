@@ -1,19 +1,22 @@
 """The step ``train-encoder``: a sentence encoder trained on a dataset folder of scored pairs (D10)."""
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
 from pairsmith.methods.dino.encoder import base_encoder, check_pairs, save_encoder, train_encoder_on
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, settled, sources_of
+from pairsmith.steps.training.step import started
 from pairsmith.training.card import encoder_card
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
+from pairsmith.training.processes import Processes
 
 _COLUMNS = ("sentence1", "sentence2", "score")
 
@@ -24,15 +27,24 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
     It opens with ``SentenceTransformer(DIR)``; ``training.json`` in it, written last, says how the training
     went. A folder that holds the finished work of the same settings is left as it is.
     """
+    processes = Processes.here()
+    if processes.size > 1 and settings.objective in ("cosent", "angle"):
+        raise SettingsError(
+            f"--objective {settings.objective} compares all pairs of a batch, which several processes "
+            "would not hold together; run it in one"
+        )
+    run = processes.heard(run)
     settings = settled(settings, run)
-    pick_device(settings.device)
+    device = pick_device(settings.device)
+    processes.part_of(settings.batch_size)
     if settings.tensorboard:
         check_tensorboard()
     refuse_source(run, data=settings.data, base=settings.base)
     data = DatasetFolder.open(settings.data)
     train = scored_pairs(data, "train")
     validation = scored_pairs(data, "validation") if "validation" in data.splits else None
-    folder = ModelFolder.start(
+    start = partial(
+        ModelFolder.start,
         run,
         step="train-encoder",
         settings=identifying(settings),
@@ -40,15 +52,20 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
         models={"base": model_revision(settings.base)},
         sources=sources_of(models=[settings.base], data=[data.path]),
     )
+    processes.join(device)
+    folder = started(processes, start, run)
     if folder.finished:
         run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
+        processes.leave()
         return run.out
     encoder = base_encoder(settings)
     training = train_encoder_on(
         encoder, train, validation, settings, progress=run.progress, checkpoints=folder.checkpoints
     )
     card = encoder_card(settings, data, training.to_json(), folder.sources)
-    folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
+    if processes.writes:
+        folder.finish(lambda out: save_encoder(encoder, out, card), training.to_json())
+    processes.leave()
     run.progress.say(f"wrote {run.out}: {training}")
     return run.out
 

@@ -29,7 +29,7 @@ SOME = 2_000
 """Most rows of each source of questions that a plan reads in full; the others are counted."""
 
 _WAKING = 2
-PATIENCE = 10.0
+MOST_SECONDS = 10.0
 """Seconds; of a step that takes longer only a part is timed, and extrapolated."""
 
 _SOME = 2
@@ -79,7 +79,7 @@ def plan_training(step: "TrainingStep[S, Any]", settings: S, before: Before) -> 
 
     batch, looked, waking = min(_SOME, settings.batch_size), min(_SOME, unseen), 1
     first = trial = tried(waking + 1, batch, looked)
-    if first.step(waking) * settings.batch_size / batch < PATIENCE:
+    if first.step(waking) * settings.batch_size / batch < MOST_SECONDS:
         batch, looked, waking = settings.batch_size, unseen, _WAKING
         trial = tried(waking + CALIBRATION_STEPS, batch, looked)
     # The first trial also loads libraries, which are loaded already for later learning rates.

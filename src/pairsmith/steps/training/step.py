@@ -8,6 +8,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 
 from torch import nn
 
+from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
@@ -21,6 +22,7 @@ from pairsmith.training.card import few_shot_card
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.logs import check_tensorboard
+from pairsmith.training.processes import Processes
 from pairsmith.training.settings import FitSettings
 
 
@@ -84,6 +86,7 @@ class TrainingStep(Generic[S, D]):
             may be large, only ``most`` rows each, if that is given.
         train: trains on what was read.
         identity: what else decides the weights.
+        alone: why the training cannot be shared by several processes; empty if it can.
     """
 
     name: str
@@ -92,25 +95,35 @@ class TrainingStep(Generic[S, D]):
     read: Callable[[S, int | None], D]
     train: Callable[[D, S, Means], Trained]
     identity: Callable[[S], TrainingIdentity] = lambda _: TrainingIdentity()
+    alone: str = ""
 
     def __call__(self, settings: S, run: Run) -> Place:
         """Train, and save the model in the run's folder."""
+        processes = Processes.here()
+        if processes.size > 1 and self.alone:
+            raise SettingsError(f"{self.name} runs in one process: {self.alone}")
+        run = processes.heard(run)
         settings = at_splits(settled(settings, run), run.progress.say)
         device = pick_device(settings.device)
+        processes.part_of(settings.batch_size)
         sources = self.sources_of(settings)
         if settings.tensorboard:
             check_tensorboard()
         for name, source in {**sources, "base": settings.base}.items():
             refuse_source(run, **{name.partition(" ")[0]: source})
         data = self.read(settings, None)
-        folder = self._claim(settings, sources, run)
+        processes.join(device)
+        folder = started(processes, partial(self._claim, settings, sources, run), run)
         if folder.finished:
             run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
+            processes.leave()
             return run.out
         means = Means(device=device, progress=run.progress, checkpoints=folder.checkpoints)
         trained = self.train(data, settings, means)
         card = few_shot_card(trained.title, trained.use, settings, trained.facts, trained.history, folder)
-        folder.finish(partial(trained.save, card), trained.history.to_json())
+        if processes.writes:
+            folder.finish(partial(trained.save, card), trained.history.to_json())
+        processes.leave()
         run.progress.say(f"wrote {run.out}: {trained.history}")
         return run.out
 
@@ -139,3 +152,10 @@ class TrainingStep(Generic[S, D]):
             models={"base": model_revision(settings.base), **also.models},
             sources=sources_of(models=[settings.base], data=[*sources.values(), *also.made_with]),
         )
+
+
+def started(processes: Processes, start: Callable[[], ModelFolder], run: Run) -> ModelFolder:
+    """The folder that ``start`` claims in the process that writes, and that the others join."""
+    folder = start() if processes.writes else None
+    processes.wait()
+    return folder or ModelFolder.joined(run)

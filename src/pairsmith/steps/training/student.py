@@ -61,6 +61,7 @@ infuse = TrainingStep(
     ("data", "validation"),
     _read,
     _train,
+    alone="its batch norm learns from whole batches",
 )
 """Trains a student on questions. The folder opens with ``AutoModel`` and, heads included, with
 ``pairsmith.load_student``."""

@@ -1,0 +1,121 @@
+"""Trainings that several processes share, started as people start them: by torchrun."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from tests.training.few import PEOPLE, PLAYS
+
+from pairsmith.cli.app import main
+from pairsmith.core.errors import SettingsError
+from pairsmith.core.progress import Progress, Quiet, Silent
+from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
+from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.steps.training.encoder import train_encoder
+from pairsmith.steps.training.student import infuse
+from pairsmith.training.encoder_settings import TrainEncoderSettings
+from pairsmith.training.processes import Processes
+from pairsmith.training.question_settings import InfuseSettings
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+ENCODER = (
+    "train-encoder --data pairs --objective contrastive --hard-negatives 0 --epochs 3 --max-steps 7 "
+    "--batch-size 4 --eval-steps 3 --checkpoint-steps 2 --learning-rate 1e-3 --attention-dropout 0"
+)
+CROSS = (
+    "train-crossencoder --seeds seeds.tsv --steps 5 --batch-size 4 --learning-rate 1e-3 --attention-dropout 0"
+)
+
+
+@pytest.fixture
+def world(tmp_path, tiny_bert, monkeypatch):
+    """A folder with a base without dropout, scored pairs and seeds."""
+    from transformers import AutoModel, AutoTokenizer
+
+    base = AutoModel.from_pretrained(tiny_bert, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    base.save_pretrained(tmp_path / "base")
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "base")
+    texts = [(f"who plays the {play}", f"{person} plays") for play, person in zip(PLAYS, PEOPLE, strict=True)]
+    rows = [
+        ScoredPair(f"{number}{score}", one, f"{other} {word}", score)
+        for number, (one, other) in enumerate(texts)
+        for score, word in ((1.0, "well"), (0.0, "never"))
+    ]
+    run = Run(tmp_path / "pairs", Silent())
+    writer = FolderWriter.start(run, step="t", schema=SCORED_PAIR, settings={}, inputs={}, models={})
+    tables = {"train": to_table(rows, SCORED_PAIR), "validation": to_table(rows[:6], SCORED_PAIR)}
+    writer.commit(0, tables, to_table([], REJECT))
+    writer.finish(Card("Pairs", "Some."))
+    lines = [f"{one}\t{other}" for one, other in texts]
+    (tmp_path / "seeds.tsv").write_text("\n".join(["input\toutput", *lines]) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def by_two(command):
+    """Run a command in two processes; returns what they said."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*launch, "-m", "pairsmith", *command.split()],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def largest_difference(one, other):
+    mine, theirs = (load_file(folder / "model.safetensors") for folder in (one, other))
+    assert mine.keys() == theirs.keys()
+    return max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
+
+
+@pytest.mark.parametrize("command", [ENCODER, CROSS])
+def test_two_processes_learn_what_one_learns(world, command):
+    given = f"{command} --base base --device cpu --dtype float32"
+    with pytest.raises(SystemExit, match="0"):
+        main([*given.split(), "--out", "one", "--quiet"])
+    said = by_two(f"{given} --out two")
+    assert largest_difference(world / "one", world / "two") < 1e-6
+    assert (world / "one/README.md").read_text() == (world / "two/README.md").read_text()
+    assert said.count("wrote two") == 1
+    assert "Traceback" not in said
+    assert not list((world / "two").glob(".pairsmith*"))
+
+
+def as_two(monkeypatch, number=0):
+    for name, value in {"LOCAL_RANK": number, "RANK": number, "WORLD_SIZE": 2, "MASTER_ADDR": "x"}.items():
+        monkeypatch.setenv(name, str(value))
+
+
+def test_what_the_launcher_says(monkeypatch, tmp_path):
+    assert Processes.here() == Processes()
+    monkeypatch.setenv("WORLD_SIZE", "4")  # as Slurm's own tools set it, without a launcher
+    assert Processes.here() == Processes()
+    as_two(monkeypatch, 1)
+    assert Processes.here() == Processes(1, 2)
+    assert not Processes.here().writes
+    run = Run(tmp_path, Progress())
+    assert type(Processes.here().heard(run).progress) is Quiet
+    assert Processes(0, 2).heard(run) is run
+    assert Processes(1, 2).part_of(8) == 4
+
+
+def test_trainings_that_cannot_be_shared_are_refused(monkeypatch, tmp_path):
+    as_two(monkeypatch)
+    run = Run(tmp_path / "out", Silent())
+    with pytest.raises(SettingsError, match="--batch-size 7 cannot be shared by 2 processes"):
+        train_encoder(TrainEncoderSettings(base="b", data="d", batch_size=7, device="cpu"), run)
+    with pytest.raises(SettingsError, match="--objective cosent compares all pairs of a batch"):
+        train_encoder(TrainEncoderSettings(base="b", data="d", objective="cosent"), run)
+    with pytest.raises(SettingsError, match="infuse runs in one process: its batch norm"):
+        infuse(InfuseSettings(base="b", data=["d"]), run)
+    assert not (tmp_path / "out").exists()
