@@ -158,9 +158,9 @@ class BestStepCallback(TrainerCallback):
             self.logs = Logs(kept.logs, self.metric, step, self.found.curve)
         if not start:
             self.look(0)
-        # Checkpoints are ordered by number if their times are alike, so the warning is needless.
-        times = unsaid("transformers.trainer_utils", "mtime may not be reliable")
-        with quiet_loading(), times, warnings.catch_warnings(), _checkpoint_errors(kept):
+        # Checkpoints are ordered by number if their times are alike, and any number of processes may go on.
+        unneeded = unsaid("transformers.trainer_utils", "mtime may not be", "do not match the ones in the")
+        with quiet_loading(), unneeded, warnings.catch_warnings(), _checkpoint_errors(kept):
             warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
             trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
 
