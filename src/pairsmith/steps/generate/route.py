@@ -16,7 +16,7 @@ from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.paths import is_url
 from pairsmith.data.tasks import Decoding, TaskSpec, load_task
 from pairsmith.models.language.loading import load_model
-from pairsmith.models.language.remote import is_remote, remote_revision
+from pairsmith.models.language.remote import RemoteModel, is_remote, remote_revision
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.work import LostItem
@@ -24,7 +24,7 @@ from pairsmith.steps.generate.checks import check, steering_of
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard, first_items, growth, shards_of
-from pairsmith.steps.generate.worker import SCHEMAS, load_worker
+from pairsmith.steps.generate.worker import SCHEMAS, load_worker, model_of
 from pairsmith.steps.shared import finished, hashes, nothing_to_do, refuse_sources
 
 ANSWERS = "answers.sqlite"
@@ -62,6 +62,8 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     )
     if writer.finished:
         return nothing_to_do(writer, run)
+    if remote and settings.executor != "ray":  # whose workers may reach what this machine cannot
+        run.progress.say(_about_server(task, settings))
 
     labels = len(task.written_names)
     items = sum(len(shard.items) for shard in shards)
@@ -92,6 +94,14 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
             "memory ran out"
         )
     return finished(writer, _card(task, settings, decoding, items), run)
+
+
+def _about_server(task: TaskSpec, settings: GenerateSettings) -> str:
+    """In a line: what requests a model's server takes, and how texts will be steered."""
+    model = model_of(task, settings)
+    assert isinstance(model, RemoteModel)
+    model.close()
+    return f"{model.name} takes requests in {model.form} form; steering: {model.way}"
 
 
 def _made(writer: FolderWriter, shard: Shard) -> tuple[pa.Table, pa.Table] | None:
