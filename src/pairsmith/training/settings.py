@@ -121,7 +121,7 @@ class FitSettings(Settings):
     )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of examples and of dropout.")
     device: TrainingDevice = "auto"
-    dtype: TrainingDtype = "float32"
+    dtype: TrainingDtype = "auto"
 
     @field_validator("learning_rate")
     @classmethod
