@@ -194,3 +194,11 @@ def test_no_character_but_white_space_is_lost(tmp_path_factory, paragraphs):
     path = tmp_path_factory.mktemp("t") / "news.jsonl"
     path.write_text(json.dumps({"text": ["x", *paragraphs]}) + "\n", encoding="utf-8")
     assert next(read_documents(path)).document.split() == " ".join(["x", *paragraphs]).split()
+
+
+def test_a_column_of_parquet_can_be_named(tmp_path):
+    table = pa.table({"text": ["not this"], "body": ["this"], "feed": ["a"]})
+    pq.write_table(table, tmp_path / "news.parquet")
+    (found,) = read_documents(tmp_path / "news.parquet", column="body", group_column="feed")
+    assert (found.document, found.group) == ("this", "a")
+    assert "bdy" in fault(tmp_path / "news.parquet", column="bdy")
