@@ -49,6 +49,17 @@ WARM = 3
 MODELS = {"SmolLM2-135M": "embedded:smollm2-135m-instruct", "MiniLM-L6": "embedded:all-minilm-l6-v2"}
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
+AS_USUAL: dict[str, Any] = {
+    "output_dir": "/tmp/theirs",
+    "per_device_train_batch_size": BATCH,
+    "use_cpu": True,
+    "save_strategy": "no",
+    "report_to": "none",
+    "disable_tqdm": True,
+    "logging_strategy": "no",
+}
+"""What the library's trainers are given besides; nothing that changes what they learn."""
+
 Pair = tuple[str, str, float]
 
 
@@ -135,17 +146,7 @@ def theirs_encoder(model: str, pairs: Sequence[Pair], steps: int, bf16: bool) ->
     encoder: SentenceTransformer = load_sentence_encoder(model, device="cpu")
     columns = dict(zip(("sentence1", "sentence2", "score"), map(list, zip(*pairs, strict=True)), strict=True))
     clock = Clock()
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir="/tmp/theirs",
-        per_device_train_batch_size=BATCH,
-        max_steps=steps,
-        bf16=bf16,
-        use_cpu=True,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        logging_strategy="no",
-    )
+    arguments = SentenceTransformerTrainingArguments(max_steps=steps, bf16=bf16, **AS_USUAL)
     SentenceTransformerTrainer(
         encoder,
         arguments,
@@ -170,17 +171,7 @@ def theirs_cross_encoder(model: str, pairs: Sequence[Pair], steps: int, bf16: bo
     cross = CrossEncoder(resolve_model(model), num_labels=1, device="cpu")
     columns = dict(zip(("sentence1", "sentence2", "label"), map(list, zip(*pairs, strict=True)), strict=True))
     clock = Clock()
-    arguments = CrossEncoderTrainingArguments(
-        output_dir="/tmp/theirs",
-        per_device_train_batch_size=BATCH,
-        max_steps=steps,
-        bf16=bf16,
-        use_cpu=True,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        logging_strategy="no",
-    )
+    arguments = CrossEncoderTrainingArguments(max_steps=steps, bf16=bf16, **AS_USUAL)
     CrossEncoderTrainer(
         cross,
         arguments,
