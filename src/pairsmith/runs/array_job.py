@@ -1,6 +1,6 @@
 """Array jobs: many processes, each of which makes its share of a step's shards; the last one adds the rest.
 
-This is what the arrays of Slurm, PBS and Kubernetes start. The ranks share a folder and nothing else.
+Slurm, PBS and Kubernetes start such processes. The ranks share a folder and nothing else.
 """
 
 from collections.abc import Callable

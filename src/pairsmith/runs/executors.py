@@ -38,7 +38,7 @@ class _PlaceOfWork(Protocol):
 class ExecutorChoice:
     """Where work is done, on how many workers, on which cluster.
 
-    The share of a rank of an array job (``array``) is done as ``local`` work is.
+    With ``array``, this process is one rank of an array job, and does its shards on this machine.
     """
 
     executor: Literal["local", "ray", "array"] = "local"

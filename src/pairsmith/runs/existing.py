@@ -46,7 +46,7 @@ def made_before(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
 
 
 def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], None]) -> None:
-    """Have ``add`` copy every shard that ranks made for ``run.out``; afterwards their folders hold none.
+    """Have ``add`` copy every shard that ranks made for ``run.out``; afterwards the ranks' folders are empty.
 
     ``add`` is called with a rank's folder and a shard in it. A rank that still runs is not disturbed: the
     error says so.

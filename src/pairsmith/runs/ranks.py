@@ -3,7 +3,7 @@
     OUT/rank-0-of-8/    the shards 0, 8, 16, … with their own manifest and journal
     OUT/rank-1-of-8/    the shards 1, 9, 17, …
 
-Ranks do not talk to each other. Whoever writes OUT itself takes the shards of all of them over.
+Ranks do not talk to each other. The process that writes OUT itself copies the shards of all ranks into it.
 """
 
 import re

@@ -68,7 +68,7 @@ class Processes:
         return run if self.writes else replace(run, progress=Quiet())
 
     def part_of(self, batch_size: int) -> int:
-        """This process's part of a batch; all are equal."""
+        """How many examples of a batch this process computes; every process has equally many."""
         if batch_size % self.size:
             raise SettingsError(
                 f"--batch-size {batch_size} cannot be shared by {self.size} processes; give a multiple of it"

@@ -97,7 +97,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
 
 def _about_server(task: TaskSpec, settings: GenerateSettings) -> str:
-    """In a line: what requests a model's server takes, and how texts will be steered."""
+    """One line for the user: which form of requests the server takes, and how texts will be steered."""
     model = model_of(task, settings)
     assert isinstance(model, RemoteModel)
     model.close()
