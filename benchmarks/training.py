@@ -1,18 +1,21 @@
-"""How fast models are trained: ours, and the trainers of sentence-transformers on the same data.
+"""How fast models are trained: ours, and the libraries' trainers on the same data.
 
     python benchmarks/training.py --json FILE
 
 Scored pairs of ``examples/`` train an encoder by cosine regression and a cross-encoder by binary
-cross-entropy, in batches of 32, each of these once by our training and once by the library's trainer at its
-defaults, and with its bf16 on. Both see the same pairs in the same order. The first steps are left out, as
-memory is not warm yet. A share of the matrix rate is the arithmetic of the real tokens (6 operations for each
-weight of the layers and token, 12 for each width and pair of tokens in a text), divided by time and by the
-fastest of some large products in the same run.
+cross-entropy, in batches of 32. Passages of some of its sentences, with a word as the answer and a sentence
+as the question, train a reader and a question generator (SmolLM2, which learns to follow the instruction), in
+batches of 8. Each of these is trained once by our training and once by a library's at its defaults, and with
+its bf16 on: sentence-transformers' for pairs, transformers' for questions. Both see the same rows in the same
+order. The first steps are left out, as memory is not warm yet. A share of the matrix rate is the arithmetic
+of the real tokens (6 operations for each weight of the layers and token, 12 for each width and pair of tokens
+in a text), divided by time and by the fastest of some large products in the same run.
 """
 
 import argparse
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -32,19 +35,39 @@ from sentence_transformers import (
 )
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
-from transformers import TrainerCallback
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForQuestionAnswering,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from common import write
 from pairsmith.core.model_names import resolve_model
 from pairsmith.core.progress import Silent, Task
 from pairsmith.data.examples import Example
+from pairsmith.data.squad import Answer, Question
 from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
+from pairsmith.methods.mining.reader import train_reader_on
+from pairsmith.methods.quip.generator_training import (
+    Row,
+    causal_rows,
+    generator_examples,
+    train_question_generator_on,
+)
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.training.encoder_settings import TrainEncoderSettings
-from pairsmith.training.settings import TrainCrossencoderSettings
+from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
+from pairsmith.training.settings import TrainCrossencoderSettings, TrainReaderSettings
 
 BATCH = 32
+QUESTIONS = 8
+"""Questions in a batch: passages are longer than sentences."""
 WARM = 3
 MODELS = {"SmolLM2-135M": "embedded:smollm2-135m-instruct", "MiniLM-L6": "embedded:all-minilm-l6-v2"}
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -90,45 +113,58 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
-    parser.add_argument("--kinds", nargs="+", default=["encoder", "cross-encoder"])
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only-ours", action="store_true")
     args = parser.parse_args()
-    pairs = read_pairs(args.steps * BATCH)
     found: dict[str, Any] = {}
-    for kind in args.kinds:
-        for name in args.models:
-            if kind == "cross-encoder" and name != "MiniLM-L6":
-                continue  # decoder-only cross-encoders are not taken by either
-            ways = WAYS[kind] if not args.only_ours else {"ours": WAYS[kind]["ours"]}
-            rounds: list[dict[str, Any]] = []
-            for _ in range(args.rounds):
-                rate = matrix_rate()
-                seconds = {
-                    way: step_seconds(train(MODELS[name], pairs, args.steps)) for way, train in ways.items()
-                }
-                work = arithmetic(MODELS[name], kind, pairs, args.steps)
-                share = {
-                    f"share of the bf16 rate, {way}": work / each / rate for way, each in seconds.items()
-                }
-                rounds.append({"bf16 rate in GFLOP/s": rate / 1e9, "seconds a step": seconds, **share})
-                print(kind, name, rounds[-1], flush=True)
-            ratios = {
-                way: median(each["seconds a step"][way] / each["seconds a step"]["ours"] for each in rounds)
-                for way in ways
+    for kind, model in ((each, model) for each in args.kinds for model in KINDS[each].models):
+        if model not in args.models:
+            continue
+        rows = KINDS[kind].rows(args.steps)
+        ways = {"ours": KINDS[kind].ours}
+        if not args.only_ours:
+            ways["theirs"] = partial(KINDS[kind].theirs, bf16=False)
+            ways["theirs, bf16"] = partial(KINDS[kind].theirs, bf16=True)
+        work = arithmetic(MODELS[model], KINDS[kind].lengths(MODELS[model], rows)) / args.steps
+        rounds: list[dict[str, Any]] = []
+        for _ in range(args.rounds):
+            rate = matrix_rate()
+            seconds = {
+                way: step_seconds(train(MODELS[model], rows, args.steps)) for way, train in ways.items()
             }
-            found[f"{kind}, {name}"] = {"rounds": rounds, "times ours": ratios}
-            write(args.json, {"batch": BATCH, "steps": args.steps, "trainings": found})
+            share = {f"share of the bf16 rate, {way}": work / each / rate for way, each in seconds.items()}
+            rounds.append({"bf16 rate in GFLOP/s": rate / 1e9, "seconds a step": seconds, **share})
+            print(kind, model, rounds[-1], flush=True)
+        ratios = {
+            way: median(each["seconds a step"][way] / each["seconds a step"]["ours"] for each in rounds)
+            for way in ways
+        }
+        found[f"{kind}, {model}"] = {"rounds": rounds, "times ours": ratios}
+        write(args.json, {"steps": args.steps, "trainings": found})
 
 
-def read_pairs(count: int) -> list[Pair]:
-    """Scored pairs, over and over, in a fixed random order."""
+def read_pairs(steps: int) -> list[Pair]:
+    """Scored pairs, over and over, in a fixed random order, ``BATCH`` for each step."""
     lines = (EXAMPLES / "graded-pairs.tsv").read_text(encoding="utf-8").splitlines()[1:]
     rows = [line.split("\t") for line in lines]
     pairs = [(one, other, float(score) / 5) for one, other, score in rows]
     chance = random.Random(0)
-    return [chance.choice(pairs) for _ in range(count)]
+    return [chance.choice(pairs) for _ in range(steps * BATCH)]
+
+
+def make_questions(steps: int) -> list[Question]:
+    """Questions on passages of four to ten sentences, of which a word is the answer and one the question."""
+    lines = (EXAMPLES / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    chance = random.Random(0)
+    found = []
+    for number in range(steps * QUESTIONS):
+        context = " ".join(chance.sample(lines, chance.randint(4, 10)))
+        word = chance.choice([word for word in context.split() if '"' not in word])
+        answer = Answer(word, context.index(word))
+        found.append(Question(str(number), "", context, chance.choice(lines).replace('"', ""), (answer,)))
+    return found
 
 
 def ours_encoder(model: str, pairs: Sequence[Pair], steps: int) -> list[float]:
@@ -182,28 +218,90 @@ def theirs_cross_encoder(model: str, pairs: Sequence[Pair], steps: int, bf16: bo
     return clock.times
 
 
+def ours_reader(model: str, questions: Sequence[Question], steps: int) -> list[float]:
+    watch = Watch()
+    settings = TrainReaderSettings(
+        base=model, seeds="-", batch_size=QUESTIONS, steps=steps, learning_rate=[3e-5]
+    )
+    train_reader_on(questions, (), settings, "cpu", progress=watch)
+    return watch.times
+
+
+def theirs_reader(model: str, questions: Sequence[Question], steps: int, bf16: bool) -> list[float]:
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model(model))
+    rows = [
+        {**tokenizer(each.question, each.context, truncation=True, max_length=384), "start_positions": 20}
+        for each in questions
+    ]
+    for row in rows:
+        row["end_positions"] = row["start_positions"]
+    reader = AutoModelForQuestionAnswering.from_pretrained(resolve_model(model))
+    return transformers_steps(reader, rows, DataCollatorWithPadding(tokenizer), steps, bf16)
+
+
+def ours_generator(model: str, questions: Sequence[Question], steps: int) -> list[float]:
+    watch = Watch()
+    settings = generator_settings(model, steps)
+    train_question_generator_on(
+        list(generator_examples(questions, settings)), (), settings, "cpu", progress=watch
+    )
+    return watch.times
+
+
+def theirs_generator(model: str, questions: Sequence[Question], steps: int, bf16: bool) -> list[float]:
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model(model))
+    rows = [
+        {"input_ids": row.tokens, "labels": [*[-100] * row.told, *row.tokens[row.told :]]}
+        for row in generator_rows(model, questions)
+    ]
+    writer = AutoModelForCausalLM.from_pretrained(resolve_model(model), dtype=torch.float32)
+    return transformers_steps(writer, rows, DataCollatorForSeq2Seq(tokenizer), steps, bf16)
+
+
+def generator_settings(model: str, steps: int) -> TrainQuestionGeneratorSettings:
+    return TrainQuestionGeneratorSettings(
+        base=model, data=["-"], batch_size=QUESTIONS, max_steps=steps, learning_rate=[3e-5]
+    )
+
+
+def generator_rows(model: str, questions: Sequence[Question]) -> list[Row]:
+    examples = generator_examples(questions, generator_settings(model, 1))
+    return list(causal_rows(AutoTokenizer.from_pretrained(resolve_model(model)), examples, 8192))
+
+
+def transformers_steps(model: Any, rows: list[Any], collate: Any, steps: int, bf16: bool) -> list[float]:
+    """Train by the trainer of transformers; the times of its steps."""
+    clock = Clock()
+    given = {**AS_USUAL, "per_device_train_batch_size": QUESTIONS}
+    arguments = TrainingArguments(max_steps=steps, bf16=bf16, **given)
+    data = Dataset.from_list(rows)
+    Trainer(model, arguments, train_dataset=data, data_collator=collate, callbacks=[clock]).train()
+    return clock.times
+
+
 def step_seconds(times: Sequence[float]) -> float:
     """The median time of a step, without the first ones."""
     return median(after - before for before, after in zip(times[WARM:-1], times[WARM + 1 :], strict=True))
 
 
-def arithmetic(model: str, kind: str, pairs: Sequence[Pair], steps: int) -> float:
-    """Operations of a step's forward and backward pass on real tokens, in the mean of the steps."""
-    encoder = load_sentence_encoder(model, device="cpu")
-    transformer: Any = encoder[0].auto_model
+def arithmetic(model: str, lengths: Sequence[int]) -> float:
+    """Operations of the forward and backward passes on texts of these lengths in tokens.
+
+    A generator's products with its vocabulary are left out, as few tokens need them.
+    """
+    transformer: Any = load_sentence_encoder(model, device="cpu")[0].auto_model
     weights = sum(
         weight.numel() for name, weight in transformer.named_parameters() if "embed" not in name.lower()
     )
     config = transformer.config
-    tokenize: Callable[..., Any] = encoder.tokenizer
-    if kind == "encoder":
-        texts = [text for one, other, _ in pairs for text in (one, other)]
-        lengths = [len(ids) for ids in tokenize(texts)["input_ids"]]
-    else:
-        firsts, seconds = [one for one, _, _ in pairs], [other for _, other, _ in pairs]
-        lengths = [len(ids) for ids in tokenize(firsts, seconds)["input_ids"]]
     attention = 12 * config.num_hidden_layers * config.hidden_size * sum(length**2 for length in lengths)
-    return float(6 * weights * sum(lengths) + attention) / steps
+    return float(6 * weights * sum(lengths) + attention)
+
+
+def tokenized(model: str, *texts: Sequence[str]) -> list[int]:
+    """Lengths in tokens of texts, or of pairs of texts."""
+    tokenizer = load_sentence_encoder(model, device="cpu").tokenizer
+    return [len(tokens) for tokens in tokenizer(*map(list, texts))["input_ids"]]
 
 
 def matrix_rate() -> float:
@@ -219,17 +317,50 @@ def matrix_rate() -> float:
     return best
 
 
-WAYS: dict[str, dict[str, Callable[[str, Sequence[Pair], int], list[float]]]] = {
-    "encoder": {
-        "ours": ours_encoder,
-        "theirs": partial(theirs_encoder, bf16=False),
-        "theirs, bf16": partial(theirs_encoder, bf16=True),
-    },
-    "cross-encoder": {
-        "ours": ours_cross_encoder,
-        "theirs": partial(theirs_cross_encoder, bf16=False),
-        "theirs, bf16": partial(theirs_cross_encoder, bf16=True),
-    },
+@dataclass(frozen=True)
+class Kind:
+    """A training: its models, the rows for so many steps, their lengths, and both ways to train on them."""
+
+    models: Sequence[str]
+    rows: Callable[[int], list[Any]]
+    lengths: Callable[[str, Any], list[int]]
+    ours: Callable[[str, Any, int], list[float]]
+    theirs: Callable[..., list[float]]
+
+
+def columns(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+    return [one for one, _, _ in pairs], [other for _, other, _ in pairs]
+
+
+KINDS = {
+    "encoder": Kind(
+        list(MODELS),
+        read_pairs,
+        lambda model, pairs: [length for texts in columns(pairs) for length in tokenized(model, texts)],
+        ours_encoder,
+        theirs_encoder,
+    ),
+    "cross-encoder": Kind(
+        ["MiniLM-L6"],
+        read_pairs,
+        lambda model, pairs: tokenized(model, *columns(pairs)),
+        ours_cross_encoder,
+        theirs_cross_encoder,
+    ),
+    "reader": Kind(
+        ["MiniLM-L6"],
+        make_questions,
+        lambda model, asked: tokenized(model, [q.question for q in asked], [q.context for q in asked]),
+        ours_reader,
+        theirs_reader,
+    ),
+    "question generator": Kind(
+        ["SmolLM2-135M"],
+        make_questions,
+        lambda model, asked: [len(row.tokens) for row in generator_rows(model, asked)],
+        ours_generator,
+        theirs_generator,
+    ),
 }
 
 if __name__ == "__main__":
