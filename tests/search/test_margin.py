@@ -56,28 +56,19 @@ def test_a_ratio_to_nothing_is_no_number():
     ],
 )
 def test_retrieval_by_hand(retrieval, expected):
-    assert listed(choose(*candidates(OF_X, OF_Y), retrieval).taken) == expected
+    assert listed(choose(*candidates(OF_X, OF_Y), retrieval)) == expected
 
 
-@pytest.mark.parametrize(
-    ("retrieval", "expected", "refused"),
-    [
-        ("forward", [(0, 1), (2, 0), (1, 2)], [(0, 0), (1, 0)]),
-        ("backward", [(0, 1), (2, 2)], [(0, 0), (1, 0)]),
-        ("intersection", [(0, 1)], [(0, 0), (1, 0)]),
-        ("max", [(0, 1), (2, 0), (1, 2)], [(0, 0), (1, 0)]),
-    ],
-)
-def test_the_next_best_of_a_pair_that_may_not_be_taken(retrieval, expected, refused):
-    def judge(pairs):
-        return ["no" if (x, y) in {(0, 0), (1, 0)} else "" for x, y, *_ in listed(pairs)]
+def test_all_candidates_input_by_input():
+    found = choose(*candidates(OF_X, OF_Y), "candidates")
+    assert [pair[:2] for pair in listed(found)] == [(0, 0), (0, 1), (1, 0), (1, 2), (2, 0), (2, 2), (2, 1)]
 
-    found = choose(*candidates(OF_X, OF_Y), retrieval, judge=judge)
-    assert [pair[:2] for pair in listed(found.taken)] == expected
-    assert [pair[:2] for pair in listed(found.refused)] == refused
-    assert found.reasons == ["no", "no"]
-    best = choose(*candidates(OF_X, OF_Y), retrieval, judge=judge, best=1)
-    assert [pair[:2] for pair in listed(best.taken)] == expected[:1]
+
+def test_a_place_without_a_neighbour_is_no_pair_and_does_not_count_in_the_mean():
+    of_x = Neighbours(torch.tensor([[0, -1], [-1, -1]]), torch.tensor([[0.9, -torch.inf], [-torch.inf] * 2]))
+    of_y = Neighbours(torch.tensor([[0, -1]]), torch.tensor([[0.9, -torch.inf]]))
+    forward, backward = candidates(of_x, of_y)
+    assert listed(forward) == listed(backward) == [(0, 0, 0.9, 1.0)]
 
 
 def near(similarities, k):
@@ -134,33 +125,19 @@ def test_every_rule_against_plain_loops(case, kind):
         "max": walked(set(ahead + back), [0, 1]),
     }
     for retrieval, pairs in expected.items():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("pairsmith.search.margin.JUDGED", 3)
-            found = choose(*candidates(of_x, of_y, kind), retrieval).taken
+        found = choose(*candidates(of_x, of_y, kind), retrieval)
         assert list(zip(found.x.tolist(), found.y.tolist(), strict=True)) == pairs
         assert found.margin.tolist() == pytest.approx([score(*pair) for pair in pairs], abs=1e-5)
 
 
-def test_intersection_tells_what_was_refused_on_either_side():
-    def judge(pairs):
-        return ["no" if (x, y) == (2, 2) else "" for x, y, *_ in listed(pairs)]
-
-    found = choose(*candidates(OF_X, OF_Y), "intersection", judge=judge)  # only y2 comes to (2, 2)
-    assert [pair[:2] for pair in listed(found.taken)] == [(0, 0)]
-    assert [pair[:2] for pair in listed(found.refused)] == [(2, 2)]
-    assert found.reasons == ["no"]
-
-
 @pytest.mark.parametrize("retrieval", ["forward", "backward", "intersection", "max"])
-def test_a_text_of_two_numbers_is_taken_and_refused_once(retrieval):
+def test_a_text_of_two_numbers_is_taken_once(retrieval):
     one = Pairs(
         torch.tensor([0, 1, 2, 3]),
         torch.tensor([0, 1, 2, 3]),
         torch.full((4,), 0.5),
         torch.tensor([1.0, 2.0, 4.0, 3.0]),
     ).renumbered(torch.tensor([0, 0, 2, 2]), torch.tensor([0, 0, 2, 2]))
-    found = choose(
-        one, one, retrieval, judge=lambda pairs: ["no" if x == 2 else "" for x in pairs.x.tolist()]
-    )
-    assert listed(found.taken) == [(0, 0, 0.5, 2.0)]
-    assert listed(found.refused) == [(2, 2, 0.5, 4.0)]
+    found = choose(one, one, retrieval)
+    assert listed(found) == [(2, 2, 0.5, 4.0), (0, 0, 0.5, 2.0)]
+    assert listed(choose(one, one, retrieval, best=1)) == [(2, 2, 0.5, 4.0)]

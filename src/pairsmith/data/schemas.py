@@ -6,10 +6,12 @@ Column names are those the ecosystem uses, so that a data set opens in ``dataset
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self, TypeVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 
 def text_schema(*names: str) -> pa.Schema:
@@ -21,8 +23,11 @@ SCORED_PAIR: pa.Schema = pa.schema([*text_schema("id", "sentence1", "sentence2")
 LABELLED_PAIR = text_schema("id", "sentence1", "sentence2", "label")
 LABELLED_TEXT = text_schema("id", "text", "label")
 MINED_PAIR: pa.Schema = pa.schema(
-    [*text_schema("id", "input", "output"), ("margin", pa.float64()), ("score", pa.float64())]
-)
+    [
+        *text_schema("id", "input", "output"), ("margin", pa.float64()), ("score", pa.float64()),
+        *text_schema("input_id", "output_id"),
+    ]
+)  # fmt: skip
 ANSWERS = pa.struct([("text", pa.list_(pa.string())), ("answer_start", pa.list_(pa.int32()))])
 MINED_ANSWER: pa.Schema = pa.schema([*MINED_PAIR, ("context", pa.string()), ("answers", ANSWERS)])
 REJECT = text_schema("id", "filter", "reason", "row")
@@ -59,13 +64,18 @@ class LabelledText:
 
 @dataclass(frozen=True, slots=True)
 class MinedPair:
-    """An input and an output found for it, the pair's margin, and its score."""
+    """An input and an output found for it, the pair's margin and its score.
+
+    ``input_id`` and ``output_id`` are those of the texts: a text has the same one in all pairs.
+    """
 
     id: str
     input: str
     output: str
     margin: float
     score: float
+    input_id: str = field(default="", kw_only=True)
+    output_id: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,19 @@ def from_table(table: pa.Table, row_type: type[R]) -> list[R]:
     if missing:
         raise TypeError(f"a {row_type.__name__} needs {missing}, the table has {table.column_names}")
     return [row_type(**row) for row in table.select(names).to_pylist()]
+
+
+def rows_at(table: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
+    """The rows with these numbers, in their order; by batch, as all texts together may overflow an array."""
+    batches = table.to_batches()
+    edges = np.cumsum([0, *map(len, batches)])
+    order = np.argsort(numbers, kind="stable")
+    places = np.searchsorted(numbers[order], edges)
+    parts = [
+        batches[i].take(pa.array(numbers[order[places[i] : places[i + 1]]] - edges[i]))
+        for i in np.flatnonzero(np.diff(places)).tolist()
+    ]
+    return pa.Table.from_batches(parts, table.schema).take(np.argsort(order))
 
 
 def as_columns(row: Row) -> dict[str, Any]:

@@ -106,6 +106,11 @@ def two_way_search(
     return found_x, _nearest(y, x, min(k, len(x)), None if all_of_x else of_y, memory)
 
 
+def nearest(x: Tensor, y: Tensor, k: int) -> Neighbours:
+    """The k nearest of each x among y, as ``two_way_search`` finds them; all products are in float32."""
+    return _nearest(x, y, min(k, len(y)), None, 0)
+
+
 def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | None, memory: int) -> Neighbours:
     """The k nearest in float32: first in the k most promising groups, then where nearer ones may be.
 

@@ -4,7 +4,7 @@ A similarity says little by itself: some texts are near to everything. The margi
 similarities of both texts to their nearest neighbours.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,14 +14,8 @@ from torch import Tensor
 
 from pairsmith.search.exact import Neighbours
 
-JUDGED = 32_768
-"""Pairs in the first batch that is judged; each next batch is twice as large, up to ``MOST_JUDGED``, since
-looking up the texts of even a few pairs means reading a whole corpus."""
-
-MOST_JUDGED = 2**18
-
 MarginName = Literal["ratio", "distance", "absolute"]
-RetrievalName = Literal["max", "intersection", "forward", "backward"]
+RetrievalName = Literal["candidates", "max", "intersection", "forward", "backward"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +30,10 @@ class Pairs:
     def __len__(self) -> int:
         """The number of pairs."""
         return len(self.x)
+
+    def __getitem__(self, which: Tensor | slice) -> "Pairs":
+        """Some of the pairs."""
+        return Pairs(*(getattr(self, name)[which] for name in Pairs.__slots__))
 
     def renumbered(self, of_x: Tensor, of_y: Tensor) -> "Pairs":
         """The same pairs with other indices, ``of_x[x]`` for x and ``of_y[y]`` for y."""
@@ -62,9 +60,9 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
 def candidates(of_x: Neighbours, of_y: Neighbours, kind: MarginName = "ratio") -> tuple[Pairs, Pairs]:
     """Every x with each of its nearest y, and every y with each of its nearest x, as searches found them.
 
-    Pairs whose ``margin`` of this kind is NaN are left out.
+    Pairs whose ``margin`` of this kind is NaN are left out, as are places without a neighbour.
     """
-    mean_x, mean_y = of_x.similarities.mean(dim=1), of_y.similarities.mean(dim=1)
+    mean_x, mean_y = _mean(of_x), _mean(of_y)
     forward = _with_neighbours(of_x, mean_x, mean_y, kind)
     backward = _with_neighbours(of_y, mean_y, mean_x, kind)
     return forward, Pairs(backward.y, backward.x, backward.similarity, backward.margin)
@@ -75,70 +73,40 @@ def joined(parts: Sequence[Pairs]) -> Pairs:
     return Pairs(*(torch.cat([getattr(part, name) for part in parts]) for name in Pairs.__slots__))
 
 
-Judge = Callable[[Pairs], Sequence[str]]
-"""Returns for each pair the reason why it may not be taken, or an empty text if it may."""
-
-
-def accept_all(pairs: Pairs) -> Sequence[str]:
-    """A judge that accepts every pair."""
-    return [""] * len(pairs)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The pairs that a retrieval rule took, and those that the judge kept it from taking, with its reasons.
-
-    Both are in the order of decreasing margin, ties in the order of their indices.
-    """
-
-    taken: Pairs
-    refused: Pairs
-    reasons: Sequence[str]
-
-    def parts(self, size: int) -> Iterator["Choice"]:
-        """Split into parts of at most ``size`` taken and ``size`` refused pairs; at least one part."""
-        for start in range(0, max(len(self.taken), len(self.refused), 1), size):
-            part = slice(start, start + size)
-            yield Choice(_selected(self.taken, part), _selected(self.refused, part), self.reasons[part])
-
-
 def choose(
-    forward: Pairs,
-    backward: Pairs,
-    retrieval: RetrievalName = "max",
-    *,
-    judge: Judge = accept_all,
-    best: int | None = None,
-) -> Choice:
+    forward: Pairs, backward: Pairs, retrieval: RetrievalName = "max", *, best: int | None = None
+) -> Pairs:
     """Select at most ``best`` pairs by a retrieval rule, from the candidates of each x and of each y.
 
-    ``forward`` takes for each x the accepted y with the largest margin; ``backward`` for each y an x;
-    ``intersection`` takes the pairs that both would take; ``max`` goes through all candidates in order of
-    decreasing margin, and takes a pair if neither of its texts has been taken. The judge is called with every
-    pair that the rule reaches, and in advance with some that it never reaches.
+    ``candidates`` takes all, for a second stage that ranks them anew, in the order of x and, for each, of
+    decreasing margin. The others take pairs in the order of decreasing margin, ties in that of x and y:
+    ``forward`` takes for each x the y with the largest margin; ``backward`` for each y an x;
+    ``intersection`` takes the pairs that both would take; ``max`` goes through all candidates, and takes a
+    pair if neither of its texts has been taken.
     """
-    if retrieval == "forward":
-        return _walk(_ranked(forward), judge, best, once=("x",))
-    if retrieval == "backward":
-        return _walk(_ranked(backward), judge, best, once=("y",))
+    if retrieval == "candidates":
+        every = _ranked(joined([forward, backward]))
+        return every[every.x.argsort(stable=True)][:best]
     if retrieval == "max":
-        return _walk(_ranked(joined([forward, backward])), judge, best, once=("x", "y"))
-    ahead = _walk(_ranked(forward), judge, None, once=("x",))
-    back = _walk(_ranked(backward), judge, None, once=("y",))
-    taken = _selected(ahead.taken, torch.isin(_names(ahead.taken), _names(back.taken)))
-    refused = joined([ahead.refused, back.refused])
-    reasons = dict(zip(_names(refused).tolist(), [*ahead.reasons, *back.reasons], strict=True))
-    refused = _ranked(refused)
-    return Choice(
-        _selected(taken, slice(best)), refused, [reasons[name] for name in _names(refused).tolist()]
-    )
+        return _each_once(_ranked(joined([forward, backward])), best)
+    ahead, back = _ranked(forward), _ranked(backward)
+    ahead, back = ahead[_firsts(ahead.x)], back[_firsts(back.y)]
+    if retrieval == "intersection":
+        ahead = ahead[torch.isin(_names(ahead), _names(back))]
+    return (back if retrieval == "backward" else ahead)[:best]
+
+
+def _mean(near: Neighbours) -> Tensor:
+    """The mean cosine of each text with its neighbours, ``(n,)``; NaN for a text that has none."""
+    there = near.ids >= 0
+    return near.similarities.where(there, 0).sum(dim=1) / there.sum(dim=1)
 
 
 def _with_neighbours(near: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName) -> Pairs:
-    margins = margin(near.similarities, means[:, None], means_of_others[near.ids], kind)
+    margins = margin(near.similarities, means[:, None], means_of_others[near.ids.clamp(min=0)], kind)
     numbers = torch.arange(len(near.ids))[:, None].expand_as(near.ids)
     pairs = Pairs(*(each.flatten() for each in (numbers, near.ids, near.similarities, margins)))
-    return _selected(pairs, ~pairs.margin.isnan())
+    return pairs[(pairs.y >= 0) & ~pairs.margin.isnan()]
 
 
 def _ranked(pairs: Pairs) -> Pairs:
@@ -146,57 +114,29 @@ def _ranked(pairs: Pairs) -> Pairs:
     order = torch.arange(len(pairs))
     for key, descending in ((pairs.y, False), (pairs.x, False), (pairs.margin, True)):
         order = order[key[order].sort(stable=True, descending=descending).indices]
-    pairs = _selected(pairs, order)
-    firsts = np.unique(_names(pairs).numpy(), return_index=True)[1]
-    return _selected(pairs, torch.from_numpy(np.sort(firsts)))
+    pairs = pairs[order]
+    return pairs[_firsts(_names(pairs))]
 
 
-def _walk(pairs: Pairs, judge: Judge, best: int | None, once: Sequence[str]) -> Choice:
-    """Take one pair after the other, each text on the sides in ``once`` at most once."""
-    # Single look-ups are ten times as fast in bytes as in a tensor; tensors of the same bytes serve many.
-    marks = [bytearray(int(getattr(pairs, side).max()) + 1 if len(pairs) else 1) for side in once]
-    seen = [torch.frombuffer(each, dtype=torch.bool) for each in marks]
-    numbers = [getattr(pairs, side) for side in once]
+def _firsts(values: Tensor) -> Tensor:
+    """The places at which a value occurs for the first time, in order."""
+    return torch.from_numpy(np.sort(np.unique(values.numpy(), return_index=True)[1]))
+
+
+def _each_once(pairs: Pairs, best: int | None) -> Pairs:
+    """One pair after the other, each text of either side at most once."""
+    # Single look-ups are ten times as fast in bytes as in a tensor.
+    of_x, of_y = (bytearray(int(side.max()) + 1 if len(side) else 0) for side in (pairs.x, pairs.y))
     taken: list[int] = []
-    refused: list[int] = []
-    reasons: list[str] = []
-    for start, stop in _stretches(len(pairs)):
+    for place, (x, y) in enumerate(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True)):
         if len(taken) == best:
             break
-        free = torch.arange(start, stop)
-        for done, texts in zip(seen, numbers, strict=True):
-            free = free[~done[texts[free]]]
-        verdicts = judge(_selected(pairs, free))
-        for place, reason, *pair in zip(
-            free.tolist(), verdicts, *(texts[free].tolist() for texts in numbers), strict=True
-        ):
-            if len(taken) == best:
-                break
-            if any(mark[text] for mark, text in zip(marks, pair, strict=True)):
-                continue
-            if reason:
-                refused.append(place)
-                reasons.append(reason)
-                continue
+        if not (of_x[x] or of_y[y]):
+            of_x[x] = of_y[y] = True
             taken.append(place)
-            for mark, text in zip(marks, pair, strict=True):
-                mark[text] = True
-    numbers_taken, numbers_refused = torch.tensor(taken).long(), torch.tensor(refused).long()
-    return Choice(_selected(pairs, numbers_taken), _selected(pairs, numbers_refused), reasons)
-
-
-def _stretches(count: int) -> Iterator[tuple[int, int]]:
-    """Ranges from 0 to ``count``, each twice as long as the one before, up to ``MOST_JUDGED``."""
-    start, length = 0, JUDGED
-    while start < count:
-        yield start, min(start + length, count)
-        start, length = start + length, min(2 * length, MOST_JUDGED)
+    return pairs[torch.tensor(taken, dtype=torch.int64)]
 
 
 def _names(pairs: Pairs) -> Tensor:
     """A number that identifies each pair."""
     return pairs.x * 2**31 + pairs.y
-
-
-def _selected(pairs: Pairs, which: Tensor | slice) -> Pairs:
-    return Pairs(*(getattr(pairs, name)[which] for name in Pairs.__slots__))

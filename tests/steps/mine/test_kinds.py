@@ -1,6 +1,7 @@
 """Mining of each kind: answers in passages, sentences of documents; groups, style, indexes, parts of the search."""
 
 import json
+from collections import Counter
 from contextlib import suppress
 
 import numpy as np
@@ -17,12 +18,12 @@ from pairsmith.methods.mining.style import Style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine import neighbours, route
-from pairsmith.steps.mine.encoded import ENCODED, Encoded
+from pairsmith.steps.mine.candidates import scored_candidates
+from pairsmith.steps.mine.encoded import ENCODED, Encoded, Texts
 from pairsmith.steps.mine.neighbours import (
     SearchBlock,
     SearchGroup,
     find_neighbours,
-    near_pairs,
     parts,
     parts_by_index,
 )
@@ -67,18 +68,28 @@ def test_answers_and_their_passages(world):
     assert {"Ann", "1900", "Rome"} <= answers
 
 
-def test_an_answer_in_the_question_is_rejected(world):
+def test_an_answer_in_the_question_is_no_candidate(world, capsys):
     tmp, settings = world
-    names = " ".join([*PEOPLE, "Rome"])
-    write(tmp / "asked.jsonl", [{"question": f"{play}: {names}?"} for play in PLAYS])
-    found = mine(settings("reading", "asked.jsonl", "passages.jsonl", k=40), Run(tmp / "out", Silent()))
-    lost = [row for name, row in rejects(found) if name == "verbatim"]
-    assert lost
-    assert all(row["answers"]["text"][0].casefold() in row["input"].casefold() for row in lost)
-    assert all(
-        row["answers"]["text"][0].casefold() not in row["input"].casefold()
-        for row in found.table().to_pylist()
+    write(tmp / "asked.jsonl", [{"question": f"{play}: {' '.join(PEOPLE)}?"} for play in PLAYS])
+    found = mine(
+        settings("reading", "asked.jsonl", "passages.jsonl", k=3, retrieval="candidates"),
+        Run(tmp / "out", Progress()),
     )
+    rows = found.table().to_pylist()
+    assert min(Counter(row["input"] for row in rows).values()) >= 3  # names take no place of other answers
+    assert all(row["answers"]["text"][0].casefold() not in row["input"].casefold() for row in rows)
+    assert "nearer neighbours are left out" in capsys.readouterr().err
+    assert "left out word for word" in (tmp / "out/README.md").read_text()
+
+
+def test_own_sentences_take_no_place_of_a_document(world):
+    tmp, settings = world
+    given = settings("summaries", "documents.jsonl", "documents.jsonl", k=3, retrieval="candidates")
+    rows = mine(given, Run(tmp / "out", Silent())).table().to_pylist()
+    of_document = Counter(row["input"] for row in rows)
+    assert set(of_document) == {document(n) for n in range(12)}
+    assert min(of_document.values()) >= 3
+    assert not any(row["output"] in row["input"].split("\n") for row in rows)
 
 
 def test_long_passages_are_cut_and_those_without_an_answer_rejected(world):
@@ -194,7 +205,7 @@ def test_an_index_finds_the_same_in_corpora_this_small(world, retrieval, capsys)
     given = settings("reading", "questions.jsonl", "passages.jsonl", retrieval=retrieval, index="IVF4,Flat")
     approximate = mine(given, Run(tmp / "b", Progress()))
     assert exact.table().to_pylist() == approximate.table().to_pylist()
-    assert "index IVF4,Flat: finds at least 100.0% of the 3 nearest" in capsys.readouterr().err
+    assert "index IVF4,Flat: finds at least 100.0% of the nearest" in capsys.readouterr().err
     several = given.model_copy(update={"index_rows": 2})
     assert exact.table().equals(mine(several, Run(tmp / "several", Progress())).table())
     capsys.readouterr()
@@ -272,8 +283,15 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
     x, y = side("x", 500), side("y", 30_000)
     monkeypatch.setattr(neighbours, "QUERIES", 200)
     given = {"inputs": ["x"], "outputs": ["y"], "encoder": "none", "device": "cpu"}
+    texts = Texts(x, tmp_path / "x.texts"), Texts(y, tmp_path / "y.texts")
+
+    def of(settings, name):
+        near, cells = find_neighbours(x, y, settings, {}, Run(tmp_path / name, Progress()))
+        found = scored_candidates(near, cells, (x, y), texts, settings, lambda *_: "")
+        return found.forward, found.backward
+
     exact, by_index = (
-        near_pairs(*find_neighbours(x, y, settings, {}, Run(tmp_path / name, Progress())), 4, "ratio")
+        of(settings, name)
         for name, settings in (
             ("exact", MineSettings(**given)),
             ("index", MineSettings(**given, index="IVF64,Flat", index_rows=index_rows)),

@@ -1,6 +1,7 @@
 """The step ``mine``, on a random encoder."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -70,8 +71,10 @@ def test_pairs_margins_and_scores(world, tiny_bert):
 def test_the_folder(world):
     tmp, settings = world
     found = mine(settings(), Run(tmp / "out", Silent()))
-    assert found.table().column_names == ["id", "input", "output", "margin", "score"]
+    names = ["id", "input", "output", "margin", "score", "input_id", "output_id"]
+    assert found.table().column_names == names
     rows = found.table().to_pylist()
+    assert all(row["id"] == f"{row['input_id']}-{row['output_id']}" for row in rows)
     assert len({row["input"] for row in rows}) == len({row["output"] for row in rows}) == len(rows) >= 2
     assert [r["filter"] for r in found.rejects().to_pylist()] == ["duplicate"]
     assert set(found.manifest.inputs) == {"inputs 1", "outputs 1"}
@@ -91,6 +94,20 @@ def test_the_best_and_those_above_a_threshold(world):
     above = mine(settings(threshold=border), Run(tmp / "above", Silent()))
     assert above.table().to_pylist() == every[:1]
     assert sum(r["filter"] == "margin" for r in above.rejects().to_pylist()) == len(every) - 1
+
+
+def test_all_candidates_input_by_input(world):
+    tmp, settings = world
+    found = mine(settings(retrieval="candidates", k=2), Run(tmp / "out", Silent())).table().to_pylist()
+    of_input = Counter(row["input"] for row in found)
+    assert set(of_input) == set(INPUTS)
+    assert min(of_input.values()) >= 2
+    assert min(Counter(row["output"] for row in found).values()) >= 2
+    assert len({row["id"] for row in found}) == len(found)
+    order = [(INPUTS.index(row["input"]), -row["margin"]) for row in found]
+    assert order == sorted(order)
+    with pytest.raises(ValueError, match="filter takes the best"):
+        settings(retrieval="candidates", best=5)
 
 
 def test_verbatim_pairs_are_no_pairs():

@@ -2,10 +2,11 @@
 
 1. A bi-encoder, trained on about 100 seed pairs, encodes all inputs and all outputs (M1, M2).
 2. The k nearest outputs of each input and the k nearest inputs of each output are found, by cosine (M3).
+   Texts of which one stands in the other word for word are no neighbours, as a model would learn from them to
+   copy (M5); they are left out before the k are counted.
 3. A candidate pair is scored by its margin: its cosine, divided by the mean cosine of both texts to their
    nearest neighbours (M3).
-4. A retrieval rule takes the pairs of the largest margins. Pairs of which one text stands in the other word
-   for word are left out, as a model would learn from them to copy (M5).
+4. All candidates go on to a cross-encoder (M6), or a retrieval rule takes those of the largest margins.
 """
 
 from collections.abc import Iterable
@@ -13,17 +14,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import MinedPair
 from pairsmith.data.text.spans import stands_in
 from pairsmith.models.encode import Side, encode_texts
-from pairsmith.search.exact import two_way_search
-from pairsmith.search.margin import MarginName, Pairs, RetrievalName, accept_all, candidates, choose
+from pairsmith.search.exact import nearest, two_way_search
+from pairsmith.search.margin import MarginName, RetrievalName, candidates, choose
+from pairsmith.search.permitted import permitted
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+SPARE = 4
+"""Neighbours looked up beyond k, as some will be left out; for more than these a text is searched again."""
 
 
 def mine_pairs(
@@ -51,7 +58,8 @@ def mine_pairs(
         keep_verbatim: keep pairs of which one text stands in the other.
 
     Returns:
-        the pairs, those of the largest margins first; ``score`` is the cosine.
+        the pairs, those of the largest margins first, or for ``candidates`` input by input; ``score`` is
+        the cosine.
 
     Raises:
         ValueError: there are no inputs or no outputs, or k is less than 1.
@@ -64,15 +72,19 @@ def mine_pairs(
         raise ValueError(f"k must be at least 1, not {k}")
     xs, x = directions(encoder, inputs, "query", "inputs")
     ys, y = directions(encoder, outputs, "document", "outputs")
-    forward, backward = candidates(*two_way_search(x, y, k), margin)
+    of_x, of_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
+    if not keep_verbatim:
 
-    def verbatim_of(pairs: Pairs) -> list[str]:
-        return [verbatim(xs[i], ys[j]) for i, j in zip(pairs.x.tolist(), pairs.y.tolist(), strict=True)]
+        def forbidden(inputs: Tensor, outputs: Tensor) -> Tensor:
+            texts = zip(inputs.tolist(), outputs.tolist(), strict=True)
+            return torch.tensor([bool(verbatim(xs[i], ys[j])) for i, j in texts], dtype=torch.bool)
 
-    judge = accept_all if keep_verbatim else verbatim_of
-    chosen = choose(forward, backward, retrieval, judge=judge, best=best)
-    taken = chosen.taken
-    columns = (taken.x, taken.y, taken.margin, taken.similarity)
+        of_x, _ = permitted(of_x, k, forbidden, lambda rows, more: nearest(x[rows], y, more), len(y))
+        of_y, _ = permitted(
+            of_y, k, lambda j, i: forbidden(i, j), lambda rows, more: nearest(y[rows], x, more), len(x)
+        )
+    chosen = choose(*candidates(of_x, of_y, margin), retrieval, best=best)
+    columns = (chosen.x, chosen.y, chosen.margin, chosen.similarity)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     pairs = [mined_pair(xs[i], ys[j], margin, cosine) for i, j, margin, cosine in rows]
     return [pair for pair in pairs if threshold is None or pair.margin >= threshold]
@@ -91,13 +103,14 @@ def answer_in_question(question: str, answer: str) -> str:
 
 
 def mined_pair(input_: str, output: str, margin: float, cosine: float) -> MinedPair:
-    """The row of a pair; its id is made of both texts."""
-    return MinedPair(f"{text_id(input_)}-{text_id(output)}", input_, output, margin, cosine)
+    """The row of a pair; its id is made of those of both texts."""
+    ids = text_id(input_), text_id(output)
+    return MinedPair("-".join(ids), input_, output, margin, cosine, input_id=ids[0], output_id=ids[1])
 
 
 def directions(
     encoder: "SentenceTransformer", texts: Iterable[str], side: Side, name: str
-) -> tuple[list[str], torch.Tensor]:
+) -> tuple[list[str], Tensor]:
     """Distinct texts, n of them, and their vectors of length 1, ``(n, d)`` float32.
 
     Texts whose vector is 0 are left out. ``name`` is that of the argument that gave them, for messages.

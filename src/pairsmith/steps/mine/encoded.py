@@ -1,4 +1,4 @@
-"""The distinct texts of an encoded corpus, with vectors that are memory-mapped from a file."""
+"""The distinct texts of an encoded corpus, with vectors and texts that are memory-mapped from files."""
 
 import atexit
 import tempfile
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.schemas import REJECT, Reject, to_table
+from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.storage import storage_errors
 
@@ -27,6 +27,7 @@ ENCODED: pa.Schema = pa.schema(
 )  # fmt: skip
 """A text, the group within which it is paired, for a candidate answer also the answer and its passage, and
 the text's vector, of length 1."""
+TEXTS: pa.Schema = pa.schema([field for field in ENCODED if field.name != "vector"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,31 +121,37 @@ class Encoded:
         # Rows that repeat the text and group of an earlier row are left out.
         return list(codes), np.concatenate(found)[self.rows]
 
-    def units(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """The rows of these texts without their vectors, in the order of the numbers."""
-        wanted = self.rows[np.asarray(numbers, dtype=np.int64)]
-        found: dict[int, dict[str, Any]] = {}
-        for here, table in self._of(np.unique(wanted)):
-            found.update(zip(here.tolist(), table.to_pylist(), strict=True))
-        return [found[row] for row in wanted.tolist()]
-
     def copies(self, corpus: str) -> pa.Table:
         """The texts that repeat an earlier one, as rejects."""
         again = np.setdiff1d(np.arange(sum(self.folder.shard_rows())), self.rows, assume_unique=True)
         reason = f"repeats an earlier text of the {corpus}"
         found = [to_table([], REJECT)]
-        for _, table in self._of(again):
+        for _, table in self.texts_of(again):
             rows = [Reject.of(row["id"], "duplicate", reason, row) for row in table.to_pylist()]
             found.append(to_table(rows, REJECT))
         return pa.concat_tables(found)
 
-    def _of(self, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
+    def texts_of(self, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
         """These rows of the folder without vectors, in order, by shard; shards without any are not read."""
-        columns = [name for name in ENCODED.names if name != "vector"]
         edges = np.cumsum([0, *self.folder.shard_rows()])
         places = np.searchsorted(rows, edges)
         shards = np.flatnonzero(np.diff(places)).tolist()
-        tables = self.folder.shards("train", columns, shards)
+        tables = self.folder.shards("train", TEXTS.names, shards)
         for number, table in zip(shards, tables, strict=True):
             here = rows[places[number] : places[number + 1]]
             yield here, table.take(here - edges[number])
+
+
+class Texts:
+    """The distinct texts of a corpus by their numbers, mapped from a file, so that none is read twice."""
+
+    def __init__(self, encoded: Encoded, file: Path) -> None:
+        with storage_errors(file), pa.ipc.new_file(str(file), TEXTS) as out:
+            for _, table in encoded.texts_of(encoded.rows):
+                out.write_table(table)
+        self._table: pa.Table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+
+    def rows(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows of these texts, as ``TEXTS``, in the order of the numbers."""
+        found: list[dict[str, Any]] = rows_at(self._table, np.asarray(numbers, np.int64)).to_pylist()
+        return found

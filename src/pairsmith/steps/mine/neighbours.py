@@ -5,11 +5,10 @@ only compared within their group (``SearchGroup``); without groups, all texts ar
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, pairwise
 from typing import Literal
 
 import numpy as np
@@ -25,9 +24,8 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
-from pairsmith.search.exact import Neighbours, merged, two_way_search
+from pairsmith.search.exact import Neighbours, two_way_search
 from pairsmith.search.faiss_search import faiss_search, needed_vectors
-from pairsmith.search.margin import MarginName, Pairs, candidates, joined
 from pairsmith.steps.mine.encoded import Encoded
 from pairsmith.steps.mine.settings import MineSettings
 
@@ -151,6 +149,20 @@ def check_index(index: str) -> None:
     needed_vectors(index, 3840)
 
 
+SPARE = {"x": 4, "y": 4}
+"""Neighbours looked up beyond k for an input and for an output, as some are left out."""
+SPARE_OF_SUMMARIES = {"x": 28, "y": 4}
+"""The same for documents, which have their own sentences as neighbours, and sentences."""
+
+
+def looked_up(settings: MineSettings) -> dict[str, int]:
+    """How many nearest neighbours are looked up for an input, ``x``, and for an output, ``y``."""
+    if settings.verbatim == "keep":
+        return {"x": settings.k, "y": settings.k}
+    spare = SPARE_OF_SUMMARIES if settings.kind == "summaries" else SPARE
+    return {side: settings.k + more for side, more in spare.items()}
+
+
 def find_neighbours(
     x: Encoded, y: Encoded, settings: MineSettings, inputs: Mapping[str, str], run: Run
 ) -> tuple[DatasetFolder, list[SearchGroup]]:
@@ -173,9 +185,9 @@ def find_neighbours(
         step="search",
         schema=NEAR,
         settings=settings.model_dump(
-            mode="json",
-            include={"k", *({"index", "index_rows", "recall"} if settings.index else {"search_rows"})},
-        ),
+            mode="json", include={"index", "index_rows", "recall"} if settings.index else {"search_rows"}
+        )
+        | {"neighbours": dict(looked_up(settings))},
         inputs=inputs,
         models={},
         planned=len(todo),
@@ -199,7 +211,7 @@ def find_neighbours(
     if settings.index:
         recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
         run.progress.say(
-            f"index {settings.index}: finds at least {min(recall):.1%} of the {settings.k} nearest texts, "
+            f"index {settings.index}: finds at least {min(recall):.1%} of the nearest texts, "
             "as checked by an exact search for a sample"
         )
         if few:
@@ -215,6 +227,7 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
     x, y = x.here(), y.here()
     every = cells(x, y)
     device = torch.device(pick_device(settings.device))
+    most = looked_up(settings)
 
     def search(part: Part, advance: Advance) -> Made:
         found: list[pa.Table] = []
@@ -227,7 +240,7 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
                 near, recall = faiss_search(
                     queries,
                     others,
-                    settings.k,
+                    most[piece.side],
                     index=settings.index,
                     recall=settings.recall,
                     advance=advance,
@@ -238,16 +251,21 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
             near_x, near_y = two_way_search(
                 queries,
                 others,
-                settings.k,
+                max(most.values()),
                 memory=int(settings.memory * 2**30),
                 device=device,
                 advance=advance,
             )
             near_y.ids.add_(first)
-            found += [_table(piece.cell, "x", first, near_x), _table(piece.cell, "y", 0, near_y)]
+            found.append(_table(piece.cell, "x", first, _first_of(near_x, most["x"])))
+            found.append(_table(piece.cell, "y", 0, _first_of(near_y, most["y"])))
         return pa.concat_tables(found), to_table([], REJECT)
 
     return search
+
+
+def _first_of(near: Neighbours, most: int) -> Neighbours:
+    return Neighbours(near.ids[:, :most].contiguous(), near.similarities[:, :most].contiguous())
 
 
 def _table(cell: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
@@ -263,76 +281,6 @@ def _table(cell: int, side: str, first: int, near: Neighbours, recall: float | N
         pa.array([recall] * count, pa.float32()),
     ]
     return pa.Table.from_arrays(columns, schema=NEAR)
-
-
-def near_pairs(
-    folder: DatasetFolder, every: Sequence[SearchGroup], k: int, kind: MarginName
-) -> tuple[Pairs, Pairs, int]:
-    """Merge the parts and score all candidates (M3): those of each x, and those of each y.
-
-    The third result is the number of candidates without a margin, since the mean cosine to their neighbours
-    is not above 0.
-    """
-    ahead: list[Pairs] = []
-    back: list[Pairs] = []
-    compared = 0
-    for number, of_x, of_y in _merged(folder, k):
-        compared += of_x.ids.numel() + of_y.ids.numel()
-        numbers_x, numbers_y = (torch.from_numpy(each) for each in (every[number].x, every[number].y))
-        for found, pairs in zip((ahead, back), candidates(of_x, of_y, kind), strict=True):
-            found.append(Pairs(numbers_x[pairs.x], numbers_y[pairs.y], pairs.similarity, pairs.margin))
-    forward, backward = joined(ahead), joined(back)
-    return forward, backward, compared - len(forward) - len(backward)
-
-
-def _merged(folder: DatasetFolder, k: int) -> Iterator[tuple[int, Neighbours, Neighbours]]:
-    """For each group, in order: its number, the nearest y of each x, and the nearest x of each y."""
-    pieces = (piece for table in folder.shards() for piece in _pieces(table))
-    for cell, found in groupby(pieces, key=lambda piece: piece[0]):
-        near = {"x": _Merge(k), "y": _Merge(k)}
-        for _, side, first, piece in found:
-            near[side].add(first, piece)
-        yield cell, near["x"].finish(), near["y"].finish()
-
-
-class _Merge:
-    """Collects the neighbours of all texts of one side, from one or several passes over the other side."""
-
-    def __init__(self, k: int) -> None:
-        self._k = k
-        self._whole: Neighbours | None = None
-        self._pass: list[Neighbours] = []
-
-    def add(self, first: int, near: Neighbours) -> None:
-        """Add the neighbours of consecutive texts from number ``first`` on; 0 begins a new pass."""
-        if not first:
-            self._end_pass()
-        self._pass.append(near)
-
-    def finish(self) -> Neighbours:
-        """The k nearest of each text."""
-        self._end_pass()
-        assert self._whole is not None  # a group has texts on both sides
-        return self._whole
-
-    def _end_pass(self) -> None:
-        if self._pass:
-            ids = torch.cat([each.ids for each in self._pass])
-            near = Neighbours(ids, torch.cat([each.similarities for each in self._pass]))
-            self._whole = near if self._whole is None else merged([self._whole, near], self._k)
-            self._pass = []
-
-
-def _pieces(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
-    """Undo ``_table``: yields the group, the side, the first text's number and the neighbours."""
-    sides = table["side"].combine_chunks().dictionary_encode()
-    keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])
-    borders = [0, *(np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1).tolist(), table.num_rows]
-    for start, stop in pairwise(borders):
-        piece = table.slice(start, stop - start)
-        numbers = (piece[name].combine_chunks().flatten().to_numpy() for name in ("ids", "similarities"))
-        near = Neighbours(*(torch.tensor(each).view(stop - start, -1) for each in numbers))
-        yield piece["cell"][0].as_py(), piece["side"][0].as_py(), piece["number"][0].as_py(), near
 
 
 def _card(settings: MineSettings) -> Card:

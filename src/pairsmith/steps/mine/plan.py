@@ -22,6 +22,7 @@ from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
 from pairsmith.steps.mine.corpus import Corpus, Unit, corpora, cutter, is_styled
 from pairsmith.steps.mine.filter import load_judge, most_kept
+from pairsmith.steps.mine.neighbours import looked_up
 from pairsmith.steps.mine.rewrite import check_columns, read_texts, writer
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.planning import sample_of, sharded, spread, timed
@@ -61,7 +62,9 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
         loading=loading,
         shared=seconds + _search_seconds(width, settings) * _products(*sampled),
         size=size + _found(counts, settings) * _FOUND_BYTES,
-        rows=min(settings.best or min(counts), *counts),
+        rows=settings.k * sum(counts)
+        if settings.retrieval == "candidates"
+        else min(settings.best or min(counts), *counts),
         shards=sum(-(-sample.records.total() // settings.shard_size) for sample in sampled),
         sample=_pairs(sampled, settings),
     )
@@ -111,10 +114,11 @@ def _products(x: _Sample, y: _Sample) -> float:
 def _found(counts: Sequence[int], settings: MineSettings) -> int:
     """The number of neighbours that are saved; each part of the search saves its own."""
     inputs, outputs = counts
+    most = looked_up(settings)
     if settings.index:  # each index is searched with all texts of the other side
         indexes = [-(-count // settings.index_rows) for count in counts]
-        return settings.k * (inputs * indexes[1] + outputs * indexes[0])
-    return settings.k * (inputs + outputs * -(-inputs // settings.search_rows))
+        return most["x"] * inputs * indexes[1] + most["y"] * outputs * indexes[0]
+    return most["x"] * inputs + most["y"] * outputs * -(-inputs // settings.search_rows)
 
 
 def _search_seconds(width: int, settings: MineSettings) -> float:

@@ -1,9 +1,11 @@
 """The step ``mine``: find naturally occurring pairs in two corpora (few-shot mining).
 
-corpora -> units -> vectors -> nearest neighbours both ways -> margin score (M3) -> filters (M5) -> rows
+corpora -> units -> vectors -> nearest neighbours both ways, without copies (M5) -> margin score (M3) -> rows
 """
 
+import math
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
@@ -26,10 +28,11 @@ from pairsmith.methods.mining.method import answer_in_question, mined_pair
 from pairsmith.methods.mining.style import load_style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.storage import scratch_file
-from pairsmith.search.margin import Choice, Pairs, accept_all, choose
+from pairsmith.search.margin import Pairs, choose
+from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.corpus import corpora, cutter, encode_corpus, finder_of, is_styled
-from pairsmith.steps.mine.encoded import Encoded
-from pairsmith.steps.mine.neighbours import check_index, find_neighbours, near_pairs
+from pairsmith.steps.mine.encoded import Encoded, Texts
+from pairsmith.steps.mine.neighbours import check_index, find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 
@@ -70,42 +73,35 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     folders = [encode_corpus(corpus, settings, revision, run.part(corpus.name)) for corpus in both]
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
-    with scratch_file(run.out, "inputs") as of_x, scratch_file(run.out, "outputs") as of_y:
-        x, y = Encoded.of(folders[0], of_x), Encoded.of(folders[1], of_y)
+    with ExitStack() as scratch:
+        files = [scratch.enter_context(scratch_file(run.out, name)) for name in ("x", "y", "xs", "ys")]
+        x, y = map(Encoded.of, folders, files[:2])
+        texts = Texts(x, files[2]), Texts(y, files[3])
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
         near, cells = find_neighbours(x, y, settings, encodings, run.part("search"))
-        forward, backward, unscored = near_pairs(near, cells, settings.k, settings.margin)
+        found = scored_candidates(near, cells, (x, y), texts, settings, verbatim)
+        if found.left_out:
+            run.progress.say(
+                f"{found.left_out:,} nearer neighbours are left out, as they or their answers stand in the "
+                f"other text word for word; the {settings.k} nearest of each text are counted without them"
+            )
+        forward, backward = found.forward, found.backward
         if settings.group_column:  # a text in two groups may still be taken only once
             of_text = torch.from_numpy(x.firsts()), torch.from_numpy(y.firsts())
             forward, backward = (each.renumbered(*of_text) for each in (forward, backward))
-        choice = chosen(forward, backward, x, y, settings)
-        for number, part in enumerate(choice.parts(SHARD_ROWS)):
+        pairs = choose(forward, backward, settings.retrieval, best=settings.best)
+        for number in range(max(1, -(-len(pairs) // SHARD_ROWS))):
             if writer.is_done(number):
                 continue
-            rows, rejects = sorted_out(part, x, y, settings)
+            part = pairs[number * SHARD_ROWS : (number + 1) * SHARD_ROWS]
+            rows, rejects = sorted_out(part, texts, settings)
             lost = [to_table(rejects, REJECT)]
             if not number:
                 lost += [x.copies("inputs"), y.copies("outputs")]
             writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
     counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells), "candidates": len(forward)}
-    counts["without a margin"] = unscored
+    counts |= {"left out word for word": found.left_out, "without a margin": found.unscored}
     return finished(writer, _card(settings, counts), run)
-
-
-def chosen(forward: Pairs, backward: Pairs, x: Encoded, y: Encoded, settings: MineSettings) -> Choice:
-    """Choose pairs by the retrieval rule, without those that the filters (M5) drop."""
-
-    def judge(pairs: Pairs) -> list[str]:
-        units = zip(x.units(pairs.x.tolist()), y.units(pairs.y.tolist()), strict=True)
-        return [verbatim(*each) for each in units]
-
-    return choose(
-        forward,
-        backward,
-        settings.retrieval,
-        judge=judge if settings.verbatim == "drop" else accept_all,
-        best=settings.best,
-    )
 
 
 def verbatim(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
@@ -116,21 +112,21 @@ def verbatim(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
 
 
 def sorted_out(
-    choice: Choice, x: Encoded, y: Encoded, settings: MineSettings
+    pairs: Pairs, texts: tuple[Texts, Texts], settings: MineSettings
 ) -> tuple[list[Mined], list[Reject]]:
-    """Rows for the chosen pairs that reach the threshold, and rejects for the others."""
-    rows = _rows(choice.taken, x, y)
-    low = [row for row in rows if settings.threshold is not None and row.margin < settings.threshold]
+    """Rows for the pairs whose margin reaches the threshold, and rejects for the others."""
+    rows = _rows(pairs, texts)
+    least = -math.inf if settings.threshold is None else settings.threshold
     rejects = [
-        Reject.of(row.id, "verbatim", reason, as_columns(row))
-        for row, reason in zip(_rows(choice.refused, x, y), choice.reasons, strict=True)
+        Reject.of(row.id, "margin", f"below {settings.threshold}", as_columns(row))
+        for row in rows
+        if row.margin < least
     ]
-    rejects += [Reject.of(row.id, "margin", f"below {settings.threshold}", as_columns(row)) for row in low]
-    return rows[: len(rows) - len(low)], rejects  # the largest margins come first
+    return [row for row in rows if row.margin >= least], rejects
 
 
-def _rows(pairs: Pairs, x: Encoded, y: Encoded) -> list[Mined]:
-    units = x.units(pairs.x.tolist()), y.units(pairs.y.tolist())
+def _rows(pairs: Pairs, texts: tuple[Texts, Texts]) -> list[Mined]:
+    units = (of.rows(side.tolist()) for of, side in zip(texts, (pairs.x, pairs.y), strict=True))
     found: list[Mined] = []
     for one, other, *scores in zip(*units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True):
         pair = mined_pair(one["text"], other["text"], *scores)
@@ -156,6 +152,8 @@ def _card(settings: MineSettings, counts: dict[str, int]) -> Card:
             "output": "a text of the second",
             "margin": f"the pair's margin score ({settings.margin}), by which it was found",
             "score": "the cosine of the two vectors",
+            "input_id": "the same for all pairs of this input",
+            "output_id": "the same for all pairs of this output",
         },
         made="The pairs were put together by a program; no person has checked each of them.",
         tags=("mined",),

@@ -74,17 +74,18 @@ class MineSettings(Settings):
         default=4,
         ge=1,
         le=1024,
-        description="Number of nearest neighbours to compare, in each direction. More take more time and "
-        "memory, but not in proportion.",
+        description="Number of nearest neighbours to compare, in each direction; those that --verbatim drops "
+        "do not count. More take more time and memory, but not in proportion.",
     )
     margin: Literal["ratio", "distance", "absolute"] = Field(
         default="ratio",
         description="How a pair is scored. ratio: its cosine divided by the mean cosine of both texts with "
         "their nearest neighbours; distance: its cosine minus that mean; absolute: its cosine.",
     )
-    retrieval: Literal["max", "intersection", "forward", "backward"] = Field(
+    retrieval: Literal["candidates", "max", "intersection", "forward", "backward"] = Field(
         default="max",
-        description="Which pairs are chosen. max: the best ones, each text used once; intersection: texts "
+        description="Which pairs are chosen. candidates: all that were compared, --k of every input and of "
+        "every output, for filter to rank anew; max: the best ones, each text used once; intersection: texts "
         "that are each other's best match; forward: the best output of each input; backward: the best input "
         "of each output.",
     )
@@ -160,6 +161,8 @@ class MineSettings(Settings):
             refuse(self, ("min_sentences",), f"of kind {self.kind}; it is for documents")
         if self.index is None:
             refuse(self, ("index_rows", "recall"), "without index; the exact search misses nothing")
+        if self.retrieval == "candidates":
+            refuse(self, ("best",), "with retrieval candidates, of which filter takes the best")
         return self
 
 

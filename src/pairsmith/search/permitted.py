@@ -1,0 +1,50 @@
+"""Nearest neighbours among the texts that a text may be paired with (M5, M8).
+
+A document's nearest sentences are its own. They are left out before the k nearest are counted: otherwise they
+would take the places of all candidates, and raise the mean cosine that a margin is measured against.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pairsmith.search.exact import Neighbours
+
+Forbidden = Callable[[Tensor, Tensor], Tensor]
+"""Tells of pairs, the numbers of their texts ``(p,)`` and of their neighbours ``(p,)``, which may not be."""
+
+Deeper = Callable[[Tensor, int], Neighbours]
+"""Finds so many nearest neighbours of the texts with these numbers."""
+
+
+def permitted(
+    near: Neighbours, k: int, forbidden: Forbidden, deeper: Deeper, others: int
+) -> tuple[Neighbours, int]:
+    """The k nearest of each text that are not forbidden, and how many nearer ones were left out.
+
+    Args:
+        near: the nearest of n texts, more than k of each, as some will be left out.
+        deeper: called for texts of which these do not leave k, for four times as many, until they do.
+        others: the number of texts on the other side.
+
+    Where too few texts are permitted, the last places have the id -1 and the similarity minus infinity.
+    """
+    ids = torch.full((len(near.ids), min(k, others)), -1)
+    similarities = torch.full(ids.shape, -torch.inf)
+    rows, left_out = torch.arange(len(ids)), 0
+    while True:
+        width = near.ids.shape[1]
+        whose = rows[:, None].expand_as(near.ids)
+        good = ~forbidden(whose.flatten(), near.ids.flatten()).view_as(near.ids)
+        rank = good.cumsum(dim=1)
+        kept = good & (rank <= ids.shape[1])
+        ids[whose[kept], rank[kept] - 1] = near.ids[kept]
+        similarities[whose[kept], rank[kept] - 1] = near.similarities[kept]
+        short = rank[:, -1] < ids.shape[1]
+        done = torch.ones_like(short) if width >= others else ~short
+        left_out += int((~good & (rank < ids.shape[1]))[done].sum())
+        if bool(done.all()):
+            return Neighbours(ids, similarities), left_out
+        rows = rows[short]
+        near = deeper(rows, min(4 * width, others))
