@@ -6,7 +6,9 @@ python benchmarks/mining.py news --data DATA --work FOLDER --json FILE
 squad: of 32 articles, 100 questions are seeds; the other questions, among four times as many unrelated ones,
 are the inputs, and all candidate answers of the articles' passages and of news the outputs. news: of XSum's
 documents, 100 with their summaries are seeds; the others, among BBC's and Reuters', are the inputs, and their
-summaries, among all sentences of BBC and Reuters, the outputs. Interrupted, it goes on where it was.
+summaries, among all sentences of BBC and Reuters, the outputs. All candidates are mined: the bi-encoder alone
+takes those of the largest margins, each text once, and the cross-encoder ranks all of them anew. Interrupted,
+it goes on where it was.
 """
 
 import argparse
@@ -17,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from common import write
 from mining_data import news_corpora, squad_corpora, write_news, write_squad
@@ -27,7 +28,7 @@ from pairsmith.data.squad import Question
 from pairsmith.metrics.rouge import abstractiveness
 from pairsmith.metrics.squad import normalized
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.mine.filter import filter_pairs
+from pairsmith.steps.mine.filter import filter_pairs, winners
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder
@@ -36,8 +37,6 @@ from pairsmith.training.settings import TrainBiencoderSettings, TrainCrossencode
 
 MINILM = "embedded:all-minilm-l6-v2"
 BEST = (100, 250, 500)
-CANDIDATES = 1_500
-"""Pairs that the cross-encoder looks at."""
 
 Figures = dict[str, float]
 
@@ -141,16 +140,20 @@ def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
     around = corpora if task.kind == "reading" else {"outputs": corpora["outputs"]}
     train_biencoder(TrainBiencoderSettings(**common, **around, steps=100), run("biencoder"))
     encoder, pairs = str(work / "biencoder"), str(work / "mined")
-    mined = mine(
-        MineSettings(kind=task.kind, **corpora, encoder=encoder, best=CANDIDATES, **task.mining), run("mined")
-    )
+    given = MineSettings(kind=task.kind, **corpora, encoder=encoder, retrieval="candidates", **task.mining)
+    mined = mine(given, run("mined"))
     judge = {**common, "base": start, "mined": pairs, "encoder": encoder, **task.crossencoder}
     train_crossencoder(TrainCrossencoderSettings(**judge), run("crossencoder"))
-    kept = filter_pairs(FilterSettings(pairs=pairs, model=str(work / "crossencoder")), run("filtered"))
+    filters = {"pairs": pairs, "model": str(work / "crossencoder"), "best": max(BEST), "one_per": "both"}
+    kept = filter_pairs(FilterSettings(**filters), run("filtered"))
+    table = mined.table()
+    by_margin = np.argsort(-table["margin"].to_numpy(), kind="stable")
+    alone = by_margin[winners(table, by_margin, "both")][: max(BEST)]
     return {
         "style": pruned(DatasetFolder.open(mined.path / task.judged), task.gold),
-        "biencoder": task.figures(best_of(mined.table())),
-        "full": task.figures(best_of(kept.table())),
+        "candidates": {"pairs": mined.rows},
+        "biencoder": task.figures(table.take(alone).to_pylist()),
+        "full": task.figures(kept.table().to_pylist()),
     }
 
 
@@ -185,11 +188,6 @@ def pruned(encoded: DatasetFolder, gold: Set[str]) -> Figures:
         "gold": right,
         "gold left out": round(100 * sum(left_out) / max(1, right), 2),
     }
-
-
-def best_of(rows: pa.Table) -> Sequence[Mapping[str, Any]]:
-    found: list[dict[str, Any]] = rows.slice(0, max(BEST)).to_pylist()
-    return found
 
 
 def gold_of(questions: Sequence[Question]) -> Mapping[str, tuple[str, set[str]]]:

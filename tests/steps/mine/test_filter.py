@@ -1,6 +1,8 @@
 """The step ``filter``, with a random cross-encoder."""
 
 import json
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from pairsmith.data.schemas import (
     LabelledText,
     MinedPair,
     ScoredPair,
+    rows_at,
     to_table,
 )
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
@@ -24,7 +27,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.mine import filter as filtering
-from pairsmith.steps.mine.filter import best_of_each, filter_pairs, most_kept
+from pairsmith.steps.mine.filter import best_of_each, filter_pairs, most_kept, winners
 from pairsmith.steps.mine.plan import plan_filter
 from pairsmith.steps.mine.settings import FilterSettings
 
@@ -62,6 +65,8 @@ def world(tmp_path, judge):
 
     def settings(**changes):
         given = {"pairs": str(tmp_path / "pairs"), "model": judge, "dtype": "float32", "shard_size": 5}
+        if not changes.keys() & {"best", "share", "threshold"}:
+            given["share"] = 1
         return FilterSettings(**{**given, **changes})
 
     return tmp_path, settings
@@ -103,9 +108,56 @@ def test_texts_of_more_than_two_gigabytes():
     assert shard.rows["id"].to_pylist() == list(range(2_198_000, 2_200_000))
     assert shard.rows["output"][-1].as_py() == texts[-1].as_py()
     wanted = np.array([2_199_999, 0, 1_100_000])
-    assert filtering._rows(table, wanted).to_pylist() == [
+    assert rows_at(table, wanted).to_pylist() == [
         {"id": int(n), "output": texts[int(n) % 100_000].as_py()} for n in wanted
     ]
+
+
+CANDIDATES = [
+    MinedPair(
+        f"{x}-{y}", f"who plays the {PLAYS[x]}?", f"{PEOPLE[y]} does", 1.0, 0.5, input_id=x, output_id=y
+    )
+    for x, y in ((0, 0), (0, 1), (1, 0), (1, 2), (2, 1), (2, 0))
+]
+
+
+@pytest.mark.parametrize(
+    ("one_per", "expected"),
+    [
+        ("pair", [True] * 6),
+        ("input", [True, False, True, False, True, False]),
+        ("both", [True, False, False, True, True, False]),
+    ],
+)
+def test_which_candidates_win(one_per, expected):
+    table = pa.table({"input_id": [0, 0, 1, 1, 2, 2], "output_id": [0, 1, 0, 2, 1, 0]})
+    assert winners(table, np.arange(6), one_per).tolist() == expected
+    last_first = winners(table, np.arange(6)[::-1], "input")
+    assert last_first.tolist() == [True, False, True, False, True, False]
+
+
+def test_candidates_of_an_input_compete_before_the_best_are_kept(world):
+    tmp, settings = world
+    rows = [replace(each, input_id=str(each.input_id), output_id=str(each.output_id)) for each in CANDIDATES]
+    mined = {"retrieval": "candidates"}
+    run = Run(tmp / "candidates", Silent())
+    writer = FolderWriter.start(run, step="mine", schema=MINED_PAIR, settings=mined, inputs={}, models={})
+    writer.commit(0, {"train": to_table(rows, MINED_PAIR)}, to_table([], REJECT))
+    writer.finish(CARD)
+    pairs = str(tmp / "candidates")
+    every = filter_pairs(settings(pairs=pairs, one_per="pair"), Run(tmp / "every", Silent()))
+    best: dict[str, str] = {}
+    for row in every.table().to_pylist():
+        best.setdefault(row["input"], row["id"])
+    found = filter_pairs(settings(pairs=pairs, best=2), Run(tmp / "out", Silent()))
+    assert [row["id"] for row in found.table().to_pylist()] == list(best.values())[:2]
+    reasons = Counter(row["reason"] for row in found.rejects().to_pylist())
+    assert reasons == {"a pair with the same text ranks higher": 3, "not among the best": 1}
+
+
+def test_how_many_are_kept_must_be_said():
+    with pytest.raises(ValueError, match="give --best or --share, or a --threshold; --share 1 keeps all"):
+        FilterSettings(pairs="p", model="m")
 
 
 def test_a_threshold(world):

@@ -287,7 +287,7 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
 
     def of(settings, name):
         near, cells = find_neighbours(x, y, settings, {}, Run(tmp_path / name, Progress()))
-        found = scored_candidates(near, cells, (x, y), texts, settings, lambda *_: "")
+        found = scored_candidates(near, cells, (x, y), texts, settings)
         return found.forward, found.backward
 
     exact, by_index = (

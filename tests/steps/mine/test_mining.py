@@ -10,6 +10,7 @@ from datasets import load_dataset
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError, StorageError
 from pairsmith.core.progress import Silent
+from pairsmith.methods.mining.method import unpairable
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
@@ -18,7 +19,7 @@ from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine import neighbours, route
 from pairsmith.steps.mine.corpus import Unit, encoded
 from pairsmith.steps.mine.neighbours import check_index
-from pairsmith.steps.mine.route import mine, verbatim
+from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
 
 pytestmark = pytest.mark.slow
@@ -111,16 +112,13 @@ def test_all_candidates_input_by_input(world):
 
 
 def test_verbatim_pairs_are_no_pairs():
-    def verdict(one, other, answer=None):
-        return verbatim({"text": one}, {"text": other, "answer": answer})
-
-    assert "output occurs" in verdict("where is Rome, Italy?", "Italy")
-    assert "input occurs" in verdict("Italy", "Italy is a country")
-    assert verdict("Italy", "Rome") == ""
-    assert "answer occurs" in verdict("where is ROME, Italy?", "Rome: Rome is in Italy", "Rome")
-    assert verdict("where is Rome?", "Italy: where is Rome?", "Italy") == ""
-    assert verdict("what is a complexity class?", "P: P is a class", "P") == ""
-    assert verdict("the cat sat", "at") == ""
+    assert "output occurs" in unpairable("where is Rome, Italy?", "Italy", None)
+    assert "input occurs" in unpairable("Italy", "Italy is a country", None)
+    assert unpairable("Italy", "Rome", None) == ""
+    assert "answer occurs" in unpairable("where is ROME, Italy?", "Rome: Rome is in Italy", "Rome")
+    assert unpairable("where is Rome?", "Italy: where is Rome?", "Italy") == ""
+    assert unpairable("what is a complexity class?", "P: P is a class", "P") == ""
+    assert unpairable("the cat sat", "at", None) == ""
 
 
 def test_stopped_while_encoding_it_goes_on_to_the_same_bytes(world, monkeypatch):

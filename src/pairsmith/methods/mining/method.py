@@ -102,6 +102,11 @@ def answer_in_question(question: str, answer: str) -> str:
     return "the answer occurs in the question" if stands_in(answer.casefold(), question.casefold()) else ""
 
 
+def unpairable(input_: str, output: str, answer: str | None) -> str:
+    """Why an input and an output make no pair (M5); ``answer`` is the output's, if it is an answer."""
+    return verbatim(input_, output) if answer is None else answer_in_question(input_, answer)
+
+
 def mined_pair(input_: str, output: str, margin: float, cosine: float) -> MinedPair:
     """The row of a pair; its id is made of those of both texts."""
     ids = text_id(input_), text_id(output)

@@ -1,16 +1,16 @@
 """What the search found, merged and scored: candidates with margins (M3), without what may not pair (M5)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.methods.mining.method import unpairable
 from pairsmith.runs import DatasetFolder
 from pairsmith.search.exact import Neighbours, merged, nearest
 from pairsmith.search.margin import Pairs, candidates, joined
@@ -21,9 +21,6 @@ from pairsmith.steps.mine.settings import MineSettings
 
 TEXTS_AT_ONCE = 2**18
 """Pairs whose texts are held in memory at once."""
-
-Verbatim = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
-"""Says of an input and an output, as rows of ``TEXTS``, why they may not be paired; empty if they may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,6 @@ def scored_candidates(
     corpora: tuple[Encoded, Encoded],
     texts: tuple[Texts, Texts],
     settings: MineSettings,
-    verbatim: Verbatim,
 ) -> Candidates:
     """Merge the parts of the search, leave out what may not be paired, and score the k nearest that remain.
 
@@ -59,7 +55,7 @@ def scored_candidates(
         sides = every[number].x, every[number].y
         if settings.verbatim == "drop":
             for side in (0, 1):
-                forbidden = partial(_forbidden, sides, texts, verbatim, side)
+                forbidden = partial(_forbidden, sides, texts, side)
                 deeper = partial(_deeper, sides, corpora, side)
                 most = len(sides[1 - side])
                 found[side], more = permitted(found[side], settings.k, forbidden, deeper, most)
@@ -76,7 +72,6 @@ def scored_candidates(
 def _forbidden(
     sides: tuple[NDArray[np.int64], NDArray[np.int64]],
     texts: tuple[Texts, Texts],
-    verbatim: Verbatim,
     side: int,
     rows: torch.Tensor,
     near: torch.Tensor,
@@ -90,7 +85,12 @@ def _forbidden(
             distinct, place = np.unique(each.numpy(), return_inverse=True)
             read = of.rows(here[distinct].tolist())
             known.append([read[i] for i in place.tolist()])
-        found[some] = torch.tensor([bool(verbatim(*each)) for each in zip(*known, strict=True)])
+        found[some] = torch.tensor(
+            [
+                bool(unpairable(one["text"], other["text"], other["answer"]))
+                for one, other in zip(*known, strict=True)
+            ]
+        )
     return found
 
 

@@ -1,9 +1,10 @@
 """The step ``filter``: keep the pairs that a cross-encoder (M6) or a sentence encoder ranks best.
 
-pairs -> unnormalised scores, shard by shard -> the best kept, the others rejected with their scores
+pairs -> unnormalised scores, shard by shard -> the best of each input -> the best of all
 
-Mined pairs are ranked by the model's score. Pairs that were generated for a target score are ranked by how
-close the model's score is to it.
+Mined pairs are ranked by the model's score. Where ``mine`` handed on all candidates, those of one input
+compete first, and only the best of them is ranked. Pairs that were generated for a target score are ranked by
+how close the model's score is to it. Those not kept become rejects, with their scores.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
-from pairsmith.data.schemas import REJECT, Reject, to_table
+from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
@@ -36,7 +37,7 @@ from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.mine.settings import FilterSettings
+from pairsmith.steps.mine.settings import FilterSettings, OnePer
 from pairsmith.steps.shared import finished, load_options, nothing_to_do, refuse_sources
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
@@ -60,9 +61,12 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     claims = _claims(pairs, settings, source)
     inputs = {"pairs": hash_source(found.source)}
     models = {"model": model_revision(settings.model)}
+    one_per = _one_per(settings, source)
     decides = settings.model_dump(mode="json", include={"by", "best", "threshold"}) | _deciding_scores(
         settings
     )
+    if one_per != "pair":
+        decides["one_per"] = one_per
     if settings.share is not None:  # folders from before there was a share go on
         decides["share"] = settings.share
     writer = FolderWriter.start(
@@ -80,18 +84,22 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         judged = ranks(scores) if settings.judge == "encoder" else probabilities(scores)
         name, values = "agreement", agreement(judged, claims)
         order = best_of_each(values, claims)
-    keep = values[order] >= (-np.inf if settings.threshold is None else settings.threshold)
-    keep[np.cumsum(keep) > most_kept(settings, len(keep))] = False
+    wins = winners(pairs, order, one_per)
+    keep = wins & (values[order] >= (-np.inf if settings.threshold is None else settings.threshold))
+    keep[np.cumsum(keep) > most_kept(settings, int(wins.sum()))] = False
     kept, lost = order[keep], order[~keep]
+    reasons = np.where(wins, "not among the best", "a pair with the same text ranks higher")[~keep]
     for number in range(max(1, -(-max(len(kept), len(lost)) // SHARD_ROWS))):
         if writer.is_done(number):
             continue
         part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
         rejects = [
-            Reject.of(row["id"], name, "not among the best", {**row, name: float(values[place])})
-            for place, row in zip(lost[part].tolist(), _rows(pairs, lost[part]).to_pylist(), strict=True)
+            Reject.of(row["id"], name, reason, {**row, name: float(values[place])})
+            for place, reason, row in zip(
+                lost[part].tolist(), reasons[part], rows_at(pairs, lost[part]).to_pylist(), strict=True
+            )
         ]
-        rows = _rows(pairs, kept[part])
+        rows = rows_at(pairs, kept[part])
         if "margin" in rows.column_names:  # of mined pairs; the score of others is a label
             place = rows.column_names.index("score")
             new = pa.array(scores[kept[part]].astype(np.float64))
@@ -100,17 +108,41 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     return finished(writer, _card(settings, source), run)
 
 
-def _rows(pairs: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
-    """The rows of these numbers, in order; by chunk, as all texts together may overflow an Arrow array."""
-    edges = np.cumsum([0, *(len(batch) for batch in pairs.to_batches())])
-    where = np.searchsorted(edges, numbers, side="right") - 1
-    parts, places = [], []
-    for chunk, batch in enumerate(pairs.to_batches()):
-        here = np.flatnonzero(where == chunk)
-        parts.append(batch.take(pa.array(numbers[here] - edges[chunk])))
-        places.append(here)
-    found = pa.Table.from_batches(parts, pairs.schema)
-    return found.take(np.argsort(np.concatenate([np.empty(0, np.int64), *places])))
+def _one_per(settings: FilterSettings, source: DatasetFolder) -> OnePer:
+    """Which pairs compete; by default those of an input, where ``mine`` handed on all candidates."""
+    if settings.one_per != "auto":
+        return settings.one_per
+    made = source.manifest
+    return "input" if made.step == "mine" and made.settings.get("retrieval") == "candidates" else "pair"
+
+
+def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArray[np.bool_]:
+    """Which pairs win against those with the same text, ``(n,)`` in the order of ``order``, best first.
+
+    With ``input`` the first pair of each input wins; with ``both`` a pair of which neither text is in an
+    earlier winner; with ``pair`` all win.
+    """
+    wins = np.ones(len(order), bool)
+    if one_per == "pair":
+        return wins
+    inputs, outputs = (_numbered(pairs, side)[order] for side in ("input", "output"))
+    if one_per == "input":
+        wins[:] = False
+        wins[np.unique(inputs, return_index=True)[1]] = True
+        return wins
+    of_input, of_output = bytearray(len(order)), bytearray(len(order))
+    for place, (one, other) in enumerate(zip(inputs.tolist(), outputs.tolist(), strict=True)):
+        wins[place] = not (of_input[one] or of_output[other])
+        if wins[place]:
+            of_input[one] = of_output[other] = True
+    return wins
+
+
+def _numbered(pairs: pa.Table, side: str) -> NDArray[np.int64]:
+    """A number for each row that is the same where this side's text is, ``(n,)``."""
+    column = pairs[f"{side}_id" if f"{side}_id" in pairs.column_names else side]
+    found: NDArray[np.int64] = np.unique(column.to_numpy(), return_inverse=True)[1]
+    return found
 
 
 def _text_columns(pairs: pa.Table, source: DatasetFolder) -> tuple[str, str]:

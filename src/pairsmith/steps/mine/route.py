@@ -4,9 +4,7 @@ corpora -> units -> vectors -> nearest neighbours both ways, without copies (M5)
 """
 
 import math
-from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
 
 import pyarrow as pa
 import torch
@@ -23,8 +21,7 @@ from pairsmith.data.schemas import (
     as_columns,
     to_table,
 )
-from pairsmith.methods.mining import method
-from pairsmith.methods.mining.method import answer_in_question, mined_pair
+from pairsmith.methods.mining.method import mined_pair
 from pairsmith.methods.mining.style import load_style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.storage import scratch_file
@@ -79,7 +76,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         texts = Texts(x, files[2]), Texts(y, files[3])
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
         near, cells = find_neighbours(x, y, settings, encodings, run.part("search"))
-        found = scored_candidates(near, cells, (x, y), texts, settings, verbatim)
+        found = scored_candidates(near, cells, (x, y), texts, settings)
         if found.left_out:
             run.progress.say(
                 f"{found.left_out:,} nearer neighbours are left out, as they or their answers stand in the "
@@ -102,13 +99,6 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells), "candidates": len(forward)}
     counts |= {"left out word for word": found.left_out, "without a margin": found.unscored}
     return finished(writer, _card(settings, counts), run)
-
-
-def verbatim(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Why an input and an output, as rows of ``ENCODED``, may not be paired (M5); empty if they may."""
-    if other["answer"] is not None:
-        return answer_in_question(one["text"], other["answer"])
-    return method.verbatim(one["text"], other["text"])
 
 
 def sorted_out(

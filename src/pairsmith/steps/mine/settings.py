@@ -17,6 +17,7 @@ from pairsmith.core.fields import (
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 
 KindName = Literal["pairs", "reading", "summaries"]
+OnePer = Literal["pair", "input", "both"]
 
 
 class MineSettings(Settings):
@@ -190,6 +191,12 @@ class FilterSettings(Settings):
         "label is kept. auto: agreement for pairs with the columns sentence1, sentence2 and score, else "
         "score.",
     )
+    one_per: Literal["auto", "pair", "input", "both"] = Field(
+        default="auto",
+        description="Which pairs compete with each other before the best are kept. input: those of an input, "
+        "of which one is left; both: the same, and no output is used twice; pair: none. auto: input for what "
+        "mine wrote with --retrieval candidates, else pair.",
+    )
     best: int | None = Field(
         default=None, ge=1, description="Keep only this many pairs, those that rank highest."
     )
@@ -218,6 +225,15 @@ class FilterSettings(Settings):
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Number of pairs that are scored and saved together."
     )
+
+    @model_validator(mode="after")
+    def _says_how_many(self) -> Self:
+        if self.best is self.share is self.threshold is None:
+            raise ValueError(
+                "a filter keeps the best, so say how many: give --best or --share, or a --threshold; "
+                "--share 1 keeps all, in order"
+            )
+        return self
 
 
 class RewriteSettings(Settings):

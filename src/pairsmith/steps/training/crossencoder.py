@@ -16,6 +16,7 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.data.examples import Example, read_examples
 from pairsmith.data.text import finder_revision
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
+from pairsmith.methods.mining.method import unpairable
 from pairsmith.methods.mining.sampled_negatives import in_window, overlaps, positive_answers, positive_outputs
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
@@ -35,8 +36,8 @@ model = CrossEncoder("path/to/this/folder", activation_fn=None)
 print(model.predict([("Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Shakespeare.")]))
 ```"""
 
-_SPARE = 10
-"""Additional outputs to retrieve from each shard, as some may be positives."""
+_SPARE = 50
+"""Additional outputs to retrieve from each shard, as some may be positives or, of a document, its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,10 @@ def retrieved(
     """The ``count`` distinct outputs nearest to each example's input, nearest first, without positives.
 
     Positives are the outputs of all examples with the same input, their answers in any passage, and what
-    overlaps these answers in the example's own passage. ``outputs`` are encoded by ``encoder``, as ``mine``
+    overlaps these answers in the example's own passage. Outputs that stand in the input, such as a document's
+    own sentences, and those whose answer does, are no candidates of ``mine`` either (M5).
+
+    ``outputs`` are encoded by ``encoder``, as ``mine``
     leaves them in its folder; ``advance`` is called with the number of inputs that were encoded.
     """
     inputs = [example.input for example in examples]
@@ -145,7 +149,8 @@ def retrieved(
             found = zip(values[number].tolist(), (known[i] for i in places[number].tolist()), strict=True)
             best = near[number]
             for value, row in found:
-                if not _right(row, example, *right[number]):
+                copied = unpairable(example.input, row["text"], row["answer"])
+                if not copied and not _right(row, example, *right[number]):
                     best[row["text"]] = max(value, best.get(row["text"], value))
             kept = nlargest(count, ((value, text) for text, value in best.items()))
             near[number] = {text: value for value, text in kept}
