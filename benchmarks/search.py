@@ -119,7 +119,7 @@ Found = tuple[set[tuple[int, int]], Sequence[tuple[Any, Any]]]
 def ours(x: Tensor, y: Tensor, k: int) -> Found:
     """Search both ways, margins, pairs."""
     near = two_way_search(x, y, k)
-    pairs = choose(*candidates(*near)).taken
+    pairs = choose(*candidates(*near))
     both = [(each.similarities.numpy(), each.ids.numpy()) for each in near]
     return set(zip(pairs.x.tolist(), pairs.y.tolist(), strict=True)), both
 
