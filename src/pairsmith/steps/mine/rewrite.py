@@ -34,8 +34,8 @@ from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.shared import load_options, refuse_sources
 
 _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
-_SCORES = ("margin", "score")
-"""Columns that score the original pair, and do not apply to the rewritten one."""
+_ORIGINAL = ("margin", "score", "input_id", "output_id")
+"""Columns that score or identify the original pair, and do not apply to the rewritten one."""
 
 
 def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
@@ -48,7 +48,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     found = open_training_rows(settings.pairs, "rewritten", run.progress.say)
     source, pairs = found.folder, found.table.slice(0, settings.best)
     check_columns(pairs, settings)
-    pairs = pairs.drop_columns([name for name in _SCORES if name in pairs.column_names])
+    pairs = pairs.drop_columns([name for name in _ORIGINAL if name in pairs.column_names])
     revision = model_revision(settings.model)
     writer = FolderWriter.start(
         run,
