@@ -6,10 +6,11 @@ Scored pairs of ``examples/`` train an encoder by cosine regression and a cross-
 cross-entropy, in batches of 32. Passages of some of its sentences, with a word as the answer and a sentence
 as the question, train a reader and a question generator (SmolLM2, which learns to follow the instruction), in
 batches of 8. Each of these is trained once by our training and once by a library's at its defaults, and with
-its bf16 on: sentence-transformers' for pairs, transformers' for questions. Both see the same rows in the same
-order. The first steps are left out, as memory is not warm yet. A share of the matrix rate is the arithmetic
-of the real tokens (6 operations for each weight of the layers and token, 12 for each width and pair of tokens
-in a text), divided by time and by the fastest of some large products in the same run.
+its bf16 on: sentence-transformers' for pairs, transformers' for questions. Both see the same rows, each in an
+order of its own; the reader of transformers learns the same span of all questions, which costs as much. The
+first steps are left out, as memory is not warm yet. A share of the matrix rate is the arithmetic of the real
+tokens (6 operations for each weight of the layers and token, 12 for each width and pair of tokens in a text),
+divided by time and by the fastest of some large products in the same run.
 """
 
 import argparse

@@ -149,3 +149,14 @@ def test_the_query_itself_is_no_negative_and_takes_no_place(fixed):
 def test_ranks_that_are_no_range_are_refused(encoder):
     with pytest.raises(ValueError, match="ranks must be a first and a last place"):
         find_hard_negatives([("a", "b")], ["c"], encoder, ranks=(0, 5))
+
+
+def test_own_sentences_take_no_place_in_the_method(encoder):
+    own = [f"a man plays the {thing}." for thing in ("drum", "harp", "bell", "viol", "pipe", "gong", "horn")]
+    document, others = " ".join(own), ["it rains today", "she sings", "dogs bark"]
+    pairs = mine_pairs([document, "nobody sings"], [*own, *others], encoder, k=2, retrieval="candidates")
+    of_document = [pair.output for pair in pairs if pair.input == document]
+    assert len(of_document) >= 2  # seven nearer ones are its own
+    assert set(of_document) <= set(others)
+    with pytest.raises(ValueError, match="best does nothing"):
+        mine_pairs([document], own, encoder, retrieval="candidates", best=1)

@@ -16,8 +16,8 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.methods.mining.style import Style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.steps.mine import candidates, neighbours, route
 from pairsmith.steps.mine import corpus as corpora
-from pairsmith.steps.mine import neighbours, route
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.encoded import ENCODED, Encoded, Texts
 from pairsmith.steps.mine.neighbours import (
@@ -90,6 +90,25 @@ def test_own_sentences_take_no_place_of_a_document(world):
     assert set(of_document) == {document(n) for n in range(12)}
     assert min(of_document.values()) >= 3
     assert not any(row["output"] in row["input"].split("\n") for row in rows)
+
+
+def test_a_document_with_more_own_sentences_than_were_looked_up_is_searched_again(world, monkeypatch):
+    tmp, settings = world
+    given = settings("summaries", "documents.jsonl", "documents.jsonl", k=3, retrieval="candidates")
+    at_once = mine(given, Run(tmp / "at-once", Silent())).table().to_pylist()
+    asked, real = [], candidates.nearest
+
+    def counting(queries, others, more):
+        asked.append((len(queries), more))
+        return real(queries, others, more)
+
+    monkeypatch.setattr(candidates, "nearest", counting)
+    monkeypatch.setattr(neighbours, "SPARE_OF_SUMMARIES", {"x": 0, "y": 0})
+    again = mine(given, Run(tmp / "again", Silent())).table().to_pylist()
+    assert asked
+    assert {row["id"] for row in again} == {row["id"] for row in at_once}
+    margins = {row["id"]: row["margin"] for row in at_once}
+    assert all(row["margin"] == pytest.approx(margins[row["id"]], abs=1e-5) for row in again)
 
 
 def test_long_passages_are_cut_and_those_without_an_answer_rejected(world):

@@ -423,6 +423,25 @@ def test_what_the_search_found_is_wrong_once_and_never_right(tmp_path, tiny_bert
     assert found[0] == found[1]
 
 
+def test_a_documents_own_sentences_are_no_hard_negatives(tmp_path, tiny_bert):
+    own = [f"Ann saw {play}." for play in PLAYS]
+    seed = Example(" ".join(own), "People like plays.")
+    texts = [*own, seed.output, "Bob saw nothing.", "It rained all day."]
+    rows = [
+        {"id": f"{n}", "text": text, "group": "", "context": None, "answer": None, "answer_start": None,
+         "vector": [1.0] + [0.0] * 15}
+        for n, text in enumerate(texts)
+    ]  # fmt: skip
+    writer = FolderWriter.start(
+        Run(tmp_path / "outputs", Silent()), step="encode", schema=ENCODED, settings={}, inputs={}, models={}
+    )
+    writer.commit(0, {"train": pa.Table.from_pylist(rows, ENCODED)}, to_table([], REJECT))
+    folder = writer.finish(Card(title="t", description="d"))
+    encoder = SentenceTransformer(str(tiny_bert), device="cpu")
+    (found,) = retrieved([seed], folder, encoder, 5)
+    assert sorted(found) == ["Bob saw nothing.", "It rained all day."]
+
+
 def test_a_stopped_cross_encoder_goes_on_to_the_same_weights(mined, tiny_bert, monkeypatch):
     given = crossencoder(mined, tiny_bert, mined=str(mined / "mined"), encoder=str(tiny_bert))
     train_crossencoder(given, Run(mined / "whole", Silent()))

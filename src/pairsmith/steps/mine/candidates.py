@@ -1,4 +1,4 @@
-"""What the search found, merged and scored: candidates with margins (M3), without what may not pair (M5)."""
+"""Candidate pairs from the neighbours that the search saved, without copies (M5) and with margins (M3)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

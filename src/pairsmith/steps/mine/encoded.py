@@ -1,4 +1,4 @@
-"""The distinct texts of an encoded corpus, with vectors and texts that are memory-mapped from files."""
+"""The distinct texts of an encoded corpus, whose texts and vectors are memory-mapped from files."""
 
 import atexit
 import tempfile

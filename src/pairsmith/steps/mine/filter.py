@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.citations import MINING
@@ -37,6 +38,7 @@ from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
+from pairsmith.search.margin import each_once
 from pairsmith.steps.mine.settings import FilterSettings, OnePer
 from pairsmith.steps.shared import finished, load_options, nothing_to_do, refuse_sources
 
@@ -109,7 +111,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
 
 
 def _one_per(settings: FilterSettings, source: DatasetFolder) -> OnePer:
-    """Which pairs compete; by default those of an input, where ``mine`` handed on all candidates."""
+    """Which pairs compete with each other: by default those with the same input, if they are candidates."""
     if settings.one_per != "auto":
         return settings.one_per
     made = source.manifest
@@ -126,15 +128,11 @@ def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArr
     if one_per == "pair":
         return wins
     inputs, outputs = (_numbered(pairs, side)[order] for side in ("input", "output"))
+    wins[:] = False
     if one_per == "input":
-        wins[:] = False
         wins[np.unique(inputs, return_index=True)[1]] = True
-        return wins
-    of_input, of_output = bytearray(len(order)), bytearray(len(order))
-    for place, (one, other) in enumerate(zip(inputs.tolist(), outputs.tolist(), strict=True)):
-        wins[place] = not (of_input[one] or of_output[other])
-        if wins[place]:
-            of_input[one] = of_output[other] = True
+    else:
+        wins[each_once(torch.from_numpy(inputs), torch.from_numpy(outputs)).numpy()] = True
     return wins
 
 

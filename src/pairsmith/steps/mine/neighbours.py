@@ -150,9 +150,9 @@ def check_index(index: str) -> None:
 
 
 SPARE = {"x": 4, "y": 4}
-"""Neighbours looked up beyond k for an input and for an output, as some are left out."""
+"""Neighbours looked up beyond k for an input, ``x``, and an output, ``y``, as copies are left out later."""
 SPARE_OF_SUMMARIES = {"x": 28, "y": 4}
-"""The same for documents, which have their own sentences as neighbours, and sentences."""
+"""The same for kind summaries: a document's own sentences are among its nearest, and are left out later."""
 
 
 def looked_up(settings: MineSettings) -> dict[str, int]:

@@ -69,7 +69,7 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
         sample=_pairs(sampled, settings),
     )
     similarities = int(min(settings.memory * 2**30, 8.0 * sum(counts) * 16))
-    return replace(found, memory=found.memory + similarities, scratch=4 * width * sum(counts))
+    return replace(found, memory=found.memory + similarities, scratch=size)
 
 
 @dataclass(slots=True)

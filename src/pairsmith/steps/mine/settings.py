@@ -231,7 +231,7 @@ class FilterSettings(Settings):
         if self.best is self.share is self.threshold is None:
             raise ValueError(
                 "a filter keeps the best, so say how many: give --best or --share, or a --threshold; "
-                "--share 1 keeps all, in order"
+                "--share 1 ranks them and leaves none out for its rank"
             )
         return self
 

@@ -128,8 +128,8 @@ def retrieved(
     overlaps these answers in the example's own passage. Outputs that stand in the input, such as a document's
     own sentences, and those whose answer does, are no candidates of ``mine`` either (M5).
 
-    ``outputs`` are encoded by ``encoder``, as ``mine``
-    leaves them in its folder; ``advance`` is called with the number of inputs that were encoded.
+    ``outputs`` are encoded by ``encoder``, as ``mine`` leaves them in its folder; ``advance`` is called with
+    the number of inputs that were encoded.
     """
     inputs = [example.input for example in examples]
     queries = encode_texts(encoder, inputs, side="query", advance=advance)
