@@ -73,6 +73,14 @@ def test_weights_with_one_gradient_between_them_keep_their_own() -> None:
     assert [each.grad.tolist() for each in twins] == [[4.0, 6.0], [4.0, 6.0]]
 
 
+def test_so_they_do_in_a_single_chunk() -> None:
+    twins = nn.ParameterList([torch.tensor([1.0, 1.0]), torch.tensor([2.0, 2.0])])
+    for _ in range(2):
+        chunk = {"x": torch.tensor([1.0, 2.0])}
+        sum_of_losses(lambda chunk: (twins[0] + twins[1]) * chunk["x"], [chunk], twins).backward()
+    assert [each.grad.tolist() for each in twins] == [[2.0, 4.0], [2.0, 4.0]]
+
+
 def test_backward_is_in_forwards_formats() -> None:
     weight = nn.Linear(64, 64, bias=False)
     x = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))

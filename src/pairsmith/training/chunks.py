@@ -103,15 +103,19 @@ class _Summed(torch.autograd.Function):
     ) -> Tensor:
         total = torch.zeros((), device=weights[0].device)
         gradients: list[Tensor | None] = [None] * len(weights)
-        for chunk in chunks:
+        for number, chunk in enumerate(chunks):
             with torch.enable_grad():
                 loss = losses(chunk).sum()
             with torch.autocast(total.device.type, enabled=False):  # gradients use the forward pass's dtypes
                 found = torch.autograd.grad(loss, weights, allow_unused=True)
+            last = number == len(chunks) - 1
             for place, gradient in enumerate(found):
-                if gradient is not None:
-                    before = gradients[place]
-                    gradients[place] = gradient.clone() if before is None else before.add_(gradient)
+                before = gradients[place]
+                if gradient is not None and before is not None:
+                    before.add_(gradient)
+                elif gradient is not None:
+                    # Nothing may be added to what torch returned: it may be the gradient of several weights.
+                    gradients[place] = gradient if last else gradient.clone()
             total += loss.detach()
         ctx.gradients = gradients
         return total
@@ -119,4 +123,6 @@ class _Summed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         gradients, ctx.gradients = ctx.gradients, None
-        return None, None, *(None if each is None else each.mul_(outer[0]) for each in gradients)
+        if outer[0] == 1:
+            return None, None, *gradients
+        return None, None, *(None if each is None else each * outer[0] for each in gradients)

@@ -1,7 +1,7 @@
 """The attention dropout that a training asks for, and faster attention and dropout on a CPU."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from pairsmith.core.errors import SettingsError
+from pairsmith.training.processes import Processes
+from pairsmith.training.vocabulary import kept_vocabulary_gradients
 
 _SHARES = 2**16
 """Dropout probabilities are rounded to multiples of 1 / 65,536."""
@@ -26,7 +28,8 @@ def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
     """Make training ``model`` within this context faster on a CPU; elsewhere change nothing.
 
     Attention is computed in full, as torch's block-wise attention costs more time in the backward pass than
-    it saves in the forward pass, and dropout makes four numbers where torch's makes one.
+    it saves in the forward pass, dropout makes four numbers where torch's makes one, and gradients of the
+    vocabulary's vectors are kept in the same memory, unless they have to be sent to other processes.
     """
     if device != "cpu":
         yield lambda call: call()
@@ -53,8 +56,10 @@ def quick_training(model: nn.Module, device: str) -> Iterator[AsUsual[Any]]:
     attend(quickly=True)
     for module, name, dropout in dropouts:
         setattr(module, name, QuickDropout(dropout.p))
+    kept = kept_vocabulary_gradients(model) if Processes.here().size == 1 else nullcontext()
     try:
-        yield as_usual
+        with kept:
+            yield as_usual
     finally:
         attend(quickly=False)
         for module, name, dropout in dropouts:

@@ -1,0 +1,57 @@
+"""Gradients of a vocabulary's vectors, of which a batch uses few."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+
+@contextmanager
+def kept_vocabulary_gradients(model: nn.Module) -> Iterator[None]:
+    """Within this context, gradients of token embeddings are added up in memory that each step uses again.
+
+    torch makes a tensor of the whole vocabulary's size, mostly zeros, in each call of the model, in memory
+    that the system has to clear: for a small model a quarter of a step. Here each call gives the rows of its
+    own tokens alone, and they are added to one tensor, kept as long as the context lasts, which becomes the
+    weight's ``grad``: the same gradient, but for rounding, as rows of a token that occurs in several calls
+    are added in another order. Embeddings that share their weight with another module are left as they are.
+    """
+    found = _embeddings(model)
+    hooks = []
+    for each in found:
+        spread = partial(_spread, torch.empty_like(each.weight))
+        hooks.append(each.weight.register_post_accumulate_grad_hook(spread))  # type: ignore[no-untyped-call]  # torch has no types for it
+        each.sparse = True
+    try:
+        yield
+    finally:
+        for each in found:
+            each.sparse = False
+        for hook in hooks:
+            hook.remove()
+
+
+def _embeddings(model: nn.Module) -> list[nn.Embedding]:
+    """The trained token embeddings of all transformers models in it whose weight no other module has."""
+    holders: dict[int, int] = {}
+    for module in model.modules():
+        for weight in module.parameters(recurse=False):
+            holders[id(weight)] = holders.get(id(weight), 0) + 1
+    found: dict[int, nn.Embedding] = {}
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            tokens = module.get_input_embeddings()
+            if type(tokens) is nn.Embedding and tokens.weight.requires_grad and not tokens.sparse:
+                found[id(tokens)] = tokens
+    return [each for each in found.values() if holders[id(each.weight)] == 1]
+
+
+def _spread(kept: Tensor, weight: Tensor) -> None:
+    """Turn the rows that ``weight`` has as its gradient into a gradient of its own shape, in ``kept``."""
+    rows = weight.grad
+    if rows is None or not rows.is_sparse:
+        return
+    weight.grad = kept.zero_().index_add_(0, rows._indices()[0], rows._values().to(kept.dtype))
