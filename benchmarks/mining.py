@@ -6,9 +6,9 @@ python benchmarks/mining.py news --data DATA --work FOLDER --json FILE
 squad: of 32 articles, 100 questions are seeds; the other questions, among four times as many unrelated ones,
 are the inputs, and all candidate answers of the articles' passages and of news the outputs. news: of XSum's
 documents, 100 with their summaries are seeds; the others, among BBC's and Reuters', are the inputs, and their
-summaries, among all sentences of BBC and Reuters, the outputs. All candidates are mined: the bi-encoder alone
-takes those of the largest margins, each text once, and the cross-encoder ranks all of them anew. Interrupted,
-it goes on where it was.
+summaries, among all sentences of BBC and Reuters, the outputs. The candidates of the largest margins are
+mined: the bi-encoder alone takes the best of them, each text once, and each judge ranks all of them anew.
+Interrupted, it goes on where it was; with more judges than before it does what is missing.
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Task:
         judged: the side whose style is judged (M4), and ``gold`` the texts there that belong to something.
         training: settings of both trainings that differ from the defaults; ``mining``: of ``mine``;
             ``crossencoder``: of the cross-encoder's alone.
-        start: settings of a training on other pairs, with which the cross-encoder begins.
+        start: settings of a training on other pairs, with which the judge ``start`` begins.
     """
 
     kind: str
@@ -76,7 +76,7 @@ def squad(data: Path, passages: int) -> Task:
         "inputs",
         gold.keys(),
         {"window": 60},
-        {"window": 60},
+        {"window": 60, "k": 8},
         {"steps": 100, "learning_rate": [5e-5]},
         {"steps": 400, "learning_rate": [1e-4]},
     )
@@ -104,6 +104,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--judges", nargs="*", choices=list(JUDGES), default=list(JUDGES))
+    parser.add_argument("--candidates", type=int, default=5_000)
     parser.add_argument("--passages", type=int, default=500, help="Unrelated ones (squad).")
     parser.add_argument("--reuters", type=int, default=2_000, help="Documents (news).")
     args = parser.parse_args()
@@ -111,7 +113,7 @@ def main() -> None:
     task = squad(args.data, args.passages) if squads else news(args.data, args.reuters)
     results = {}
     for seed in args.seeds:
-        results[seed] = one(task, seed, args.work / f"seed-{seed}")
+        results[seed] = one(task, seed, args.work / f"seed-{seed}", args)
         print(json.dumps({seed: results[seed]}), flush=True)
     means = {
         method: {
@@ -123,54 +125,81 @@ def main() -> None:
     print(json.dumps(means, indent=1))
     if args.json:
         settings = {"passages": args.passages} if squads else {"reuters": args.reuters}
+        settings |= {"candidates": args.candidates, "judges": args.judges}
         write(args.json, {"settings": settings, "results": {"seeds": results, "means": means}})
 
 
-def one(task: Task, seed: int, work: Path) -> dict[str, Figures]:
-    """The figures of one set of seeds: bi-encoder alone, and with the cross-encoder behind it."""
+def one(task: Task, seed: int, work: Path, args: argparse.Namespace) -> dict[str, Figures]:
+    """The figures of one set of seeds: of the bi-encoder alone, and with each judge behind it."""
     files = task.files(seed, work)
-
-    def run(name: str) -> Run:
-        return Run(work / name, Progress())
-
     common = {"kind": task.kind, "seeds": files["seeds"], "base": MINILM, "seed": seed}
     common |= {"dtype": "auto", "attention_dropout": 0.0, "batch_size": 16, **task.training}
-    start = crossencoder_start(task, {**common, "seeds": files["start"], "seed": 1}, work.parent)
     corpora = {"inputs": [files["inputs"]], "outputs": [files["outputs"]]}
     around = corpora if task.kind == "reading" else {"outputs": corpora["outputs"]}
-    train_biencoder(TrainBiencoderSettings(**common, **around, steps=100), run("biencoder"))
-    encoder, pairs = str(work / "biencoder"), str(work / "mined")
-    given = MineSettings(kind=task.kind, **corpora, encoder=encoder, retrieval="candidates", **task.mining)
-    mined = mine(given, run("mined"))
-    judge = {**common, "base": start, "mined": pairs, "encoder": encoder, **task.crossencoder}
-    train_crossencoder(TrainCrossencoderSettings(**judge), run("crossencoder"))
-    filters = {"pairs": pairs, "model": str(work / "crossencoder"), "best": max(BEST), "one_per": "both"}
-    kept = filter_pairs(FilterSettings(**filters), run("filtered"))
+    train_biencoder(TrainBiencoderSettings(**common, **around, steps=100), run(work / "biencoder"))
+    given = {**task.mining, **corpora, "encoder": str(work / "biencoder"), "retrieval": "candidates"}
+    mined = mine(MineSettings(kind=task.kind, best=args.candidates, **given), run(work / "mined"))
     table = mined.table()
     by_margin = np.argsort(-table["margin"].to_numpy(), kind="stable")
     alone = by_margin[winners(table, by_margin, "both")][: max(BEST)]
-    return {
+    found: dict[str, Figures] = {
         "style": pruned(DatasetFolder.open(mined.path / task.judged), task.gold),
         "candidates": {"pairs": mined.rows},
         "biencoder": task.figures(table.take(alone).to_pylist()),
-        "full": task.figures(kept.table().to_pylist()),
     }
+    common |= {"mined": str(work / "mined"), "encoder": str(work / "biencoder"), **task.crossencoder}
+    for name in args.judges:
+        judge = JUDGES[name](task, {**common, "start": files["start"]}, work)
+        filters = {"pairs": str(work / "mined"), "best": max(BEST), "one_per": "both", **judge}
+        kept = filter_pairs(FilterSettings(**filters), run(work / f"filtered-{name}"))
+        found[name] = task.figures(kept.table().to_pylist())
+    return found
+
+
+def run(folder: Path) -> Run:
+    return Run(folder, Progress())
+
+
+def from_seeds(_: Task, settings: dict[str, Any], work: Path) -> dict[str, Any]:
+    """A cross-encoder that learned the seeds and nothing else."""
+    return trained({**settings, "base": MINILM}, work / "crossencoder-seeds")
+
+
+def from_start(task: Task, settings: dict[str, Any], work: Path) -> dict[str, Any]:
+    """A cross-encoder that learned other pairs before the seeds, the same for all sets of seeds."""
+    start = crossencoder_start(task, settings, work.parent)
+    return trained({**settings, "base": start}, work / "crossencoder-start")
+
+
+def trained(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A cross-encoder's settings as a judge, once it is trained into the folder."""
+    settings = {name: value for name, value in settings.items() if name != "start"}
+    train_crossencoder(TrainCrossencoderSettings(**settings), run(folder))
+    return {"model": str(folder)}
+
+
+JUDGES: dict[str, Callable[[Task, dict[str, Any], Path], dict[str, Any]]] = {
+    "seeds": from_seeds,
+    "start": from_start,
+}
+"""What ranks the candidates anew, by its name; each gives the settings of ``filter``."""
 
 
 def crossencoder_start(task: Task, settings: dict[str, Any], work: Path) -> str:
-    """With what all cross-encoders begin: MiniLM alone does not learn to judge pairs from 100 seeds.
+    """With what a cross-encoder can begin that does not learn to judge pairs from 100 seeds.
 
     For questions other people's, on single sentences; for summaries the first sentences of the corpus's own
     documents, for the rest of each, and which others of them are near to it.
     """
+    seeds = settings["start"]
+    settings = {name: value for name, value in settings.items() if name not in ("mined", "encoder")}
+    settings |= {"seeds": seeds, "seed": 1, **task.start}
     if task.kind == "summaries":
-        pairs: dict[str, Any] = {"inputs": [settings["seeds"]], "outputs": [settings["seeds"]]}
+        pairs: dict[str, Any] = {"inputs": [seeds], "outputs": [seeds]}
         pairs |= {"input_column": "document", "output_column": "summary", "encoder": MINILM}
-        mine(MineSettings(**pairs), Run(work / "start-mined", Progress()))
+        mine(MineSettings(**pairs), run(work / "start-mined"))
         settings |= {"mined": str(work / "start-mined"), "encoder": MINILM}
-    out = work / "start"
-    train_crossencoder(TrainCrossencoderSettings(**{**settings, **task.start}), Run(out, Progress()))
-    return str(out)
+    return str(trained(settings, work / "start")["model"])
 
 
 def pruned(encoded: DatasetFolder, gold: Set[str]) -> Figures:

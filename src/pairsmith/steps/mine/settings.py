@@ -94,7 +94,10 @@ class MineSettings(Settings):
         default=None, allow_inf_nan=False, description="Drop pairs whose margin is below this."
     )
     best: int | None = Field(
-        default=None, ge=1, description="Keep only this many pairs, those with the largest margins."
+        default=None,
+        ge=1,
+        description="Keep only this many pairs, those with the largest margins; with --retrieval candidates "
+        "it bounds what filter has to judge.",
     )
     verbatim: Literal["drop", "keep"] = Field(
         default="drop",
@@ -162,8 +165,6 @@ class MineSettings(Settings):
             refuse(self, ("min_sentences",), f"of kind {self.kind}; it is for documents")
         if self.index is None:
             refuse(self, ("index_rows", "recall"), "without index; the exact search misses nothing")
-        if self.retrieval == "candidates":
-            refuse(self, ("best",), "with retrieval candidates, of which filter takes the best")
         return self
 
 
