@@ -36,6 +36,7 @@ from pairsmith.steps.training.crossencoder import train_crossencoder
 from pairsmith.training.settings import TrainBiencoderSettings, TrainCrossencoderSettings
 
 MINILM = "embedded:all-minilm-l6-v2"
+SMOLLM2 = "embedded:smollm2-135m-instruct"
 BEST = (100, 250, 500)
 
 Figures = dict[str, float]
@@ -151,7 +152,7 @@ def one(task: Task, seed: int, work: Path, args: argparse.Namespace) -> dict[str
     for name in args.judges:
         judge = JUDGES[name](task, {**common, "start": files["start"]}, work)
         filters = {"pairs": str(work / "mined"), "best": max(BEST), "one_per": "both", **judge}
-        kept = filter_pairs(FilterSettings(**filters), run(work / f"filtered-{name}"))
+        kept = filter_pairs(FilterSettings(**filters), run(work / f"filtered-{name.replace(', ', '-')}"))
         found[name] = task.figures(kept.table().to_pylist())
     return found
 
@@ -178,9 +179,21 @@ def trained(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {"model": str(folder)}
 
 
+def by_likelihood(*_: Any) -> dict[str, Any]:
+    """A language model that learned nothing of the task."""
+    return {"model": SMOLLM2, "judge": "likelihood", "max_length": 256, "dtype": "auto"}
+
+
+def by_likelihood_and_margin(*_: Any) -> dict[str, Any]:
+    """The same, beside the bi-encoder's margin."""
+    return {**by_likelihood(), "beside": ["margin"]}
+
+
 JUDGES: dict[str, Callable[[Task, dict[str, Any], Path], dict[str, Any]]] = {
     "seeds": from_seeds,
     "start": from_start,
+    "likelihood": by_likelihood,
+    "likelihood, margin": by_likelihood_and_margin,
 }
 """What ranks the candidates anew, by its name; each gives the settings of ``filter``."""
 

@@ -63,7 +63,9 @@ def test_all_candidates_input_by_input():
     found = choose(*candidates(OF_X, OF_Y), "candidates")
     assert [pair[:2] for pair in listed(found)] == [(0, 0), (0, 1), (1, 0), (1, 2), (2, 0), (2, 2), (2, 1)]
     some = choose(*candidates(OF_X, OF_Y), "candidates", best=3)
-    assert [pair[:2] for pair in listed(some)] == [pair[:2] for pair in listed(found) if pair in best(found, 3)]
+    assert [pair[:2] for pair in listed(some)] == [
+        pair[:2] for pair in listed(found) if pair in best(found, 3)
+    ]
 
 
 def best(found, count):

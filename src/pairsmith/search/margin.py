@@ -79,8 +79,8 @@ def choose(
     """Select at most ``best`` pairs by a retrieval rule, from the candidates of each x and of each y.
 
     ``candidates`` takes those of the largest margins, for a second stage that ranks them anew, in the order
-    of x and, for each, of decreasing margin. The others take pairs in the order of decreasing margin, ties in that of x and y:
-    ``forward`` takes for each x the y with the largest margin; ``backward`` for each y an x;
+    of x and, for each, of decreasing margin. The others take pairs in the order of decreasing margin, ties in
+    that of x and y: ``forward`` takes for each x the y with the largest margin; ``backward`` for each y an x;
     ``intersection`` takes the pairs that both would take; ``max`` goes through all candidates, and takes a
     pair if neither of its texts has been taken.
     """

@@ -13,21 +13,27 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, StorageEr
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import (
     LABELLED_TEXT,
+    MINED_ANSWER,
     MINED_PAIR,
     REJECT,
     SCORED_PAIR,
     LabelledText,
+    MinedAnswer,
     MinedPair,
     ScoredPair,
+    as_columns,
     rows_at,
     to_table,
 )
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
+from pairsmith.models.language.likelihood import likelihood_ratios, load_likelihood_judge
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.mine import filter as filtering
-from pairsmith.steps.mine.filter import best_of_each, filter_pairs, most_kept, winners
+from pairsmith.steps.mine import judges
+from pairsmith.steps.mine.filter import best_of_each, filter_pairs, most_kept, standardised, winners
+from pairsmith.steps.mine.judges import cue_for
 from pairsmith.steps.mine.plan import plan_filter
 from pairsmith.steps.mine.settings import FilterSettings
 
@@ -173,7 +179,7 @@ def test_a_threshold(world):
 def test_stopped_it_goes_on_to_the_same_bytes(world, monkeypatch):
     tmp, settings = world
     filter_pairs(settings(best=4), Run(tmp / "whole", Silent()))
-    calls, real = [], filtering.score_pairs
+    calls, real = [], judges.score_pairs
 
     def failing(cross, inputs, outputs, **more):
         calls.append(len(inputs))
@@ -181,7 +187,7 @@ def test_stopped_it_goes_on_to_the_same_bytes(world, monkeypatch):
             raise StorageError("no space left")
         return real(cross, inputs, outputs, **more)
 
-    monkeypatch.setattr(filtering, "score_pairs", failing)
+    monkeypatch.setattr(judges, "score_pairs", failing)
     with pytest.raises(StorageError):
         filter_pairs(settings(best=4), Run(tmp / "out", Silent()))
     found = filter_pairs(settings(best=4), Run(tmp / "out", Silent()))
@@ -247,7 +253,7 @@ def test_of_pairs_written_for_a_score_those_near_to_it_are_kept(world, monkeypat
     ]  # of the labels 1, 0.5, 0, 1, …
     taken = iter(judged)
     monkeypatch.setattr(
-        filtering,
+        judges,
         "score_pairs",
         lambda cross, inputs, outputs, **more: np.array(
             [np.log(p / (1 - p)) for p in (next(taken) for _ in inputs)], np.float32
@@ -402,3 +408,79 @@ def test_what_cannot_be_filtered_is_said(world, tiny_bert):
         filter_pairs(settings(pairs=str(tmp / "texts")), Run(tmp / "out", Silent()))
     with pytest.raises(ModelError, match="has no head for classification"):
         filter_pairs(settings(model=str(tiny_bert)), Run(tmp / "other", Silent()))
+
+
+def test_by_likelihood_the_output_after_the_input(world, tiny_gpt2):
+    tmp, settings = world
+    found = filter_pairs(settings(judge="likelihood", model=str(tiny_gpt2)), Run(tmp / "out", Silent()))
+    model = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32")
+    ratios = likelihood_ratios(model, [r.input for r in ROWS], [r.output for r in ROWS], cue="\n\n")
+    rows = found.table().to_pylist()
+    assert [row["id"] for row in rows] == [ROWS[i].id for i in np.argsort(-ratios, kind="stable")]
+    assert [row["score"] for row in rows] == pytest.approx(np.sort(ratios)[::-1].tolist(), abs=1e-3)
+    assert "language model" in (tmp / "out" / "README.md").read_text(encoding="utf-8")
+
+
+def test_by_likelihood_a_question_after_its_passage_and_answer(world, tiny_gpt2):
+    tmp, settings = world
+    answers = [
+        MinedAnswer(
+            **as_columns(row), context=f"{row.output}.", answers={"text": ["it"], "answer_start": [0]}
+        )
+        for row in ROWS
+    ]
+    folder_of(tmp / "answers", answers, MINED_ANSWER)
+    changes = {"pairs": str(tmp / "answers"), "judge": "likelihood", "model": str(tiny_gpt2)}
+    found = filter_pairs(settings(**changes), Run(tmp / "out", Silent()))
+    model = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32")
+    given = [f"{row.output}.\nAnswer: it" for row in ROWS]
+    ratios = likelihood_ratios(model, given, [row.input for row in ROWS], cue="\nQuestion: ")
+    expected = dict(zip((row.id for row in ROWS), ratios.tolist(), strict=True))
+    for row in found.table().to_pylist():
+        assert row["score"] == pytest.approx(expected[row["id"]], abs=1e-3)
+
+
+def test_the_margin_may_count_beside_the_judge(world, judge):
+    tmp, settings = world
+    found = filter_pairs(settings(beside=["margin"]), Run(tmp / "out", Silent())).table().to_pylist()
+    cross = load_cross_encoder(judge, device="cpu")
+    scores = score_pairs(cross, [row.input for row in ROWS], [row.output for row in ROWS]).astype(float)
+    margins = np.array([row.margin for row in ROWS])
+    both = (scores - scores.mean()) / scores.std() + (margins - margins.mean()) / margins.std()
+    assert [row["id"] for row in found] == [ROWS[i].id for i in np.argsort(-both, kind="stable")]
+    assert [row["score"] for row in found] == pytest.approx(sorted(both, reverse=True), abs=1e-2)
+
+
+def test_equal_values_beside_the_judge_decide_nothing():
+    assert standardised(np.array([2.0, 2.0])).tolist() == [0, 0]
+    assert standardised(np.array([1.0, 3.0])).tolist() == [-1, 1]
+    assert standardised(np.zeros(0)).tolist() == []
+
+
+@pytest.mark.parametrize("name", ["nothing", "output"])
+def test_only_a_column_of_numbers_counts_beside_the_judge(world, name):
+    tmp, settings = world
+    with pytest.raises(InputError, match=f"--beside {name} needs a column"):
+        filter_pairs(settings(beside=[name]), Run(tmp / "out", Silent()))
+
+
+def test_beside_an_agreement_nothing_counts(world):
+    tmp, settings = world
+    folder_of(tmp / "scored", [ScoredPair("a", "one", "two", 1.0)], SCORED_PAIR)
+    with pytest.raises(InputError, match="--beside has no effect; give --by score"):
+        filter_pairs(settings(pairs=str(tmp / "scored"), beside=["score"]), Run(tmp / "out", Silent()))
+    with pytest.raises(ValueError, match="beside"):
+        settings(by="agreement", beside=["score"])
+
+
+def test_the_cue_fits_the_pairs(world, tiny_gpt2):
+    tmp, settings = world
+    changes = {"judge": "likelihood", "model": str(tiny_gpt2)}
+    usual = filter_pairs(settings(**changes), Run(tmp / "usual", Silent()))
+    given = filter_pairs(settings(**changes, cue="\n\n"), Run(tmp / "given", Silent()))
+    assert usual.table() == given.table()
+    other = filter_pairs(settings(**changes, cue="\nTL;DR: "), Run(tmp / "other", Silent()))
+    assert other.table()["score"] != usual.table()["score"]
+    assert cue_for(usual.table(), "summarization") == "\nTL;DR: "
+    with pytest.raises(ValueError, match="cue"):
+        settings(cue="\n")

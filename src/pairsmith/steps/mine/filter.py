@@ -1,4 +1,4 @@
-"""The step ``filter``: keep the pairs that a cross-encoder (M6) or a sentence encoder ranks best.
+"""The step ``filter``: keep the pairs that a cross-encoder (M6), an encoder or a language model ranks best.
 
 pairs -> unnormalised scores, shard by shard -> the best of each input -> the best of all
 
@@ -7,7 +7,7 @@ compete first, and only the best of them is ranked. Pairs that were generated fo
 how close the model's score is to it. Those not kept become rejects, with their scores.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -20,9 +20,6 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.metrics.correlation import dense_groups, group_ranks
-from pairsmith.metrics.similarity import cosine_similarity_rows
-from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
-from pairsmith.models.encode import Side, encode_texts, not_finite
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -39,8 +36,9 @@ from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, star
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.search.margin import each_once
+from pairsmith.steps.mine.judges import cue_for, load_judge, text_columns
 from pairsmith.steps.mine.settings import FilterSettings, OnePer
-from pairsmith.steps.shared import finished, load_options, nothing_to_do, refuse_sources
+from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SHARD_ROWS = 100_000
@@ -57,10 +55,13 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     refuse_sources(run, pairs=settings.pairs, model=settings.model)
     found = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, pairs = found.folder, found.table
-    columns = _text_columns(pairs, source)
+    columns = text_columns(pairs, source, settings)
     if settings.judge == "encoder":
-        _refuse_blank(pairs, columns, settings)
+        _refuse_blank(pairs, columns[:2], settings)
+    if settings.judge == "likelihood" and settings.cue is None:
+        settings = settings.model_copy(update={"cue": cue_for(pairs, source.manifest.about.task)})
     claims = _claims(pairs, settings, source)
+    beside = _beside(pairs, settings, source)
     inputs = {"pairs": hash_source(found.source)}
     models = {"model": model_revision(settings.model)}
     one_per = _one_per(settings, source)
@@ -71,6 +72,8 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         decides["one_per"] = one_per
     if settings.share is not None:  # folders from before there was a share go on
         decides["share"] = settings.share
+    if settings.beside:
+        decides["beside"] = list(settings.beside)
     writer = FolderWriter.start(
         run, step="filter", schema=pairs.schema, settings=decides, inputs=inputs, models=models
     )
@@ -81,9 +84,11 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         return writer.folder()
     if claims is None:
         name, values = "score", scores.astype(np.float64)
+        if beside:
+            values = sum(map(standardised, beside), start=standardised(values))
         order = np.argsort(-values, kind="stable")
     else:
-        judged = ranks(scores) if settings.judge == "encoder" else probabilities(scores)
+        judged = probabilities(scores) if settings.judge == "cross-encoder" else ranks(scores)
         name, values = "agreement", agreement(judged, claims)
         order = best_of_each(values, claims)
     wins = winners(pairs, order, one_per)
@@ -104,7 +109,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         rows = rows_at(pairs, kept[part])
         if "margin" in rows.column_names:  # of mined pairs; the score of others is a label
             place = rows.column_names.index("score")
-            new = pa.array(scores[kept[part]].astype(np.float64))
+            new = pa.array(values[kept[part]])
             rows = rows.set_column(place, rows.schema.field(place), new)
         writer.commit(number, {"train": rows}, to_table(rejects, REJECT))
     return finished(writer, _card(settings, source), run)
@@ -143,17 +148,7 @@ def _numbered(pairs: pa.Table, side: str) -> NDArray[np.int64]:
     return found
 
 
-def _text_columns(pairs: pa.Table, source: DatasetFolder) -> tuple[str, str]:
-    for columns in (("input", "output"), ("sentence1", "sentence2")):
-        if set(columns) <= set(pairs.column_names):
-            return columns
-    raise InputError(
-        f"{source.path}: needs pairs with the columns input and output, or sentence1 and sentence2; "
-        f"found {', '.join(pairs.column_names)}"
-    )
-
-
-def _refuse_blank(pairs: pa.Table, columns: tuple[str, str], settings: FilterSettings) -> None:
+def _refuse_blank(pairs: pa.Table, columns: Sequence[str], settings: FilterSettings) -> None:
     """Refuse texts that have no vector before anything is computed."""
     for column in columns:
         chunks = pairs[column].iterchunks()  # one at a time, as all texts together may not fit the memory
@@ -181,6 +176,34 @@ def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) ->
             f"{source.path}: scores of pairs must lie between 0 and 1; give --by score to ignore them"
         )
     return claims
+
+
+def _beside(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) -> list[NDArray[np.float64]]:
+    """The columns of numbers whose values count beside the judge's."""
+    if settings.beside and _claims(pairs, settings, source) is not None:
+        raise InputError(
+            f"{source.path}: these pairs are ranked by how well they agree with the scores that they were "
+            "written for, so --beside has no effect; give --by score"
+        )
+    found = []
+    for name in settings.beside:
+        numbers = name in pairs.column_names and pa.types.is_floating(pairs.schema.field(name).type)
+        values = pairs[name].to_numpy().astype(np.float64) if numbers else np.array([np.nan])
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"{source.path}: --beside {name} needs a column of that name with a finite number in each "
+                f"row, such as margin; found {', '.join(pairs.column_names)}"
+            )
+        found.append(values)
+    return found
+
+
+def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers, ``(n,)``, less their mean and divided by their standard deviation; equal ones become 0."""
+    less = values - values.mean() if len(values) else values
+    spread = float(less.std()) if len(values) else 0.0
+    found: NDArray[np.float64] = less / spread if spread > 0 else np.zeros(len(values))
+    return found
 
 
 def most_kept(settings: FilterSettings, count: int) -> int:
@@ -228,7 +251,7 @@ def best_of_each(values: NDArray[np.float64], labels: NDArray[np.float64]) -> ND
 
 def _scores(
     pairs: pa.Table,
-    columns: tuple[str, str],
+    columns: Sequence[str],
     settings: FilterSettings,
     inputs: dict[str, str],
     models: dict[str, str],
@@ -252,7 +275,7 @@ def _scores(
     if not writer.finished:
         commit_rows(
             writer,
-            partial(_load_scorer, settings, models["model"], columns),
+            partial(_load_scorer, settings, models["model"]),
             pairs.select(["id", *columns]),
             settings.shard_size,
             ExecutorChoice.of(settings),
@@ -270,72 +293,41 @@ def _scores(
 def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
     """The settings that decide a pair's score; folders from before there were encoders as judges go on."""
     found: dict[str, JSON] = settings.model_dump(mode="json", include={"dtype", "max_length", "shard_size"})
+    if settings.judge == "likelihood":
+        found["cue"] = settings.cue
     return found if settings.judge == "cross-encoder" else {**found, "judge": settings.judge}
 
 
-def _load_scorer(
-    settings: FilterSettings, revision: str, columns: tuple[str, str], worker: int
-) -> Work[RowShard, Made]:
+def _load_scorer(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard, Made]:
     """Load the model; what is returned scores the pairs of a shard."""
     check_revision(settings.model, revision, worker)
-    judge = load_judge(settings, columns)
+    judge = load_judge(settings)
 
     def score(shard: RowShard, advance: Advance) -> Made:
-        ids, inputs, outputs = (column.to_pylist() for column in shard.rows.columns)
-        scores = judge(inputs, outputs, advance)
+        scores = judge(shard.rows, advance)
+        ids = shard.rows["id"].combine_chunks()
         return pa.table({"id": ids, "score": scores}, schema=SCORES), to_table([], REJECT)
 
     return score
 
 
-Judge = Callable[[Sequence[str], Sequence[str], Advance], NDArray[np.float32]]
-"""From n inputs, their n outputs and a function that is told of progress, the n scores."""
-
-
-def load_judge(
-    settings: FilterSettings, columns: tuple[str, str], model: str | None = None, *, untrained: bool = False
-) -> Judge:
-    """Load what scores pairs; for a plan, ``model`` in its place, with a new head if ``untrained``.
-
-    An encoder that distinguishes queries and documents encodes the columns input and output as ``mine`` does,
-    and two sentences alike.
-    """
-    model = model or settings.model
-    if settings.judge == "cross-encoder":
-        cross = load_cross_encoder(model, fresh_head=untrained, **load_options(settings))
-        return lambda inputs, outputs, advance: score_pairs(
-            cross, inputs, outputs, batch_tokens=settings.batch_tokens, advance=advance
-        )
-    from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
-
-    encoder = load_sentence_encoder(model, **load_options(settings))
-
-    sides: tuple[Side | None, Side | None] = ("query", "document") if columns[0] == "input" else (None, None)
-
-    def cosines(inputs: Sequence[str], outputs: Sequence[str], advance: Advance) -> NDArray[np.float32]:
-        first, second = (
-            encode_texts(encoder, texts, side=side, batch_tokens=settings.batch_tokens)
-            for texts, side in zip((inputs, outputs), sides, strict=True)
-        )
-        if not (np.isfinite(first).all() and np.isfinite(second).all()):
-            raise not_finite(f"model {model}: gives vectors")
-        advance(len(inputs))
-        return cosine_similarity_rows(first, second).astype(np.float32)
-
-    return cosines
+_SCORES = {
+    "cross-encoder": ("a cross-encoder's unnormalised scores", "higher is better; unbounded"),
+    "encoder": ("the cosines of their vectors by an encoder", "from -1 to 1"),
+    "likelihood": (
+        "how much likelier a language model finds one text after the other",
+        "log p(text | other text) - log p(text) in nats; of a question, after its passage and answer",
+    ),
+}
+"""What each judge gives: in words, and the column ``score``."""
 
 
 def _scores_card(settings: FilterSettings) -> Card:
+    scores, column = _SCORES[settings.judge]
     return Card(
         title=f"Scores of pairs by {model_display_name(settings.model)}",
-        description=(
-            "Pairs by their ids, and a cross-encoder's unnormalised scores."
-            if settings.judge == "cross-encoder"
-            else "Pairs by their ids, and the cosines of their vectors by an encoder."
-        ),
-        columns={
-            "score": "higher is better; unbounded" if settings.judge == "cross-encoder" else "from -1 to 1"
-        },
+        description=f"Pairs by their ids, and {scores}.",
+        columns={"score": column},
         made="The scores were computed from the pairs' texts.",
         tags=(),
         licence="It contains no texts.",
@@ -344,9 +336,14 @@ def _scores_card(settings: FilterSettings) -> Card:
 
 
 def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
-    kind = "unnormalised score" if settings.judge == "cross-encoder" else "cosine"
+    scores = _SCORES[settings.judge][0]
+    judge = {"encoder": "an encoder", "likelihood": "a language model's likelihoods"}.get(
+        settings.judge, "a cross-encoder"
+    )
+    if settings.beside:
+        scores += f", standardised, plus the standardised columns {', '.join(settings.beside)}"
     return Card(
-        title=f"Pairs that {'a' if settings.judge == 'cross-encoder' else 'an'} {settings.judge} kept",
+        title=f"Pairs that {judge} kept",
         description=(
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`) that the "
             f"{settings.judge} {model_display_name(settings.model)} judged best."
@@ -355,7 +352,7 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
             "input": "a text of the first corpus",
             "output": "a text of the second",
             "margin": "the pair's margin score, by which it was found",
-            "score": f"the {settings.judge}'s {kind}, where the pairs were mined",
+            "score": f"{scores}, where the pairs were mined",
         },
         made="The pairs were put together and chosen by programs; no person has checked each of them.",
         tags=("mined",),

@@ -21,7 +21,8 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
 from pairsmith.steps.mine.corpus import Corpus, Unit, corpora, cutter, is_styled
-from pairsmith.steps.mine.filter import load_judge, most_kept
+from pairsmith.steps.mine.filter import most_kept
+from pairsmith.steps.mine.judges import load_judge
 from pairsmith.steps.mine.neighbours import looked_up
 from pairsmith.steps.mine.rewrite import check_columns, read_texts, writer
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
@@ -151,14 +152,12 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
     """Estimate ``filter`` on some pairs; ``base`` stands in for a model not yet trained."""
     sample, count = _some_of(settings.pairs, before)
     untrained = settings.model in before
-    names = ("input", "output") if "input" in sample.column_names else ("sentence1", "sentence2")
 
-    def load() -> Callable[[Sequence[tuple[str, str]]], object]:
-        judge = load_judge(settings, names, base if untrained else None, untrained=untrained)
-        return lambda pairs: judge([one for one, _ in pairs], [two for _, two in pairs], lambda _: None)
+    def load() -> Callable[[Sequence[int]], object]:
+        judge = load_judge(settings, base if untrained else None, untrained=untrained)
+        return lambda numbers: judge(sample.take(numbers), lambda _: None)
 
-    pairs = list(zip(*(sample[name].to_pylist()[:CALIBRATION_TEXTS] for name in names), strict=True))
-    loading, each, _ = timed(load, pairs)
+    loading, each, _ = timed(load, list(range(min(CALIBRATION_TEXTS, sample.num_rows))))
     return sharded(
         loading=loading,
         shared=each * count,

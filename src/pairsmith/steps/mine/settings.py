@@ -169,7 +169,7 @@ class MineSettings(Settings):
 
 
 class FilterSettings(Settings):
-    """Score pairs with a cross-encoder (M6) or a sentence encoder, and keep the best."""
+    """Score pairs with a cross-encoder (M6), a sentence encoder or a language model, and keep the best."""
 
     pairs: str = Field(
         description="Dataset folder of pairs with the columns input and output, as mine writes it, or "
@@ -177,13 +177,26 @@ class FilterSettings(Settings):
     )
     model: str = Field(
         description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id; with --judge "
-        "encoder a sentence encoder, as for evaluate sts."
+        "encoder a sentence encoder, as for evaluate sts; with --judge likelihood a causal language model."
     )
-    judge: Literal["cross-encoder", "encoder"] = Field(
+    judge: Literal["cross-encoder", "encoder", "likelihood"] = Field(
         default="cross-encoder",
         description="What the model is. cross-encoder: it reads both texts together. encoder: the score is "
-        "the cosine of the two texts' vectors, and --by agreement compares the rank of that cosine, from 0 "
-        "to 1 among all pairs, with the score that the pair was written for.",
+        "the cosine of the two texts' vectors. likelihood: how much likelier the model finds the second text "
+        "after the first than alone, or a question after its passage and answer; nothing has to be trained. "
+        "With the last two, --by agreement compares the rank of the score, from 0 to 1 among all pairs, with "
+        "the score that the pair was written for.",
+    )
+    cue: str | None = Field(
+        default=None,
+        min_length=1,
+        description="With --judge likelihood, what stands between the two texts. Unset: TL;DR: for documents "
+        "and summaries, Question: for questions, else an empty line.",
+    )
+    beside: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Columns of numbers that count beside the judge's score, such as margin: pairs are "
+        "ranked by the sum, each standardised over all pairs.",
     )
     by: Literal["auto", "score", "agreement"] = Field(
         default="auto",
@@ -226,6 +239,14 @@ class FilterSettings(Settings):
     shard_size: int = Field(
         default=2_000, ge=1, le=100_000, description="Number of pairs that are scored and saved together."
     )
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.judge != "likelihood":
+            refuse(self, ("cue",), "without --judge likelihood")
+        if self.by == "agreement":
+            refuse(self, ("beside",), "by agreement, which compares the judge's scores with the pairs' own")
+        return self
 
     @model_validator(mode="after")
     def _says_how_many(self) -> Self:

@@ -1,0 +1,219 @@
+"""How much likelier a language model finds a text after another one: a judge of pairs that needs no training.
+
+The ratio log p(text | given) - log p(text) is what knowing one text says about the other (their pointwise
+mutual information), so that texts that are likely anyway gain nothing by it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pairsmith.core.model_names import DtypeName
+from pairsmith.models.encode import not_finite, tokens_at_once
+from pairsmith.models.language.loading import load_causal
+from pairsmith.models.language.protocols import Prompt
+from pairsmith.models.language.transformers_backend import context_of
+
+LONGEST_ROW = 1_024
+"""Tokens of a prompt and its texts that are computed together, unless the first text alone needs more."""
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LikelihoodJudge:
+    """A causal language model, its tokenizer, and the most tokens of a prompt and a text together."""
+
+    network: Any
+    tokenizer: Any
+    max_length: int
+
+    def tokens(self, text: str) -> Prompt:
+        """The tokens of a text alone; what looks like a special token in it is text."""
+        how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+        return tuple(self.tokenizer(text, **how)["input_ids"])
+
+    def prompt(self, given: str, cue: str, room: int) -> Prompt:
+        """The tokens of ``given``, cut so that ``room`` tokens fit behind the cue, and of the cue."""
+        begin = () if self.tokenizer.bos_token_id is None else (int(self.tokenizer.bos_token_id),)
+        ending = self.tokens(cue)
+        most = max(0, self.max_length - len(begin) - len(ending) - room)
+        return (*begin, *self.tokens(given)[:most], *ending)
+
+
+def load_likelihood_judge(
+    model: str, *, device: str = "auto", dtype: DtypeName = "auto", max_length: int | None = None
+) -> LikelihoodJudge:
+    """Load a causal language model, by a name as for ``resolve_model``, to judge pairs by.
+
+    ``max_length`` is never more than the model's context, which is the default.
+    """
+    from pairsmith.models.language.packing import packed
+
+    tokenizer, network = load_causal(model, device=device, dtype=dtype)
+    context = context_of(network.config, folded=False)
+    return LikelihoodJudge(packed(network).eval(), tokenizer, min(max_length or context, context))
+
+
+def likelihood_ratios(
+    judge: LikelihoodJudge,
+    given: Sequence[str],
+    texts: Sequence[str],
+    *,
+    cue: str,
+    batch_tokens: int | None = None,
+    advance: Advance = lambda _: None,
+) -> NDArray[np.float32]:
+    """log p(text | given) - log p(text) of n pairs, ``(n,)`` float32, in nats: a text's sum over its tokens.
+
+    ``cue`` stands between the two texts, and before a text alone. It is not empty, as a model begins a text
+    only after some token. ``given`` is cut where both are longer than the model reads, and a text at half of
+    that. Each given text is computed once for all texts behind it. ``advance`` is called with numbers of
+    pairs.
+    """
+    own = [judge.tokens(text)[: judge.max_length // 2] for text in texts]
+    prompts = [judge.prompt(one, cue, len(text)) for one, text in zip(given, own, strict=True)]
+    alone = judge.prompt("", cue, 0)
+    after = log_likelihoods(judge, prompts, own, batch_tokens=batch_tokens, advance=advance)
+    distinct = list(dict.fromkeys(own))
+    before = log_likelihoods(judge, [alone] * len(distinct), distinct, batch_tokens=batch_tokens)
+    usual = dict(zip(distinct, before.tolist(), strict=True))
+    ratios: NDArray[np.float32] = (after - np.array([usual[text] for text in own])).astype(np.float32)
+    return ratios
+
+
+def log_likelihoods(
+    judge: LikelihoodJudge,
+    prompts: Sequence[Prompt],
+    texts: Sequence[Prompt],
+    *,
+    batch_tokens: int | None = None,
+    advance: Advance = lambda _: None,
+) -> NDArray[np.float64]:
+    """log p(text | prompt) of n pairs of tokens, ``(n,)`` float64: the sum over the text's tokens.
+
+    No prompt is empty; a text without tokens has 0. A batch has at most ``batch_tokens`` tokens, padding
+    included, or as many as suit the device.
+    """
+    device = judge.network.device
+    found: NDArray[np.float64] = np.zeros(len(texts))
+    most = batch_tokens or tokens_at_once(device)
+    for batch in _batches(list(_rows(prompts, texts)), most):
+        for row, sums in zip(batch, _computed(judge.network, batch), strict=True):
+            found[row.numbers] = sums
+            advance(len(row.numbers))
+    if not np.isfinite(found).all():
+        raise not_finite("the language model gives log-probabilities")
+    return found
+
+
+@dataclass(slots=True)
+class _Row:
+    """A prompt and texts behind it, none of which sees another; ``numbers`` are the texts' own."""
+
+    prompt: Prompt
+    texts: list[Prompt] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        # A text's last token predicts nothing, so it is not computed.
+        return len(self.prompt) + sum(max(0, len(text) - 1) for text in self.texts)
+
+
+def _rows(prompts: Sequence[Prompt], texts: Sequence[Prompt]) -> Iterator[_Row]:
+    """Rows of all texts with the same prompt, in the order of the prompts, none much too long."""
+    behind: dict[Prompt, list[int]] = defaultdict(list)
+    for number, prompt in enumerate(prompts):
+        behind[prompt].append(number)
+    for prompt, numbers in behind.items():
+        row = _Row(prompt)
+        for number in numbers:
+            if row.texts and len(row) + len(texts[number]) > LONGEST_ROW:
+                yield row
+                row = _Row(prompt)
+            row.texts.append(texts[number])
+            row.numbers.append(number)
+        yield row
+
+
+def _batches(rows: list[_Row], most: int) -> Iterator[list[_Row]]:
+    """Rows of similar length, the longest first; a batch has at most ``most`` tokens, padding included."""
+    batch: list[_Row] = []
+    for row in sorted(rows, key=len, reverse=True):
+        if batch and len(batch[0]) * (len(batch) + 1) > most:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _computed(network: Any, batch: Sequence[_Row]) -> list[list[float]]:
+    """The log-likelihoods of each row's texts."""
+    width = len(batch[0])
+    tokens = torch.zeros(len(batch), width, dtype=torch.int64)
+    positions = torch.zeros(len(batch), width, dtype=torch.int64)
+    part = torch.zeros(len(batch), width, dtype=torch.int64)  # 0 is the prompt, n the n-th text
+    part[:, :] = -1  # padding, which sees itself alone
+    places: list[tuple[int, int]] = []  # of the tokens that predict
+    targets: list[int] = []
+    for number, row in enumerate(batch):
+        end = len(row.prompt)
+        tokens[number, :end] = torch.tensor(row.prompt)
+        positions[number, :end] = torch.arange(end)
+        part[number, :end] = 0
+        for text_number, text in enumerate(row.texts, 1):
+            begin, inner = end, max(0, len(text) - 1)
+            end += inner
+            tokens[number, begin:end] = torch.tensor(text[:-1], dtype=torch.int64)
+            positions[number, begin:end] = torch.arange(len(row.prompt), len(row.prompt) + inner)
+            part[number, begin:end] = text_number
+            if text:
+                places += [(number, len(row.prompt) - 1), *((number, i) for i in range(begin, end))]
+                targets += text
+    log_p = iter(_log_probabilities(network, tokens, positions, _sees(part), places, targets))
+    return [[sum(next(log_p) for _ in text) for text in row.texts] for row in batch]
+
+
+def _sees(part: Tensor) -> Tensor:
+    """Which tokens each token attends to, ``(rows, 1, tokens, tokens)`` bool: the prompt and its own text."""
+    earlier = torch.ones(part.shape[1], part.shape[1], dtype=torch.bool).tril()
+    own = part[:, :, None] == part[:, None, :]
+    return (((part == 0)[:, None, :] | own) & earlier)[:, None]
+
+
+def _log_probabilities(
+    network: Any,
+    tokens: Tensor,
+    positions: Tensor,
+    sees: Tensor,
+    places: Sequence[tuple[int, int]],
+    targets: Sequence[int],
+) -> list[float]:
+    """The log-probability of each target after the token at its place, ``(row, position)``."""
+    device = network.device
+    rows, columns = torch.tensor(places, device=device).reshape(-1, 2).T
+
+    def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
+        return (args[0][rows, columns][None],)
+
+    hook = network.get_output_embeddings().register_forward_pre_hook(narrow)
+    try:
+        with torch.inference_mode():
+            logits = network(
+                input_ids=tokens.to(device),
+                attention_mask=sees.to(device),
+                position_ids=positions.to(device),
+                use_cache=False,
+            ).logits[0]
+            goals = torch.tensor(targets, device=device, dtype=torch.int64)
+            found = logits.float().log_softmax(dim=1).gather(1, goals[:, None])[:, 0]
+            return list(found.tolist())
+    finally:
+        hook.remove()
