@@ -1,4 +1,4 @@
-"""How many mined pairs belong together, where that is known: by bi-encoder alone, and with a cross-encoder.
+"""How many mined pairs belong together, where that is known: by the bi-encoder's margin, and by judges.
 
 python benchmarks/mining.py squad --data DATA --work FOLDER --json FILE
 python benchmarks/mining.py news --data DATA --work FOLDER --json FILE
@@ -7,14 +7,16 @@ squad: of 32 articles, 100 questions are seeds; the other questions, among four 
 are the inputs, and all candidate answers of the articles' passages and of news the outputs. news: of XSum's
 documents, 100 with their summaries are seeds; the others, among BBC's and Reuters', are the inputs, and their
 summaries, among all sentences of BBC and Reuters, the outputs. The candidates of the largest margins are
-mined: the bi-encoder alone takes the best of them, each text once, and each judge ranks all of them anew.
-Interrupted, it goes on where it was; with more judges than before it does what is missing.
+mined. By margin the best of them are taken, each text once (``margin``: the bi-encoder alone); judges rank
+all of them anew, alone and by the sum of their standardised scores. Interrupted, it goes on where it was;
+with more judges than before it does what is missing.
 """
 
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from pairsmith.data.squad import Question
 from pairsmith.metrics.rouge import abstractiveness
 from pairsmith.metrics.squad import normalized
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.mine.filter import filter_pairs, winners
+from pairsmith.steps.mine.filter import filter_pairs, standardised, winners
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder
@@ -131,7 +133,7 @@ def main() -> None:
 
 
 def one(task: Task, seed: int, work: Path, args: argparse.Namespace) -> dict[str, Figures]:
-    """The figures of one set of seeds: of the bi-encoder alone, and with each judge behind it."""
+    """The figures of one set of seeds: by the bi-encoder's margin, by each judge, and by sums of these."""
     files = task.files(seed, work)
     common = {"kind": task.kind, "seeds": files["seeds"], "base": MINILM, "seed": seed}
     common |= {"dtype": "auto", "attention_dropout": 0.0, "batch_size": 16, **task.training}
@@ -141,19 +143,22 @@ def one(task: Task, seed: int, work: Path, args: argparse.Namespace) -> dict[str
     given = {**task.mining, **corpora, "encoder": str(work / "biencoder"), "retrieval": "candidates"}
     mined = mine(MineSettings(kind=task.kind, best=args.candidates, **given), run(work / "mined"))
     table = mined.table()
-    by_margin = np.argsort(-table["margin"].to_numpy(), kind="stable")
-    alone = by_margin[winners(table, by_margin, "both")][: max(BEST)]
-    found: dict[str, Figures] = {
-        "style": pruned(DatasetFolder.open(mined.path / task.judged), task.gold),
-        "candidates": {"pairs": mined.rows},
-        "biencoder": task.figures(table.take(alone).to_pylist()),
-    }
     common |= {"mined": str(work / "mined"), "encoder": str(work / "biencoder"), **task.crossencoder}
+    values = {"margin": table["margin"].to_numpy().astype(float)}
     for name in args.judges:
         judge = JUDGES[name](task, {**common, "start": files["start"]}, work)
         filters = {"pairs": str(work / "mined"), "best": max(BEST), "one_per": "both", **judge}
-        kept = filter_pairs(FilterSettings(**filters), run(work / f"filtered-{name.replace(', ', '-')}"))
-        found[name] = task.figures(kept.table().to_pylist())
+        kept = filter_pairs(FilterSettings(**filters), run(work / f"filtered-{name}"))
+        scores = DatasetFolder.open(kept.path / "scores").table(columns=["score"])["score"]
+        values[name] = scores.to_numpy().astype(float)
+    found: dict[str, Figures] = {
+        "style": pruned(DatasetFolder.open(mined.path / task.judged), task.gold),
+        "candidates": {"pairs": mined.rows},
+    }
+    for names in (each for count in (1, 2, 3) for each in combinations(values, count)):
+        ranked = np.argsort(-sum(standardised(values[name]) for name in names), kind="stable")
+        best = ranked[winners(table, ranked, "both")][: max(BEST)]
+        found[" + ".join(names)] = task.figures(table.take(best).to_pylist())
     return found
 
 
@@ -184,16 +189,10 @@ def by_likelihood(*_: Any) -> dict[str, Any]:
     return {"model": SMOLLM2, "judge": "likelihood", "max_length": 256, "dtype": "auto"}
 
 
-def by_likelihood_and_margin(*_: Any) -> dict[str, Any]:
-    """The same, beside the bi-encoder's margin."""
-    return {**by_likelihood(), "beside": ["margin"]}
-
-
 JUDGES: dict[str, Callable[[Task, dict[str, Any], Path], dict[str, Any]]] = {
     "seeds": from_seeds,
     "start": from_start,
     "likelihood": by_likelihood,
-    "likelihood, margin": by_likelihood_and_margin,
 }
 """What ranks the candidates anew, by its name; each gives the settings of ``filter``."""
 
@@ -253,11 +252,14 @@ def positive_answers(rows: Sequence[Mapping[str, Any]], gold: Mapping[str, tuple
 def right_summaries(rows: Sequence[Mapping[str, Any]], documents: Sequence[Document]) -> Figures:
     """Shares, ×100, of the first rows whose summary is that of their document, and M11's abstractiveness.
 
-    ``unrelated``: document and sentence are both of BBC and Reuters; whether they fit is not known.
+    ``of known``: the share of the first rows whose document's summary is known; ``unrelated``: document and
+    sentence are both of BBC and Reuters, and whether they fit is not known.
     """
     gold = {document.document: document.summary for document in documents}
     summaries = set(gold.values())
     found = shares("summary", [gold.get(row["input"]) == row["output"] for row in rows])
+    known = [row for row in rows if row["input"] in gold]
+    found |= shares("of known", [gold[row["input"]] == row["output"] for row in known])
     unrelated = [row["input"] not in gold and row["output"] not in summaries for row in rows]
     found |= shares("unrelated", unrelated)
     for best in BEST:
