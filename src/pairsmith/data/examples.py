@@ -38,9 +38,8 @@ def answer_in_passage(answer: str, passage: str) -> str:
 def read_examples(source: str, kind: KindName) -> list[Example]:
     """The examples in a file, dataset folder or Hub data set, without duplicates, in order.
 
-    The source has, for kind ``pairs``, rows with the columns input and output, or sentence1 and sentence2;
-    for ``reading`` it is as for ``read_questions``, for ``summaries`` as for ``read_documents``, and for
-    ``scored`` as for ``read_pairs``.
+    The source has, for kind ``pairs``, rows as for ``read_inputs_and_outputs``; for ``reading`` it is as for
+    ``read_questions``, for ``summaries`` as for ``read_documents``, and for ``scored`` as for ``read_pairs``.
     """
     return list(dict.fromkeys(at_least_one(each_example(source, kind), f"{source} holds no examples")))
 
@@ -68,5 +67,5 @@ def each_example(source: str, kind: KindName) -> Iterator[Example]:
                 )
             yield Example(pair.sentence1, pair.sentence2, score=pair.score)
     else:
-        for one, other in read_inputs_and_outputs(source):
-            yield Example(one, other)
+        for pair in read_inputs_and_outputs(source):
+            yield Example(pair.sentence1, pair.sentence2, score=pair.score)

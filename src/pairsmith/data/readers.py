@@ -72,13 +72,23 @@ def _pairs(source: Source) -> Iterator[GradedPair]:
             yield GradedPair(*two_texts(row, names, where), number)
 
 
-def read_inputs_and_outputs(source: str | Place) -> Iterator[tuple[str, str]]:
+def read_inputs_and_outputs(source: str | Place) -> Iterator[GradedPair]:
     """Read pairs of texts from the columns input and output, or sentence1 and sentence2.
 
-    ``source`` is as for ``read_texts``; a file needs a header.
+    Of the latter, a column score, or else label, says how well they match, from 0 to 1; without one, and for
+    inputs and outputs, all match (1.0). ``source`` is as for ``read_texts``; a file needs a header.
     """
     for where, row, names in with_names(open_source(source), INPUT_COLUMNS, OUTPUT_COLUMNS):
-        yield two_texts(row, names, where)
+        score = 1.0
+        graded = next((name for name in ("score", "label") if name in row), None)
+        if graded and names[1].casefold() == "sentence2":
+            score = parse_score(row[graded], where)
+            if not 0 <= score <= 1:
+                raise InputError(
+                    f"{where}: the {graded} is {score:g}; it has to lie between 0 and 1, so divide those on "
+                    "another scale by its highest score"
+                )
+        yield GradedPair(*two_texts(row, names, where), score)
 
 
 def with_names(source: Source, *wanted: Sequence[str]) -> Iterator[tuple[str, Columns, list[str]]]:

@@ -65,10 +65,14 @@ class TrainingHistory:
     def __str__(self) -> str:
         """In words: the step that was kept, its validation figure if any, and the base's if that is better.
 
+        Step 0 is the base itself.
+
         Better means at the one decimal place that is shown.
         """
         if self.best is None:
             return f"the last of {self.steps:,} steps"
+        if self.best_step == 0:
+            return f"the base, as no step was better: validation {self.metric} {self.best:.1f}"
         kept = f"best step {self.best_step:,} of {self.steps:,}, validation {self.metric} {self.best:.1f}"
         before = self.validation.get(0)
         if before is None or round(before, 1) <= round(self.best, 1):
@@ -200,7 +204,8 @@ class BestStepCallback(TrainerCallback):
         if self.logs:
             self.logs.validation(figure, step)
         self.bar.advance(0, None if figure is None else f"validation {figure:.2f}")
-        if step > 0 and figure is not None and figure > (-math.inf if found.best is None else found.best):
+        may_be_kept = step > 0 or self.settings.keep_base
+        if may_be_kept and figure is not None and figure > (-math.inf if found.best is None else found.best):
             found.best, found.best_step = figure, step
             found.best_weights = _copy_of_weights(self.model)
 
@@ -249,10 +254,10 @@ def train_to_best_step(
     The learning rate rises linearly over the warm-up to ``rate`` and falls linearly to 0. ``measure`` is
     called every ``eval_steps`` steps and after the last one; the step with the highest figure is kept, the
     earliest if several are equal, or the last if there is none. The untrained model is evaluated too, but
-    never kept. The training resumes from the latest checkpoint, and ends with the same weights. With
-    ``keep_end``, its result stays in a checkpoint of the last step. ``make_trainer`` and ``make_arguments``
-    are the library's classes, with what this training adds to their arguments. Started by torchrun, each
-    process computes its part of every batch.
+    kept only with ``keep_base``. The training resumes from the latest checkpoint, and ends with the same
+    weights. With ``keep_end``, its result stays in a checkpoint of the last step. ``make_trainer`` and
+    ``make_arguments`` are the library's classes, with what this training adds to their arguments. Started by
+    torchrun, each process computes its part of every batch.
     """
     with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
         look = partial(as_usual, measure) if measure else None

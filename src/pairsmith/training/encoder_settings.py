@@ -8,6 +8,7 @@ from pairsmith.core.fields import TrainingDtype
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Settings
 from pairsmith.training.settings import (
     CheckpointSteps,
+    KeepBase,
     MaxSteps,
     Pooling,
     Positive,
@@ -82,6 +83,7 @@ class TrainEncoderSettings(Settings):
         ge=1,
         description="Steps between two evaluations on the validation pairs; the best step is kept.",
     )
+    keep_base: KeepBase = False
     checkpoint_steps: CheckpointSteps = 200
     tensorboard: Tensorboard = False
     eval_batch_size: int = Field(

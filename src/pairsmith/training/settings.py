@@ -59,6 +59,19 @@ Pooling = Annotated[
         "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved.",
     ),
 ]
+KeepBase = Annotated[
+    bool,
+    Field(description="Keep the base as it is if no step has a higher validation figure."),
+]
+LeastScore = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        description="For kind pairs with the columns sentence1, sentence2 and score or label: pairs with "
+        "this score or more are positives; the others are left out.",
+    ),
+]
 Answers = Annotated[
     str,
     Field(description="How candidates for wrong answers are found in passages; see --answers of mine."),
@@ -112,6 +125,7 @@ class FitSettings(Settings):
     eval_steps: int = Field(
         default=20, ge=1, description="Steps between two evaluations on the validation examples."
     )
+    keep_base: KeepBase = False
     checkpoint_steps: CheckpointSteps = 100
     tensorboard: Tensorboard = False
     max_length: int | None = Field(
@@ -131,6 +145,12 @@ class FitSettings(Settings):
         if len(set(rates)) < len(rates):
             raise ValueError(f"{', '.join(f'{rate:g}' for rate in rates)}: give each learning rate once")
         return rates
+
+    @model_validator(mode="after")
+    def _measured(self) -> Self:
+        if self.validation is None:
+            refuse(self, ("keep_base",), "without validation, on whose examples the base would be measured")
+        return self
 
     def steps_of(self, examples: int) -> int:
         """The number of steps with this number of examples."""
@@ -159,9 +179,9 @@ class TrainBiencoderSettings(FewShotSettings):
     """A bi-encoder that puts the inputs and outputs of the seeds close together (M2)."""
 
     seeds: str = Field(
-        description="The labelled pairs. pairs: a file or dataset folder with the columns input and output; "
-        "reading: a SQuAD file, or the columns question, context and answers; summaries: the columns "
-        "document and summary.",
+        description="The labelled pairs. pairs: a file or dataset folder with the columns input and output, "
+        "or sentence1 and sentence2, see --least-score; reading: a SQuAD file, or the columns question, "
+        "context and answers; summaries: the columns document and summary.",
         json_schema_extra=BY_CONTENT,
     )
     kind: Literal["pairs", "reading", "summaries"] = Field(
@@ -203,6 +223,7 @@ class TrainBiencoderSettings(FewShotSettings):
     answers: Answers = "rule"
     window: Window = 150
     pooling: Pooling = "default"
+    least_score: LeastScore = 0.7
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
@@ -212,6 +233,8 @@ class TrainBiencoderSettings(FewShotSettings):
             refuse(self, ("inputs", "input_column"), "of kind summaries; the style is that of outputs")
         if self.kind != "reading":
             refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
+        if self.kind != "pairs":
+            refuse(self, ("least_score",), f"of kind {self.kind}; it is for pairs")
             if not self.outputs:
                 refuse(self, ("negatives",), "without outputs, the corpus that negatives are drawn from")
         alone = not self.negatives or (self.kind != "reading" and not self.outputs)
@@ -263,6 +286,7 @@ class TrainCrossencoderSettings(FewShotSettings):
     steps: int = Field(default=1_000, ge=1, description="Number of training steps.")
     answers: Answers = "rule"
     window: Window = 150
+    least_score: LeastScore = 0.7
 
     @model_validator(mode="after")
     def _together(self) -> Self:
@@ -283,6 +307,8 @@ class TrainCrossencoderSettings(FewShotSettings):
             refuse(self, ("negatives",), "of kind scored, which has no negatives")
         if self.kind != "reading":
             refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
+        if self.kind != "pairs":
+            refuse(self, ("least_score",), f"of kind {self.kind}; it is for pairs")
         if self.mined is None:
             refuse(self, ("retrieved",), "without mined, in whose outputs it searches")
         return self

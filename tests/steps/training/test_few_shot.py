@@ -34,7 +34,7 @@ from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.crossencoder import retrieved, train_crossencoder
 from pairsmith.steps.training.reader import train_reader
-from pairsmith.steps.training.reading import read_asked_seeds
+from pairsmith.steps.training.reading import read_asked_seeds, read_seeds
 from pairsmith.steps.training.summarizer import train_summarizer
 from pairsmith.training.best_step import BestStepCallback
 from pairsmith.training.question_settings import TrainTeacherSettings
@@ -570,3 +570,64 @@ def test_steps_are_given_or_follow_from_the_times_through_the_examples():
     assert [many.steps_of(count) for count in (1, 8, 9, 100)] == [1, 3, 4, 38]
     assert many.model_copy(update={"max_steps": 10}).steps_of(100) == 10
     assert [many.cut_to(5).steps_of(count) for count in (1, 1000)] == [5, 5]
+
+
+SCORED = [
+    *(
+        {"sentence1": f"who plays {play}?", "sentence2": f"a part in {play}", "score": 0.9}
+        for play in PLAYS[:6]
+    ),
+    *({"sentence1": f"who plays {play}?", "sentence2": "rain falls", "score": 0.1} for play in PLAYS[:4]),
+]
+
+
+@pytest.mark.parametrize("train", ["biencoder", "crossencoder"])
+@pytest.mark.parametrize("column", ["score", "label"])
+def test_pairs_scored_low_are_no_positives(corpora, tiny_bert, capsys, train, column):
+    rows = [{**row, column: row["score"]} for row in SCORED]
+    if column == "label":
+        rows = [{name: value for name, value in row.items() if name != "score"} for row in rows]
+    seeds = write(corpora / "scored.jsonl", rows)
+    given = {"seeds": seeds, "validation": seeds, "base": str(tiny_bert), **FAST, "steps": 1}
+    step, model = TWICE[train][:2]
+    step(model(**given), Run(corpora / "out", Progress()))
+    assert "4 of 10 pairs have a score below --least-score" in capsys.readouterr().err
+    card = (corpora / "out/README.md").read_text()
+    assert "| seeds | 6 |\n| pairs below the least score left out | 4 |" in card
+    assert "| validation | 6 |" in card
+
+
+def test_how_high_a_positive_is_scored_can_be_set(corpora, tiny_bert):
+    seeds = write(corpora / "scored.jsonl", SCORED)
+    assert len(read_seeds(seeds, "pairs", 0.05).each) == 10
+    assert {each.score for each in read_seeds(seeds, "pairs", 0.05).each} == {1.0}
+    with pytest.raises(InputError, match=r"none of the 10 pairs has a score of 0.95 or more.*--least-score"):
+        read_seeds(seeds, "pairs", 0.95)
+    high = write(corpora / "high.jsonl", [{**row, "score": 5 * row["score"]} for row in SCORED])
+    with pytest.raises(InputError, match=r"high.jsonl.*the score is 4.5.*between 0 and 1"):
+        read_seeds(high, "pairs", 0.7)
+    named = write(corpora / "named.jsonl", [{**SCORED[0], "score": "entailment"}])
+    with pytest.raises(InputError, match="the score is 'entailment', not a number"):
+        read_seeds(named, "pairs", 0.7)
+    mined = write(corpora / "mined.jsonl", [{"input": "who?", "output": "he", "score": 0.2, "margin": 1.1}])
+    assert [each.score for each in read_seeds(mined, "pairs", 0.7).each] == [1.0]  # a program's, no grade
+    with pytest.raises(ValidationError, match="least_score"):
+        biencoder(corpora, tiny_bert, least_score=0.5)
+
+
+@pytest.mark.parametrize("rates", [[1e-12], [0.9, 0.8]])
+def test_a_base_that_is_better_than_every_step_is_kept_when_asked(corpora, tiny_bert, capsys, rates):
+    given = {"learning_rate": rates, "steps": 4, "eval_steps": 2}
+    train_biencoder(biencoder(corpora, tiny_bert, keep_base=True, **given), Run(corpora / "out", Progress()))
+    assert "the base, as no step was better: validation accuracy" in capsys.readouterr().err
+    assert json.loads((corpora / "out/training.json").read_text())["best_step"] == 0
+    before, after = (
+        SentenceTransformer(str(path), device="cpu").encode(["who plays Hamlet?"])
+        for path in (tiny_bert, corpora / "out")
+    )
+    assert np.array_equal(before, after)
+
+
+def test_without_validation_there_is_nothing_to_keep_the_base_by(corpora, tiny_bert):
+    with pytest.raises(ValidationError, match="keep_base"):
+        biencoder(corpora, tiny_bert, keep_base=True, validation=None)

@@ -6,12 +6,12 @@ from itertools import chain
 from pathlib import Path
 
 from pairsmith.data.documents import read_documents
-from pairsmith.data.examples import Example, read_examples
+from pairsmith.data.examples import Example
 from pairsmith.data.text import count_words, finder_revision, split_sentences, windows
 from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.mining.biencoder import Surroundings, train_biencoder_on
 from pairsmith.methods.mining.sampled_negatives import sampled
-from pairsmith.steps.training.reading import SeedData, read_seeds
+from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
 from pairsmith.steps.training.step import Means, Trained, TrainingIdentity, TrainingStep
 from pairsmith.training.settings import TrainBiencoderSettings
 
@@ -32,8 +32,8 @@ class _Data(SeedData[Example]):
 
 def _read(settings: TrainBiencoderSettings, _: int | None) -> _Data:
     return _Data(
-        read_seeds(settings.seeds, settings.kind),
-        read_examples(settings.validation, settings.kind) if settings.validation else [],
+        read_seeds(settings.seeds, settings.kind, settings.least_score),
+        read_validation(settings),
         around=surroundings(settings),
     )
 

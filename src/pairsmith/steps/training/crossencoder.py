@@ -1,7 +1,7 @@
 """The step ``train-crossencoder``: a model that reads both texts of a pair together to score it (M6)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import model_revision
-from pairsmith.data.examples import Example, read_examples
+from pairsmith.data.examples import Example
 from pairsmith.data.text import finder_revision
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
 from pairsmith.methods.mining.method import unpairable
@@ -21,7 +21,7 @@ from pairsmith.methods.mining.sampled_negatives import in_window, overlaps, posi
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, hash_source
-from pairsmith.steps.training.reading import SeedData, Seeds, read_seeds
+from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
 from pairsmith.steps.training.step import Means, Trained, TrainingIdentity, TrainingStep
 from pairsmith.training.folder import save_transformer
 from pairsmith.training.settings import TrainCrossencoderSettings
@@ -47,10 +47,9 @@ class _Data(SeedData[Example]):
 
 
 def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
-    seeds = read_seeds(settings.seeds, settings.kind)
+    seeds = read_seeds(settings.seeds, settings.kind, settings.least_score)
     cut = [in_window(each, settings.window) for each in seeds.each]
-    validation = read_examples(settings.validation, settings.kind) if settings.validation else []
-    unseen = [in_window(each, settings.window) for each in validation]
+    unseen = [in_window(each, settings.window) for each in read_validation(settings)]
     mined = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
     encoder = settings.encoder
     if mined and encoder and mined.manifest.models.get("encoder") != model_revision(encoder):
@@ -58,7 +57,7 @@ def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
             f"model {encoder}: {mined.path} was encoded by another model, or by other weights of this "
             "one; give the same --encoder as to mine"
         )
-    return _Data(Seeds(cut, seeds.repeated), unseen, mined=mined)
+    return _Data(replace(seeds, each=cut), unseen, mined=mined)
 
 
 def _train(data: _Data, settings: TrainCrossencoderSettings, means: Means) -> Trained:

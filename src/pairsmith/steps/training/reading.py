@@ -1,17 +1,17 @@
 """What trainings read: the splits they take, seeds and questions."""
 
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
-from pairsmith.data.examples import FEW, Example, KindName, each_example
+from pairsmith.data.examples import FEW, Example, KindName, each_example, read_examples
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.shared import with_sources
-from pairsmith.training.settings import FitSettings
+from pairsmith.training.settings import FitSettings, TrainBiencoderSettings, TrainCrossencoderSettings
 
 S = TypeVar("S", bound=FitSettings)
 E = TypeVar("E")
@@ -37,14 +37,25 @@ def at_splits(settings: S, say: Say | None = None, *, later: Container[str] = ()
 
 @dataclass(frozen=True, slots=True)
 class Seeds(Generic[E]):
-    """Distinct seeds in their order; ``repeated`` is the number of duplicates that were left out."""
+    """Distinct seeds in their order.
+
+    ``repeated`` is the number of duplicates that were left out, ``unmatched`` that of pairs whose score is
+    too low for a positive.
+    """
 
     each: list[E]
     repeated: int
+    unmatched: int = 0
 
     def tell(self, progress: Progress) -> None:
-        """Say how many duplicates were left out, and warn if there are too few seeds to learn much."""
+        """Say how many seeds were left out and why, and warn if there are too few to learn much."""
         count = len(self.each)
+        if self.unmatched:
+            whole = count + self.repeated + self.unmatched
+            progress.say(
+                f"{self.unmatched:,} of {whole:,} pairs have a score below --least-score, so they are no "
+                "positives and are left out"
+            )
         if self.repeated:
             whole = count + self.repeated
             progress.say(f"{self.repeated:,} of {whole:,} seeds are duplicates and are left out")
@@ -55,8 +66,11 @@ class Seeds(Generic[E]):
 
     def facts(self) -> dict[str, object]:
         """Facts about the seeds for the model card."""
-        repeated = {"duplicate seeds left out": self.repeated} if self.repeated else {}
-        return {"seeds": len(self.each), **repeated}
+        left_out = {
+            "duplicate seeds left out": self.repeated,
+            "pairs below the least score left out": self.unmatched,
+        }
+        return {"seeds": len(self.each), **{name: count for name, count in left_out.items() if count}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +112,30 @@ class QuestionData(Generic[C]):
         return len(self.each)
 
 
-def read_seeds(source: str, kind: KindName) -> Seeds[Example]:
-    """The seeds in a file, dataset folder or Hub data set."""
-    return _once(each_example(source, kind), lambda example: example, source)
+def read_seeds(source: str, kind: KindName, least: float = 0.0) -> Seeds[Example]:
+    """The seeds in a source, of kind ``pairs`` those scored ``least`` or more."""
+    found = list(each_example(source, kind))
+    positives = matching(found, kind, least, source)
+    return replace(_once(positives, lambda example: example, source), unmatched=len(found) - len(positives))
+
+
+def matching(examples: Sequence[Example], kind: KindName, least: float, source: str) -> list[Example]:
+    """The positives among examples: of kind ``pairs`` those scored ``least`` or more."""
+    if kind != "pairs":
+        return list(examples)
+    found = [replace(each, score=1.0) for each in examples if each.score >= least]
+    if examples and not found:
+        raise InputError(
+            f"{source}: none of the {len(examples):,} pairs has a score of {least:g} or more, so there "
+            "are no positives; give pairs that belong together, or a lower --least-score"
+        )
+    return found
+
+
+def read_validation(settings: TrainBiencoderSettings | TrainCrossencoderSettings) -> list[Example]:
+    """The validation examples, if any, chosen as the seeds are."""
+    source, kind = settings.validation, settings.kind
+    return matching(read_examples(source, kind), kind, settings.least_score, source) if source else []
 
 
 def read_asked_seeds(source: str) -> Seeds[Question]:
