@@ -4,6 +4,9 @@ Ours, which is exact, against two exact searches of FAISS with a margin loop; an
 
 python benchmarks/search.py --json FILE
 python benchmarks/search.py --rounds 0 --index 'IVF{lists},Flat' HNSW32 --json FILE
+python benchmarks/search.py --peers --rows 50000 --json FILE
+
+--peers times the exact search of both ways alone: ours, FAISS, NumPy and USearch (pip install usearch).
 """
 
 import argparse
@@ -11,6 +14,7 @@ import resource
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -45,7 +49,13 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=["ours"], help="Without FAISS.")
+    parser.add_argument("--peers", action="store_true", help="Exact searches alone, of four libraries.")
     args = parser.parse_args()
+    if args.peers:
+        found = peers(made(args.rows, 1), made(args.rows, 2), args.k, args.rounds)
+        if args.json:
+            write(args.json, {"settings": vars(args) | {"json": None}, "results": found})
+        return
     results: dict[str, Any] = {"growth": growth(args.growth, args.k, None)}
     if not args.only:
         results["index growth"] = {index: growth(args.growth, args.k, index) for index in args.index}
@@ -65,6 +75,68 @@ def main() -> None:
         print("ratio", round(results["ratio"], 2))
     if args.json:
         write(args.json, {"settings": vars(args) | {"json": None}, "results": results})
+
+
+def peers(x: Tensor, y: Tensor, k: int, rounds: int) -> dict[str, Any]:
+    """Seconds of exact searches both ways, in turns, and the share of ours that each other finds too."""
+    seconds: dict[str, list[float]] = {name: [] for name in PEERS}
+    same: dict[str, float] = {}
+    for _ in range(rounds):
+        found = {}
+        for name, search in PEERS.items():
+            took, found[name] = timed(partial(search, x, y, k))
+            seconds[name].append(round(took, 2))
+        same = {name: float(np.mean(np.sort(ids) == np.sort(found["ours"]))) for name, ids in found.items()}
+        print({name: each[-1] for name, each in seconds.items()}, same, flush=True)
+    ours_took = seconds["ours"]
+    times = {
+        name: round(median(a / b for a, b in zip(each, ours_took, strict=True)), 2)
+        for name, each in seconds.items()
+    }
+    return {"seconds": seconds, "times ours": times, "neighbours as ours": same}
+
+
+def ids_by_ours(x: Tensor, y: Tensor, k: int) -> Any:
+    """The ids of each text's nearest, ``(2, n, k)``."""
+    return np.stack([each.ids.numpy() for each in two_way_search(x, y, k)])
+
+
+def ids_by_faiss(x: Tensor, y: Tensor, k: int) -> Any:
+    """The same by FAISS."""
+    import faiss as library
+
+    found = []
+    for one, other in ((x.numpy(), y.numpy()), (y.numpy(), x.numpy())):
+        index = library.IndexFlatIP(WIDTH)
+        index.add(other)
+        found.append(index.search(one, k)[1])
+    return np.stack(found)
+
+
+def ids_by_numpy(x: Tensor, y: Tensor, k: int) -> Any:
+    """The same by NumPy, some thousand rows at a time."""
+    found = []
+    for one, other in ((x.numpy(), y.numpy()), (y.numpy(), x.numpy())):
+        parts = np.array_split(one, max(1, len(one) // 1_000))
+        found.append(np.concatenate([np.argpartition(-(part @ other.T), k, axis=1)[:, :k] for part in parts]))
+    return np.stack(found)
+
+
+def ids_by_usearch(x: Tensor, y: Tensor, k: int) -> Any:
+    """The same by USearch's exact search, on as many threads as torch."""
+    library = import_module("usearch.index")
+    how = {"metric": library.MetricKind.IP, "exact": True, "threads": torch.get_num_threads()}
+    sides = (x.numpy(), y.numpy()), (y.numpy(), x.numpy())
+    found = [library.search(other, one, k, **how).keys for one, other in sides]
+    return np.stack(found).astype(np.int64)
+
+
+PEERS: dict[str, Callable[[Tensor, Tensor, int], Any]] = {
+    "ours": ids_by_ours,
+    "FAISS": ids_by_faiss,
+    "NumPy": ids_by_numpy,
+    "USearch": ids_by_usearch,
+}
 
 
 def growth(counts: Sequence[int], k: int, index: str | None) -> dict[str, Any]:
