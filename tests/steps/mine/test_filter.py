@@ -484,3 +484,32 @@ def test_the_cue_fits_the_pairs(world, tiny_gpt2):
     assert cue_for(usual.table(), "summarization") == "\nTL;DR: "
     with pytest.raises(ValueError, match="cue"):
         settings(cue="\n")
+
+
+def test_the_margin_alone_takes_each_text_once(world):
+    tmp, settings = world
+    rows = [
+        replace(
+            row, input=ROWS[n // 2].input, input_id=f"i{n // 2}", output_id=f"o{n}", margin=(5 * n % 12) / 12
+        )
+        for n, row in enumerate(ROWS)
+    ]
+    folder_of(tmp / "candidates", rows, MINED_PAIR)
+    changes = {"pairs": str(tmp / "candidates"), "model": None, "judge": "margin", "one_per": "both"}
+    given = settings(**changes, best=3)
+    found = filter_pairs(given, Run(tmp / "out", Silent())).table().to_pylist()
+    ranked = sorted(rows, key=lambda row: -row.margin)
+    first = {row.input: row for row in reversed(ranked)}
+    expected = sorted(first.values(), key=lambda row: -row.margin)[:3]
+    assert [row["id"] for row in found] == [row.id for row in expected]
+    assert {row["score"] for row in found} == {0.5}  # the cosine, as it was
+    assert not (tmp / "out" / "scores").exists()
+    assert plan_filter(given, {}).seconds < 5
+
+
+def test_a_judge_without_its_model_and_a_model_without_use_are_refused(world):
+    _, settings = world
+    with pytest.raises(ValueError, match="give the model that judges the pairs, or --judge margin"):
+        settings(model=None)
+    with pytest.raises(ValueError, match="model"):
+        settings(judge="margin")

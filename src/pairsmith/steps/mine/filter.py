@@ -52,7 +52,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     mined pairs the new score replaces the cosine.
     """
     settings = settled(settings, run)
-    refuse_sources(run, pairs=settings.pairs, model=settings.model)
+    refuse_sources(run, pairs=settings.pairs, model=settings.model or [])
     found = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, pairs = found.folder, found.table
     columns = text_columns(pairs, source, settings)
@@ -63,7 +63,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     claims = _claims(pairs, settings, source)
     beside = _beside(pairs, settings, source)
     inputs = {"pairs": hash_source(found.source)}
-    models = {"model": model_revision(settings.model)}
+    models = {"model": model_revision(settings.model)} if settings.model else {}
     one_per = _one_per(settings, source)
     decides = settings.model_dump(mode="json", include={"by", "best", "threshold"}) | _deciding_scores(
         settings
@@ -107,7 +107,9 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
             )
         ]
         rows = rows_at(pairs, kept[part])
-        if "margin" in rows.column_names:  # of mined pairs; the score of others is a label
+        if (
+            "margin" in rows.column_names and settings.judge != "margin"
+        ):  # of mined pairs; the score of others is a label
             place = rows.column_names.index("score")
             new = pa.array(values[kept[part]])
             rows = rows.set_column(place, rows.schema.field(place), new)
@@ -185,17 +187,19 @@ def _beside(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) ->
             f"{source.path}: these pairs are ranked by how well they agree with the scores that they were "
             "written for, so --beside has no effect; give --by score"
         )
-    found = []
-    for name in settings.beside:
-        numbers = name in pairs.column_names and pa.types.is_floating(pairs.schema.field(name).type)
-        values = pairs[name].to_numpy().astype(np.float64) if numbers else np.array([np.nan])
-        if not np.isfinite(values).all():
-            raise InputError(
-                f"{source.path}: --beside {name} needs a column of that name with a finite number in each "
-                f"row, such as margin; found {', '.join(pairs.column_names)}"
-            )
-        found.append(values)
-    return found
+    return [_numbers(pairs, name, source.path, f"--beside {name}") for name in settings.beside]
+
+
+def _numbers(pairs: pa.Table, column: str, where: object, option: str) -> NDArray[np.float64]:
+    """A column's values, ``(n,)``, all finite."""
+    known = column in pairs.column_names and pa.types.is_floating(pairs.schema.field(column).type)
+    values: NDArray[np.float64] = pairs[column].to_numpy().astype(float) if known else np.array([np.nan])
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"{where}: {option} needs a column {column} with a finite number in each row; "
+            f"found {', '.join(pairs.column_names)}"
+        )
+    return values
 
 
 def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -263,6 +267,8 @@ def _scores(
     """
     if not pairs.num_rows:
         return np.zeros(0, np.float32)
+    if settings.judge == "margin":
+        return _numbers(pairs, "margin", settings.pairs, "--judge margin").astype(np.float32)
     writer = start_part(
         run.part("scores"),
         step="score",
@@ -300,6 +306,7 @@ def _deciding_scores(settings: FilterSettings) -> dict[str, JSON]:
 
 def _load_scorer(settings: FilterSettings, revision: str, worker: int) -> Work[RowShard, Made]:
     """Load the model; what is returned scores the pairs of a shard."""
+    assert settings.model is not None  # a judge that loads nothing has no scorer
     check_revision(settings.model, revision, worker)
     judge = load_judge(settings)
 
@@ -311,6 +318,12 @@ def _load_scorer(settings: FilterSettings, revision: str, worker: int) -> Work[R
     return score
 
 
+_JUDGES = {
+    "cross-encoder": "a cross-encoder",
+    "encoder": "an encoder",
+    "likelihood": "a language model's likelihoods",
+    "margin": "their margins",
+}
 _SCORES = {
     "cross-encoder": ("a cross-encoder's unnormalised scores", "higher is better; unbounded"),
     "encoder": ("the cosines of their vectors by an encoder", "from -1 to 1"),
@@ -318,35 +331,42 @@ _SCORES = {
         "how much likelier a language model finds one text after the other",
         "log p(text | other text) - log p(text) in nats; of a question, after its passage and answer",
     ),
+    "margin": ("the cosine of the two vectors", ""),
 }
 """What each judge gives: in words, and the column ``score``."""
+
+
+def _models(settings: FilterSettings) -> list[str]:
+    return [settings.model] if settings.model else []
+
+
+def _judge(settings: FilterSettings) -> str:
+    """The judge, and the name of its model if it has one."""
+    return " ".join([settings.judge, *map(model_display_name, _models(settings))])
 
 
 def _scores_card(settings: FilterSettings) -> Card:
     scores, column = _SCORES[settings.judge]
     return Card(
-        title=f"Scores of pairs by {model_display_name(settings.model)}",
+        title=f"Scores of pairs by {_judge(settings)}",
         description=f"Pairs by their ids, and {scores}.",
         columns={"score": column},
         made="The scores were computed from the pairs' texts.",
         tags=(),
         licence="It contains no texts.",
-        sources=sources_of(models=[settings.model]),
+        sources=sources_of(models=_models(settings)),
     )
 
 
 def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
     scores = _SCORES[settings.judge][0]
-    judge = {"encoder": "an encoder", "likelihood": "a language model's likelihoods"}.get(
-        settings.judge, "a cross-encoder"
-    )
     if settings.beside:
         scores += f", standardised, plus the standardised columns {', '.join(settings.beside)}"
     return Card(
-        title=f"Pairs that {judge} kept",
+        title=f"Pairs that {_JUDGES[settings.judge]} kept",
         description=(
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`) that the "
-            f"{settings.judge} {model_display_name(settings.model)} judged best."
+            f"{_judge(settings)} judged best."
         ),
         columns={
             "input": "a text of the first corpus",
@@ -358,6 +378,6 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         tags=("mined",),
         citations=(MINING,),
         licence="The rights in the texts apply.",
-        sources=sources_of(models=[settings.model], data=[source.path]),
+        sources=sources_of(models=_models(settings), data=[source.path]),
         task=source.manifest.about.task,
     )

@@ -47,6 +47,7 @@ def text_columns(pairs: pa.Table, source: DatasetFolder, settings: FilterSetting
 def load_judge(settings: FilterSettings, model: str | None = None, *, untrained: bool = False) -> Judge:
     """Load what scores pairs; for a plan, ``model`` in its place, with a new head if ``untrained``."""
     model = model or settings.model
+    assert model is not None  # a judge that loads nothing is not loaded
     if settings.judge == "encoder":
         return _by_cosine(model, settings)
     if settings.judge == "likelihood":

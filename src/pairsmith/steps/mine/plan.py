@@ -157,7 +157,9 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
         judge = load_judge(settings, base if untrained else None, untrained=untrained)
         return lambda numbers: judge(sample.take(numbers), lambda _: None)
 
-    loading, each, _ = timed(load, list(range(min(CALIBRATION_TEXTS, sample.num_rows))))
+    loading = each = 0.0
+    if settings.judge != "margin":
+        loading, each, _ = timed(load, list(range(min(CALIBRATION_TEXTS, sample.num_rows))))
     return sharded(
         loading=loading,
         shared=each * count,

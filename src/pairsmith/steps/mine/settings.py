@@ -175,17 +175,20 @@ class FilterSettings(Settings):
         description="Dataset folder of pairs with the columns input and output, as mine writes it, or "
         "sentence1 and sentence2. If there are several splits, train is used; FOLDER:SPLIT selects another."
     )
-    model: str = Field(
+    model: str | None = Field(
+        default=None,
         description="Cross-encoder: a folder that train-crossencoder wrote, or a Hub id; with --judge "
-        "encoder a sentence encoder, as for evaluate sts; with --judge likelihood a causal language model."
+        "encoder a sentence encoder, as for evaluate sts; with --judge likelihood a causal language model; "
+        "none with --judge margin.",
     )
-    judge: Literal["cross-encoder", "encoder", "likelihood"] = Field(
+    judge: Literal["cross-encoder", "encoder", "likelihood", "margin"] = Field(
         default="cross-encoder",
         description="What the model is. cross-encoder: it reads both texts together. encoder: the score is "
         "the cosine of the two texts' vectors. likelihood: how much likelier the model finds the second text "
         "after the first than alone, or a question after its passage and answer; nothing has to be trained. "
-        "With the last two, --by agreement compares the rank of the score, from 0 to 1 among all pairs, with "
-        "the score that the pair was written for.",
+        "margin: no model, but the margin by which mine found the pairs. With encoder and likelihood, --by "
+        "agreement compares the rank of the score, from 0 to 1 among all pairs, with the score that the pair "
+        "was written for.",
     )
     cue: str | None = Field(
         default=None,
@@ -242,6 +245,10 @@ class FilterSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
+        if self.judge == "margin":
+            refuse(self, ("model", "beside", "rank"), "with judge margin, which takes the pairs' own margins")
+        elif self.model is None:
+            raise ValueError("model is missing: give the model that judges the pairs, or --judge margin")
         if self.judge != "likelihood":
             refuse(self, ("cue",), "without --judge likelihood")
         if self.by == "agreement":
