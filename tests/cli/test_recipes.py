@@ -722,36 +722,28 @@ def test_the_mining_recipes_are_sound_and_name_files_beside_them(name, beside, t
 RATES = [5e-6, 1e-5, 2e-5, 3e-5, 4e-5, 5e-5]
 
 
-def test_the_recipe_of_reading_is_the_papers(beside, tmp_path):
-    plan = beside("mining-squad")
-    biencoder, mined, cross, kept, alone, reader, *_ = (each.settings(tmp_path) for each in plan.steps)
-    assert (biencoder.steps, cross.steps, alone.steps, reader.steps, reader.extra) == (
-        200,
-        1000,
-        200,
-        200,
-        500,
-    )
-    assert biencoder.learning_rate == cross.learning_rate == reader.learning_rate == RATES
-    assert (mined.kind, mined.margin, mined.verbatim) == ("reading", "ratio", "drop")
-    assert (cross.loss, kept.best) == ("auto", 500)
-    assert {biencoder.base, cross.base, reader.base} == {"facebook/bart-large"}
+SIZES = (50, 100, 200, 500)
+WAYS = {"full": "kept", "biencoder": "by-margin", "gen": "written"}
 
 
-def test_the_recipe_of_summaries_is_the_papers(beside, tmp_path):
-    plan = beside("mining-xsum")
-    biencoder, mined, cross, kept, alone, writer, *_ = (each.settings(tmp_path) for each in plan.steps)
-    assert (biencoder.steps, cross.steps, alone.steps, writer.steps, writer.extra) == (
-        100,
-        200,
-        200,
-        200,
-        500,
-    )
-    assert biencoder.learning_rate == cross.learning_rate == writer.learning_rate == RATES
-    assert (mined.kind, mined.min_sentences, mined.group_column) == ("summaries", 4, "date")
-    assert kept.best == 500
-    assert writer.marker
+@pytest.mark.parametrize("name", ["mining-squad", "mining-xsum"])
+def test_the_mining_recipes_are_the_papers(name, beside, tmp_path):
+    found = {each.name: each.settings(tmp_path) for each in beside(name).steps}
+    biencoder, mined, cross, kept = (found[n] for n in ("biencoder", "mined", "crossencoder", "kept"))
+    assert (biencoder.steps, cross.steps) == ((200, 1000) if name == "mining-squad" else (100, 200))
+    assert (mined.margin, mined.verbatim, mined.retrieval) == ("ratio", "drop", "candidates")
+    assert (cross.loss, kept.best, kept.one_per) == ("auto", 500, "both")
+    if name == "mining-xsum":
+        assert (mined.kind, mined.min_sentences, mined.group_column) == ("summaries", 4, "date")
+    for way in (*WAYS, "gold"):
+        for size in SIZES:
+            trained = found[f"{way}-{size}"]
+            assert (trained.steps, trained.extra) == (200, size)
+            source = WAYS.get(way, "gold.jsonl")
+            assert trained.added[0].endswith(source)
+    trained = [biencoder, cross, found["seeds-0"], found["gold-50"]]
+    assert all(each.learning_rate == RATES for each in trained)
+    assert {each.base for each in trained} == {"facebook/bart-large"}
 
 
 @pytest.mark.parametrize("name", QUIP)
