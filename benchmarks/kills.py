@@ -53,14 +53,21 @@ steps:
   - name: mined
     step: mine
     settings: {kind: reading, inputs: ./questions.jsonl, outputs: ./passages.jsonl, encoder: "@biencoder",
-               style: 0, shard_size: 20, search_rows: 30}
+               style: 0, shard_size: 20, search_rows: 30, retrieval: candidates, best: 90}
   - name: crossencoder
     step: train-crossencoder
     settings: {kind: reading, seeds: ./seeds.jsonl, base: "pairsmith:tiny", mined: "@mined",
                encoder: "@biencoder", steps: 20, batch_size: 4, checkpoint_steps: 5}
   - name: kept
     step: filter
-    settings: {pairs: "@mined", model: "@crossencoder", best: 20, shard_size: 10}
+    settings: {pairs: "@mined", model: "@crossencoder", one_per: both, best: 20, shard_size: 10}
+  - name: likely
+    step: filter
+    settings: {pairs: "@mined", model: "pairsmith:tiny", judge: likelihood, beside: margin, best: 20,
+               shard_size: 10}
+  - name: by-margin
+    step: filter
+    settings: {pairs: "@mined", judge: margin, one_per: both, best: 20}
   - name: reader
     step: train-reader
     settings: {seeds: ./seeds.jsonl, added: "@kept", base: "pairsmith:tiny", steps: 20, batch_size: 4,

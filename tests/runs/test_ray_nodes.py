@@ -86,7 +86,9 @@ def test_on_two_nodes_the_bytes_are_those_of_one_process(cluster, node, settings
     assert files(tmp_path / "ray") == files(tmp_path / "here")
 
 
-def test_mining_and_filtering_on_two_nodes_give_the_bytes_of_one_process(cluster, node, tiny_bert, tmp_path):
+def test_mining_and_filtering_on_two_nodes_give_the_bytes_of_one_process(
+    cluster, node, tiny_bert, tiny_gpt2, tmp_path
+):
     inputs = write(tmp_path / "questions.jsonl", [{"question": f"who plays the {play}?"} for play in PLAYS])
     outputs = write(tmp_path / "passages.jsonl", [{"text": passage(number)} for number in range(12)])
     given = MineSettings(
@@ -96,6 +98,8 @@ def test_mining_and_filtering_on_two_nodes_give_the_bytes_of_one_process(cluster
         encoder=str(tiny_bert),
         shard_size=3,
         search_rows=4,
+        retrieval="candidates",
+        best=20,
     )
     mine(given, Run(tmp_path / "here", Silent()))
     node()
@@ -103,17 +107,19 @@ def test_mining_and_filtering_on_two_nodes_give_the_bytes_of_one_process(cluster
     there = given.model_copy(update={"executor": "ray", "workers": 2, "ray_address": cluster.address})
     mine(there, Run(tmp_path / "ray", Silent()))
     assert files(tmp_path / "ray") == files(tmp_path / "here")
-    judged = FilterSettings(
-        pairs=str(tmp_path / "here"),
-        model=str(write_judge(tiny_bert, tmp_path / "judge")),
-        best=3,
-        shard_size=2,
-        device="cpu",
-    )
-    filter_pairs(judged, Run(tmp_path / "judged", Silent()))
-    there = judged.model_copy(update={"executor": "ray", "workers": 2, "ray_address": cluster.address})
-    filter_pairs(there, Run(tmp_path / "judged-2", Silent()))
-    assert files(tmp_path / "judged-2") == files(tmp_path / "judged")
+    judges = {
+        "cross-encoder": write_judge(tiny_bert, tmp_path / "judge"),
+        "likelihood": tiny_gpt2,
+    }
+    for judge, model in judges.items():
+        judged = FilterSettings(
+            pairs=str(tmp_path / "here"), judge=judge, model=str(model), best=3, shard_size=2, device="cpu"
+        )
+        one, two = tmp_path / judge, tmp_path / f"{judge}-2"
+        filter_pairs(judged, Run(one, Silent()))
+        there = judged.model_copy(update={"executor": "ray", "workers": 2, "ray_address": cluster.address})
+        filter_pairs(there, Run(two, Silent()))
+        assert files(two) == files(one)
 
 
 def write_judge(base, out):
