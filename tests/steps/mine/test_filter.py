@@ -513,3 +513,15 @@ def test_a_judge_without_its_model_and_a_model_without_use_are_refused(world):
         settings(model=None)
     with pytest.raises(ValueError, match="model"):
         settings(judge="margin")
+
+
+def test_a_judge_that_tells_nothing_apart_is_said(world, monkeypatch, capsys):
+    tmp, settings = world
+    monkeypatch.setattr(
+        judges, "score_pairs", lambda cross, inputs, outputs, **more: np.zeros(len(inputs), "f")
+    )
+    filter_pairs(settings(best=2), Run(tmp / "out", Progress()))
+    assert (
+        "gives all 12 pairs the same score, so which of them are kept means nothing"
+        in capsys.readouterr().err
+    )

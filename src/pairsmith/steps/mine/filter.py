@@ -82,6 +82,11 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     scores = _scores(pairs, columns, settings, inputs, models, run)
     if scores is None:
         return writer.folder()
+    if len(scores) > 1 and scores.min() == scores.max():
+        run.progress.say(
+            f"the judge gives all {len(scores):,} pairs the same score, so which of them are kept means "
+            "nothing; it may be untrained, or trained on too little"
+        )
     if claims is None:
         name, values = "score", scores.astype(np.float64)
         if beside:
