@@ -87,3 +87,17 @@ def test_damaged_weights_are_an_error(tiny_gpt2):
 
 def test_no_pairs_have_no_ratios(judge):
     assert likelihood_ratios(judge, [], [], cue="\n").shape == (0,)
+
+
+def test_threads_change_nothing(judge):
+    prompts = [judge.prompt(given, "\n", 20) for given in GIVEN * 3]
+    texts = [judge.tokens(text) for text in TEXTS * 3]
+    before = torch.get_num_threads()
+    found = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        try:
+            found.append(log_likelihoods(judge, prompts, texts, batch_tokens=30).tolist())
+        finally:
+            torch.set_num_threads(before)
+    assert found[0] == found[1]

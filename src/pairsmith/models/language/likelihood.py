@@ -4,8 +4,10 @@ The ratio log p(text | given) - log p(text) is what knowing one text says about 
 mutual information), so that texts that are likely anyway gain nothing by it.
 """
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.core.model_names import DtypeName
-from pairsmith.models.encode import not_finite, tokens_at_once
+from pairsmith.models.encode import batches_by_length, not_finite, one_thread_each, tokens_at_once
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.transformers_backend import context_of
@@ -28,11 +30,24 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class LikelihoodJudge:
-    """A causal language model, its tokenizer, and the most tokens of a prompt and a text together."""
+    """A causal language model, its tokenizer, and the most tokens of a prompt and a text together.
+
+    ``predicting`` holds, for each thread, the places of the tokens whose predictions are wanted, as ``rows``
+    and ``columns``; the model's output layer computes no others.
+    """
 
     network: Any
     tokenizer: Any
     max_length: int
+    predicting: threading.local = field(default_factory=threading.local)
+
+    def __post_init__(self) -> None:
+        """Have the output layer compute what is wanted."""
+
+        def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
+            return (args[0][self.predicting.rows, self.predicting.columns][None],)
+
+        self.network.get_output_embeddings().register_forward_pre_hook(narrow)
 
     def tokens(self, text: str) -> Prompt:
         """The tokens of a text alone; what looks like a special token in it is text."""
@@ -103,11 +118,18 @@ def log_likelihoods(
     """
     device = judge.network.device
     found: NDArray[np.float64] = np.zeros(len(texts))
+    rows = list(_rows(prompts, texts))
+    lengths = [len(row) for row in rows]
+
+    def begin(pool: ThreadPoolExecutor, some: list[int]) -> Future[list[list[float]]]:
+        return pool.submit(_computed, judge, [rows[number] for number in some])
+
     most = batch_tokens or tokens_at_once(device)
-    for batch in _batches(list(_rows(prompts, texts)), most):
-        for row, sums in zip(batch, _computed(judge.network, batch), strict=True):
-            found[row.numbers] = sums
-            advance(len(row.numbers))
+    with one_thread_each(device) as pool:
+        for some, sums in pool.each(begin, batches_by_length(lengths, len(rows) or 1, most)):
+            for number, of_row in zip(some, sums, strict=True):
+                found[rows[number].numbers] = of_row
+                advance(len(of_row))
     if not np.isfinite(found).all():
         raise not_finite("the language model gives log-probabilities")
     return found
@@ -142,25 +164,13 @@ def _rows(prompts: Sequence[Prompt], texts: Sequence[Prompt]) -> Iterator[_Row]:
         yield row
 
 
-def _batches(rows: list[_Row], most: int) -> Iterator[list[_Row]]:
-    """Rows of similar length, the longest first; a batch has at most ``most`` tokens, padding included."""
-    batch: list[_Row] = []
-    for row in sorted(rows, key=len, reverse=True):
-        if batch and len(batch[0]) * (len(batch) + 1) > most:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
-
-
-def _computed(network: Any, batch: Sequence[_Row]) -> list[list[float]]:
+def _computed(judge: LikelihoodJudge, batch: Sequence[_Row]) -> list[list[float]]:
     """The log-likelihoods of each row's texts."""
-    width = len(batch[0])
+    width = max(map(len, batch))
     tokens = torch.zeros(len(batch), width, dtype=torch.int64)
     positions = torch.zeros(len(batch), width, dtype=torch.int64)
-    part = torch.zeros(len(batch), width, dtype=torch.int64)  # 0 is the prompt, n the n-th text
-    part[:, :] = -1  # padding, which sees itself alone
+    # 0 is the prompt, n the n-th text, and -1 padding, which sees itself alone.
+    part = torch.full((len(batch), width), -1)
     places: list[tuple[int, int]] = []  # of the tokens that predict
     targets: list[int] = []
     for number, row in enumerate(batch):
@@ -177,7 +187,7 @@ def _computed(network: Any, batch: Sequence[_Row]) -> list[list[float]]:
             if text:
                 places += [(number, len(row.prompt) - 1), *((number, i) for i in range(begin, end))]
                 targets += text
-    log_p = iter(_log_probabilities(network, tokens, positions, _sees(part), places, targets))
+    log_p = iter(_log_probabilities(judge, tokens, positions, _sees(part), places, targets))
     return [[sum(next(log_p) for _ in text) for text in row.texts] for row in batch]
 
 
@@ -189,31 +199,22 @@ def _sees(part: Tensor) -> Tensor:
 
 
 def _log_probabilities(
-    network: Any,
+    judge: LikelihoodJudge,
     tokens: Tensor,
     positions: Tensor,
     sees: Tensor,
     places: Sequence[tuple[int, int]],
     targets: Sequence[int],
 ) -> list[float]:
-    """The log-probability of each target after the token at its place, ``(row, position)``."""
-    device = network.device
-    rows, columns = torch.tensor(places, device=device).reshape(-1, 2).T
-
-    def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
-        return (args[0][rows, columns][None],)
-
-    hook = network.get_output_embeddings().register_forward_pre_hook(narrow)
-    try:
-        with torch.inference_mode():
-            logits = network(
-                input_ids=tokens.to(device),
-                attention_mask=sees.to(device),
-                position_ids=positions.to(device),
-                use_cache=False,
-            ).logits[0]
-            goals = torch.tensor(targets, device=device, dtype=torch.int64)
-            found = logits.float().log_softmax(dim=1).gather(1, goals[:, None])[:, 0]
-            return list(found.tolist())
-    finally:
-        hook.remove()
+    """The log-probability of each target after the token at its place, ``(row, column)``."""
+    device = judge.network.device
+    judge.predicting.rows, judge.predicting.columns = torch.tensor(places, device=device).reshape(-1, 2).T
+    with torch.inference_mode():
+        logits = judge.network(
+            input_ids=tokens.to(device),
+            attention_mask=sees.to(device),
+            position_ids=positions.to(device),
+            use_cache=False,
+        ).logits[0]
+        goals = torch.tensor(targets, device=device, dtype=torch.int64)
+        return list(logits.float().log_softmax(dim=1).gather(1, goals[:, None])[:, 0].tolist())
