@@ -272,7 +272,7 @@ class RewriteSettings(Settings):
     )
     model: str = Field(
         description="A folder that train-summarizer wrote for the same kind, or any model with an encoder "
-        "and a decoder.",
+        "and a decoder, or with a decoder only.",
         json_schema_extra=BY_CONTENT,
     )
     best: int | None = Field(default=None, ge=1, description="Use only the first N pairs.")
