@@ -55,8 +55,8 @@ from pairsmith.data.squad import Answer, Question
 from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
 from pairsmith.methods.mining.reader import train_reader_on
+from pairsmith.methods.mining.writers import Continuation
 from pairsmith.methods.quip.generator_training import (
-    Row,
     causal_rows,
     generator_examples,
     train_question_generator_on,
@@ -265,7 +265,7 @@ def generator_settings(model: str, steps: int) -> TrainQuestionGeneratorSettings
     )
 
 
-def generator_rows(model: str, questions: Sequence[Question]) -> list[Row]:
+def generator_rows(model: str, questions: Sequence[Question]) -> list[Continuation]:
     examples = generator_examples(questions, generator_settings(model, 1))
     return list(causal_rows(AutoTokenizer.from_pretrained(resolve_model(model)), examples, 8192))
 

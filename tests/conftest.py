@@ -105,6 +105,46 @@ def make_gpt2(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
+def make_llama(folder: Path, seed: int = 0, *, starts: bool = False, **config: float) -> Path:
+    """Save a random Llama (2 layers of 32, 301 tokens, context 256, no padding token) in ``folder``.
+
+    Its tokenizer adds no special tokens or, if it ``starts`` texts, the start token before a text or a pair;
+    ``config`` goes to LlamaConfig.
+    """
+    import torch
+    from tokenizers import processors
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    pieces = _byte_level_tokenizer()
+    pieces.add_special_tokens(["<s>"])
+    if starts:
+        pieces.post_processor = processors.TemplateProcessing(
+            single="<s> $A", pair="<s> $A $B:1", special_tokens=[("<s>", GPT2_VOCABULARY)]
+        )
+    sizes: dict[str, Any] = {
+        "vocab_size": GPT2_VOCABULARY + 1,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "max_position_embeddings": 256,
+        "tie_word_embeddings": True,
+        "bos_token_id": GPT2_VOCABULARY,
+        "eos_token_id": 0,
+        "initializer_range": 0.1,
+    }
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=pieces, bos_token="<s>", eos_token="<|endoftext|>", model_max_length=256
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(LlamaConfig(**(sizes | config)))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 def word_pieces(words: Iterable[str]) -> list[str]:
     """Letters, and the first and the further five letters of words: longer words are of several pieces.
 
@@ -170,9 +210,27 @@ def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a random Llama with a byte-level BPE that adds no special tokens."""
+    return make_llama(tmp_path_factory.mktemp("tiny") / "llama")
+
+
+@pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a random BERT with a word-piece tokenizer."""
     return make_bert(tmp_path_factory.mktemp("tiny") / "bert")
+
+
+@pytest.fixture(scope="session")
+def silent_model(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a DistilBERT without weights, a kind of model that transformers lets write nothing."""
+    from transformers import AutoTokenizer, DistilBertConfig
+
+    folder = tmp_path_factory.mktemp("tiny") / "distilbert"
+    DistilBertConfig().save_pretrained(folder)
+    (folder / "model.safetensors").touch()
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import torch
 from safetensors.torch import save_file
 from tests.tiny_bart import document, make_bart, weights
 
-from pairsmith.core.bundled import TINY
 from pairsmith.core.errors import ModelError
 from pairsmith.models.summarizer import (
     BEAMS,
@@ -264,9 +263,9 @@ def test_a_t5_that_lacks_weights_is_refused(tmp_path):
         load_summarizer(str(folder), device="cpu")
 
 
-def test_models_of_another_kind_are_refused(tiny_bert):
-    with pytest.raises(ModelError, match="no summarization for models of type gpt2; give BART, T5"):
-        load_summarizer(TINY, device="cpu")
+def test_models_of_another_kind_are_refused(tiny_bert, silent_model):
+    with pytest.raises(ModelError, match="no continuation for models of type distilbert; give BART, T5"):
+        load_summarizer(str(silent_model), device="cpu")
     with pytest.raises(ModelError, match="no summarization for models of type bert; give BART, T5"):
         load_summarizer(str(tiny_bert), device="cpu")
 

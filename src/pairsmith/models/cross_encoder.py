@@ -2,7 +2,8 @@
 
 BART's classification head is M6's: ``[CLS] x [SEP] y [SEP]`` goes to the encoder and the decoder, and a
 perceptron of two layers scores the last decoder token's final state. Any other sequence classification
-model can be used as well.
+model can be used as well. A decoder-only model, such as Llama, reads both texts with a line break between
+them, and one layer scores the last token's final state.
 """
 
 from collections.abc import Callable, Mapping, Sequence

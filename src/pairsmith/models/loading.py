@@ -61,6 +61,40 @@ def pad_on_the_right(model: str, tokenizer: Any, config: Any) -> None:
     if tokenizer.pad_token is None:
         stand_in = tokenizer.eos_token or tokenizer.unk_token
         if stand_in is None:
-            raise ModelError(f"model {model}: its tokenizer has neither a padding nor an end token")
+            raise ModelError(
+                f"model {model}: its tokenizer has neither a padding nor an end token; name one of them in "
+                "its tokenizer_config.json"
+            )
         tokenizer.pad_token = stand_in
     config.pad_token_id = tokenizer.pad_token_id  # trainers warn of a different one
+
+
+def mark_pairs(tokenizer: Any) -> None:
+    """Have a tokenizer put a line break between two texts, in place, unless it puts special tokens there.
+
+    Those of most decoder-only models put nothing there, so that nothing says where the second text begins.
+    The line break is saved with the tokenizer. It belongs to neither text, and is never cut off. A tokenizer
+    that knows no line breaks, as BERT's, is left as it is.
+    """
+    from tokenizers.processors import TemplateProcessing
+
+    pair, line = tokenizer("a", "b"), tokenizer("\n", add_special_tokens=False)["input_ids"]
+    parts, tokens = pair.sequence_ids(0), pair["input_ids"]
+    texts = [place for place, part in enumerate(parts) if part is not None]
+    begin, end = texts[0], texts[-1] + 1
+    if None in parts[begin:end] or not line or tokenizer.unk_token_id in line:
+        return
+    pieces = {"<start>": tokens[:begin], "<line>": line, "<end>": tokens[end:]}
+    there = [name for name, ids in pieces.items() if ids]
+
+    def template(*names: str) -> str:
+        return " ".join(name for name in names if name in {"$A", "$B:1", *there})
+
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=template("<start>", "$A", "<end>"),
+        pair=template("<start>", "$A", "<line>", "$B:1", "<end>"),
+        special_tokens=[
+            {"id": name, "ids": pieces[name], "tokens": tokenizer.convert_ids_to_tokens(pieces[name])}
+            for name in there
+        ],
+    )

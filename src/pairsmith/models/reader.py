@@ -2,7 +2,9 @@
 
 A reader is any model with a question-answering head of transformers. BART reads the question and the text in
 its encoder and in its decoder, and the head classifies the decoder's last states, which is M9. In an encoder
-such as BERT it classifies the encoder's last states; those of a causal model see nothing after their token.
+such as BERT it classifies the encoder's last states. A decoder-only model, such as Llama, reads the question
+first and the text after a line break, and the head classifies its last states, each of which has seen the
+question and the text up to its own token.
 A teacher is an encoder with two perceptrons in place of that head (Q3).
 """
 
@@ -15,10 +17,11 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from pairsmith.core.errors import SettingsError
+from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.models.encode import moved, not_finite, padded, padded_inputs
 from pairsmith.models.heads import Loading, TextModel, load_with_head, score_in_float32
+from pairsmith.models.loading import mark_pairs
 from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
 from pairsmith.models.token_vectors import load_token_encoder
 
@@ -86,9 +89,18 @@ def load_reader(
         encoder = load_token_encoder(model, bidirectional=True, **how)
         where, width = resolve_model(model), int(encoder.model.config.hidden_size)
         heads = load_heads(where, width, "tokens") if there else SpanHeads(width, "tokens", seed)
-        return Reader(PerceptronReader(encoder.model, heads), encoder.tokenizer, encoder.max_length)
-    loaded = load_with_head(model, "question answering", labels=2, fresh_head=fresh_head, seed=seed, **how)
-    return Reader(*loaded)
+        mark_pairs(encoder.tokenizer)
+        reader = Reader(PerceptronReader(encoder.model, heads), encoder.tokenizer, encoder.max_length)
+    else:
+        reader = Reader(
+            *load_with_head(model, "question answering", labels=2, fresh_head=fresh_head, seed=seed, **how)
+        )
+    if reader.max_length < _SHORTEST:
+        raise ModelError(
+            f"model {model}: reads {reader.max_length} tokens at once, which leaves no room for a question "
+            f"and a text; give a model that reads at least {_SHORTEST}"
+        )
+    return reader
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,21 +1,26 @@
-"""Summarisers: models with an encoder and a decoder that write a summary of a document (M9), by beam search.
+"""Summarisers: models that write a summary of a document (M9), by beam search.
+
+In the paper the encoder of BART reads the document and its decoder writes the summary. A decoder-only model
+reads the document and a cue, and writes the summary after them. The cue is ``TL;DR:`` on a line of its own,
+or ``Question:`` where a question is to be written.
 
 The paper uses beam search without giving its settings. Here they are those of BART's authors for XSum:
 6 beams, length penalty 1.0, no repeated trigrams, at least 11 and at most 62 tokens, early stopping as soon
-as 6 summaries are complete. Token counts include the decoder's start token.
+as 6 summaries are complete. Token counts include the end token, and the start token that a decoder has after
+an encoder.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.encode import batches_by_length, moved, one_thread_each, padded_inputs
-from pairsmith.models.heads import Loading, TextModel, load_with_head
+from pairsmith.models.heads import Loading, TextModel, load_with_head, writes_as
 
 BEAMS = 6
 SUMMARY_TOKENS = 62
@@ -23,6 +28,12 @@ SUMMARY_TOKENS = 62
 
 SHORTEST = 11
 """Shortest summary in tokens."""
+
+CUES = {"summaries": "\nTL;DR:", "reading": "\nQuestion:"}
+"""What a decoder-only model reads after a document, or after an answer in a passage."""
+
+_NGRAM = 3  # no so many tokens occur twice in a summary
+_LEAST_READ = 8  # fewest tokens of a document that a decoder-only model has to have room for
 
 # Generation settings that are taken from the model: its special tokens, but nothing about the search.
 _TOKENS = (
@@ -38,34 +49,60 @@ def shortest_of(kind: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Summarizer(TextModel):
-    """A model that writes summaries; ``context`` is the longest text that it could read or write."""
+    """A model that writes summaries.
+
+    ``context`` is the longest text that it could read or write. A decoder-only model has a ``cue``, one of
+    ``CUES``, and its context holds document, cue and summary together.
+    """
 
     context: int
+    cue: str | None = None
 
 
 def load_summarizer(
-    model: str, *, fresh_decoder: bool = False, seed: int = 0, **how: Unpack[Loading]
+    model: str,
+    kind: Literal["summaries", "reading"] = "summaries",
+    *,
+    fresh_decoder: bool = False,
+    seed: int = 0,
+    **how: Unpack[Loading],
 ) -> Summarizer:
-    """Load ``model``, which has an encoder and a decoder as BART and T5 have, as a summariser.
+    """Load ``model``, which has an encoder and a decoder as BART has, or a decoder only, as a summariser.
 
-    With ``fresh_decoder``, an encoder such as BERT gets a decoder, to be trained. The other arguments are as
-    for ``load_with_head``.
+    ``kind`` is what a decoder-only model writes: summaries, or questions to answers in passages. With
+    ``fresh_decoder``, an encoder such as BERT gets a decoder, to be trained. The other arguments are as for
+    ``load_with_head``.
     """
     from transformers import GenerationConfig
 
     max_length = how.pop("max_length", None)
+    continues = writes_as(model) == "decoder"
     network, tokenizer, context = load_with_head(
-        model, "summarization", fresh_head=fresh_decoder, seed=seed, **how
+        model, "continuation" if continues else "summarization", fresh_head=fresh_decoder, seed=seed, **how
     )
     own = network.generation_config
     network.generation_config = GenerationConfig(**{name: getattr(own, name, None) for name in _TOKENS})
     network.generation_config.pad_token_id = tokenizer.pad_token_id
-    if own.decoder_start_token_id is None and own.bos_token_id is None:
+    if continues:
+        network.generation_config.eos_token_id = _ends(model, own.eos_token_id, tokenizer.eos_token_id)
+    elif own.decoder_start_token_id is None and own.bos_token_id is None:
         raise ModelError(
             f"model {model}: does not say which token a summary starts from; add decoder_start_token_id "
             "to its config.json"
         )
-    return Summarizer(network, tokenizer, min(max_length or context, context), context)
+    longest = min(max_length or context, context)
+    return Summarizer(network, tokenizer, longest, context, CUES[kind] if continues else None)
+
+
+def _ends(model: str, own: int | list[int] | None, taught: int | None) -> list[int]:
+    """The tokens that end a text: those that the model knows, and the tokenizer's, which is trained."""
+    if taught is None:
+        raise ModelError(
+            f"model {model}: its tokenizer has no end token, which is to end a summary; name one as "
+            "eos_token in its tokenizer_config.json"
+        )
+    known = [own] if isinstance(own, int) else own or []
+    return [taught, *(token for token in known if token != taught)]
 
 
 def add_marker(summarizer: Summarizer, marker: str, *, written: bool = False) -> None:
@@ -106,14 +143,50 @@ def _tables(model: Any) -> list[Any]:
     return [table for table in tables if table is not None]
 
 
-def encode_documents(summarizer: Summarizer, documents: Sequence[str]) -> list[list[int]]:
-    """The tokens of each document, special tokens included, cut off after ``max_length``."""
-    return _encode(summarizer, text=list(documents), max_length=summarizer.max_length) if documents else []
+def encode_documents(
+    summarizer: Summarizer, documents: Sequence[str], written: int = SUMMARY_TOKENS
+) -> list[list[int]]:
+    """The tokens of each document, special tokens included, cut off after ``max_length``.
+
+    For a decoder-only model the cue follows each, and ``written`` tokens of the context stay free for the
+    summary; the tokens of the cue do not count as the document's.
+    """
+    if not documents:
+        return []
+    if summarizer.cue is None:
+        return _encode(summarizer, text=list(documents), max_length=summarizer.max_length)
+    cue = summarizer.tokenizer(summarizer.cue, add_special_tokens=False)["input_ids"]
+    room = summarizer.context - len(cue) - written
+    if room < _LEAST_READ:
+        raise ModelError(
+            f"the model reads {summarizer.context} tokens, of which its cue takes {len(cue)} and what it "
+            f"writes {written}; have it write fewer tokens, or give a model that reads more"
+        )
+    rows = _encode(summarizer, text=list(documents), max_length=min(summarizer.max_length, room))
+    end = summarizer.tokenizer.eos_token_id
+    return [[*(row[:-1] if row[-1:] == [end] else row), *cue] for row in rows]
 
 
 def encode_summaries(summarizer: Summarizer, summaries: Sequence[str], tokens: int) -> list[list[int]]:
-    """The tokens that a decoder has to write for each summary, at most ``tokens`` with the end token."""
-    return _encode(summarizer, text_target=list(summaries), max_length=min(tokens, summarizer.context))
+    """The tokens that a decoder has to write for each summary, at most ``tokens`` with the end token.
+
+    A decoder-only model has to write a space first, in the same token as the first word where its tokenizer
+    puts them together.
+    """
+    longest = min(tokens, summarizer.context)
+    if summarizer.cue is None:
+        return _encode(summarizer, text_target=list(summaries), max_length=longest)
+    encoded = summarizer.tokenizer(
+        [f"{summarizer.cue} {text.strip()}" for text in summaries],
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+        verbose=False,
+    )
+    rows = []
+    for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        after = [token for token, (_, end) in zip(ids, offsets, strict=True) if end > len(summarizer.cue)]
+        rows.append([*after[: longest - 1], summarizer.tokenizer.eos_token_id])
+    return rows
 
 
 def _encode(summarizer: Summarizer, *, max_length: int, **texts: list[str]) -> list[list[int]]:
@@ -122,8 +195,15 @@ def _encode(summarizer: Summarizer, *, max_length: int, **texts: list[str]) -> l
 
 
 def document_features(summarizer: Summarizer, documents: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Model inputs for documents from ``encode_documents``: tensors ``(n, longest)``, int64."""
-    return padded_inputs(documents, summarizer.tokenizer.pad_token_id)
+    """Model inputs for documents from ``encode_documents``: tensors ``(n, longest)``, int64.
+
+    They are padded on the right, but for a decoder-only model, which goes on at the end, on the left.
+    """
+    filler = summarizer.tokenizer.pad_token_id
+    if summarizer.cue is None:
+        return padded_inputs(documents, filler)
+    turned = padded_inputs([list(reversed(document)) for document in documents], filler)
+    return {name: values.flip(1) for name, values in turned.items()}
 
 
 def summarize(
@@ -144,22 +224,20 @@ def summarize(
     to ``summary_tokens`` tokens, at least 2 and never more than the model's context. ``advance`` is called
     with the number of documents that were finished.
     """
-    from transformers import LogitsProcessorList
 
     summarizer.model.eval()
     device = summarizer.model.device
     how = search_settings(summarizer, beams, summary_tokens, shortest)
-    rows = encode_documents(summarizer, documents)
+    rows = encode_documents(summarizer, documents, summary_tokens)
     found = [""] * len(rows)
 
     def written(features: dict[str, Tensor]) -> Tensor:
+        read = 0 if summarizer.cue is None else features["input_ids"].shape[1]
         with torch.inference_mode():
             ids: Tensor = summarizer.model.generate(
-                **moved(features, device),
-                generation_config=how,
-                logits_processor=LogitsProcessorList([_check_numbers]),
+                **moved(features, device), generation_config=how, logits_processor=_rules(read)
             )
-            return ids.cpu()
+            return ids[:, read:].cpu()
 
     def begin(pool: ThreadPoolExecutor, batch: list[int]) -> Future[Tensor]:
         return pool.submit(written, document_features(summarizer, [rows[row] for row in batch]))
@@ -179,16 +257,32 @@ def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int, sho
     from transformers import GenerationConfig
 
     longest = min(summary_tokens, summarizer.context)
-    own = summarizer.model.generation_config
+    least = min(shortest, longest)
+    own = {name: getattr(summarizer.model.generation_config, name) for name in _TOKENS}
     of_beams = {"early_stopping": True, "length_penalty": 1.0} if beams > 1 else {}
-    return GenerationConfig(
-        **{name: getattr(own, name) for name in _TOKENS},
-        num_beams=beams,
-        max_length=longest,
-        min_length=min(shortest, longest),
-        no_repeat_ngram_size=3,
-        **of_beams,
-    )
+    if summarizer.cue is None:
+        lengths = {"max_length": longest, "min_length": least, "no_repeat_ngram_size": _NGRAM}
+    else:  # the library would not have the summary repeat the document either: see ``_rules``
+        lengths = {"max_new_tokens": longest, "min_new_tokens": least - 1}
+        # A model that may not end yet would begin another text, such as the next message of a chat.
+        known = summarizer.tokenizer.added_tokens_decoder.items()
+        special = {number for number, token in known if token.special} - set(own["eos_token_id"])
+        own["suppress_tokens"] = sorted(special) or None
+    return GenerationConfig(**own, num_beams=beams, **lengths, **of_beams)
+
+
+def _rules(read: int) -> Any:
+    """What the scores of the next tokens go through, beside what the generation config says.
+
+    The first ``read`` tokens are those of the document, if these stand before the summary: only those after
+    them may not repeat three tokens.
+    """
+    from transformers import LogitsProcessorList, NoRepeatNGramLogitsProcessor
+
+    if not read:
+        return LogitsProcessorList([_check_numbers])
+    unrepeated = NoRepeatNGramLogitsProcessor(_NGRAM)
+    return LogitsProcessorList([_check_numbers, lambda ids, scores: unrepeated(ids[:, read:], scores)])
 
 
 def _check_numbers(_: Tensor, scores: Tensor) -> Tensor:

@@ -99,7 +99,10 @@ QuestionSources = Annotated[
 class FitSettings(Settings):
     """Settings that all trainings on examples share."""
 
-    base: str = Field(description="Model to start from: a folder or Hub id, or embedded:all-minilm-l6-v2.")
+    base: str = Field(
+        description="Model to start from: a folder or Hub id, embedded:all-minilm-l6-v2 or "
+        "embedded:smollm2-135m-instruct."
+    )
     validation: str | None = Field(
         default=None,
         description="Validation examples in the format of the training examples; they choose the best step "
@@ -374,7 +377,7 @@ class TrainSummarizerSettings(FewShotSettings):
         default=512,
         ge=8,
         description="Longest document in tokens; the rest is cut off. It is never more than the base can "
-        "read.",
+        "read, beside the summary if the base is a decoder-only model.",
     )
     summary_tokens: int = Field(
         default=62,

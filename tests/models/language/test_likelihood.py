@@ -9,6 +9,7 @@ from pairsmith.models.language.likelihood import (
     likelihood_ratios,
     load_likelihood_judge,
     log_likelihoods,
+    question_likelihoods,
 )
 from pairsmith.models.language.loading import load_causal
 
@@ -101,3 +102,14 @@ def test_threads_change_nothing(judge):
         finally:
             torch.set_num_threads(before)
     assert found[0] == found[1]
+
+
+def test_a_question_and_its_answer_count_both_per_token(judge, alone):
+    passage, question, answer = "the cat sat on the mat", "who sat on the mat?", "the cat"
+    (found,) = question_likelihoods(judge, [question], [answer], [passage]).tolist()
+    asked, told = judge.tokens(question), judge.tokens(" the cat")
+    after = judge.prompt("the cat sat on the mat\nAnswer: the cat", "\nQuestion: ", len(asked))
+    before = judge.prompt("", "\nQuestion: ", 0)
+    spoken = judge.prompt("the cat sat on the mat\nQuestion: who sat on the mat?", "\nAnswer:", len(told))
+    expected = (alone(after, asked) - alone(before, asked)) / len(asked) + alone(spoken, told) / len(told)
+    assert found == pytest.approx(expected, abs=1e-4)

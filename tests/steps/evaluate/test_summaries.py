@@ -290,12 +290,12 @@ def test_a_document_without_a_summary_is_named(bart, tmp_path):
         evaluate_summaries(settings(bart, path), Run(tmp_path / "out", Silent()))
 
 
-def test_faults_are_told_before_anything_is_written(tiny_gpt2, data, tmp_path, monkeypatch):
+def test_faults_are_told_before_anything_is_written(silent_model, data, tmp_path, monkeypatch):
     run = Run(tmp_path / "out", Silent())
     with pytest.raises(InputError, match=r"none\.jsonl"):
         evaluate_summaries(settings("no/such", tmp_path / "none.jsonl"), run)
-    with pytest.raises(ModelError, match="no summarization for models of type gpt2"):
-        evaluate_summaries(settings(tiny_gpt2, data), run)
+    with pytest.raises(ModelError, match="no continuation for models of type distilbert"):
+        evaluate_summaries(settings(silent_model, data), run)
     assert not list((tmp_path / "out").glob("*.json*"))
     monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
     with pytest.raises(MissingExtra, match=r"pip install 'pairsmith\[eval\]'"):

@@ -26,7 +26,11 @@ from pairsmith.data.schemas import (
     to_table,
 )
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
-from pairsmith.models.language.likelihood import likelihood_ratios, load_likelihood_judge
+from pairsmith.models.language.likelihood import (
+    likelihood_ratios,
+    load_likelihood_judge,
+    question_likelihoods,
+)
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.mapped import row_shards
@@ -433,11 +437,13 @@ def test_by_likelihood_a_question_after_its_passage_and_answer(world, tiny_gpt2)
     changes = {"pairs": str(tmp / "answers"), "judge": "likelihood", "model": str(tiny_gpt2)}
     found = filter_pairs(settings(**changes), Run(tmp / "out", Silent()))
     model = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32")
-    given = [f"{row.output}.\nAnswer: it" for row in ROWS]
-    ratios = likelihood_ratios(model, given, [row.input for row in ROWS], cue="\nQuestion: ")
+    questions, passages = [row.input for row in ROWS], [f"{row.output}." for row in ROWS]
+    ratios = question_likelihoods(model, questions, ["it"] * len(ROWS), passages)
     expected = dict(zip((row.id for row in ROWS), ratios.tolist(), strict=True))
     for row in found.table().to_pylist():
         assert row["score"] == pytest.approx(expected[row["id"]], abs=1e-3)
+    with pytest.raises(InputError, match="--cue has no effect on questions"):
+        filter_pairs(settings(**changes, cue="\n"), Run(tmp / "cued", Silent()))
 
 
 def test_the_margin_may_count_beside_the_judge(world, judge):
@@ -481,7 +487,7 @@ def test_the_cue_fits_the_pairs(world, tiny_gpt2):
     assert usual.table() == given.table()
     other = filter_pairs(settings(**changes, cue="\nTL;DR: "), Run(tmp / "other", Silent()))
     assert other.table()["score"] != usual.table()["score"]
-    assert cue_for(usual.table(), "summarization") == "\nTL;DR: "
+    assert cue_for("summarization") == "\nTL;DR: "
     with pytest.raises(ValueError, match="cue"):
         settings(cue="\n")
 

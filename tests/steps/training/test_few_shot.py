@@ -1,6 +1,7 @@
 """The steps train-biencoder and train-crossencoder, on random models."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -210,7 +211,7 @@ def crossencoder(folder, base, kind="reading", **changes):
     )
 
 
-@pytest.mark.parametrize("base", ["tiny_bert", "tiny_bart"])
+@pytest.mark.parametrize("base", ["tiny_bert", "tiny_bart", "tiny_llama"])
 @pytest.mark.parametrize("loss", ["binary", "listwise"])
 def test_a_cross_encoder_with_what_the_search_found(mined, tiny_bert, base, loss, request):
     model = request.getfixturevalue(base)
@@ -223,6 +224,16 @@ def test_a_cross_encoder_with_what_the_search_found(mined, tiny_bert, base, loss
     together = score_pairs(cross, inputs, outputs)
     one_by_one = [score_pairs(cross, [x], [y])[0] for x, y in zip(inputs, outputs, strict=True)]
     assert together == pytest.approx(one_by_one, abs=1e-5)
+
+
+@pytest.mark.parametrize("base", ["tiny_bert", "tiny_llama"])
+def test_what_the_card_says_to_do_scores_a_pair_as_here(mined, base, request, capsys):
+    train_crossencoder(crossencoder(mined, request.getfixturevalue(base)), Run(mined / "out", Silent()))
+    code = re.search(r"```python\n(.*?)```", (mined / "out/README.md").read_text(), re.DOTALL)[1]
+    exec(code.replace("path/to/this/folder", str(mined / "out")), {})
+    pair = "Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Shakespeare."
+    score = score_pairs(load_cross_encoder(str(mined / "out"), device="cpu"), [pair[0]], [pair[1]])[0]
+    assert float(capsys.readouterr().out.strip(" []\n")) == pytest.approx(score, abs=1e-5)
 
 
 def test_the_outputs_of_another_encoder_are_refused(mined, tiny_bert, tmp_path):

@@ -13,7 +13,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import read_questions, to_question_table
 from pairsmith.data.text.instructed import ANSWER, QUESTION, told
-from pairsmith.methods.mining.summarizer import IGNORED
+from pairsmith.methods.mining.writers import IGNORED
 from pairsmith.methods.quip.generator_training import (
     CausalWriter,
     causal_limit,

@@ -25,6 +25,8 @@ from pairsmith.methods.mining.reader import (
 from pairsmith.models.reader import Reader, answer, encode_questions, load_reader
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.evaluate.qa import evaluate_qa
+from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.training.reader import added_questions, train_reader
 from pairsmith.steps.training.teacher import train_teacher
 from pairsmith.training.best_step import BestStepCallback
@@ -138,7 +140,7 @@ def spelled(reader, asked):
     return [asked.context[start:end] for start, end in places], len(windows)
 
 
-@pytest.mark.parametrize("model", ["tiny_bert", "tiny_gpt2"])
+@pytest.mark.parametrize("model", ["tiny_bert", "tiny_gpt2", "tiny_llama"])
 @pytest.mark.parametrize("number", range(len(FACTS)))
 def test_the_tokens_of_an_answer_spell_it(model, number, request):
     reader = load_reader(str(request.getfixturevalue(model)), device="cpu", fresh_head=True)
@@ -282,7 +284,10 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_windows_in_whatever_chunks(tin
 # The training.
 
 
-@pytest.mark.parametrize(("model", "rate"), [("tiny_bert", 1e-2), ("tiny_gpt2", 1e-2), ("tiny_bart", 1e-2)])
+@pytest.mark.parametrize(
+    ("model", "rate"),
+    [("tiny_bert", 1e-2), ("tiny_gpt2", 1e-2), ("tiny_llama", 1e-2), ("tiny_bart", 1e-2)],
+)
 def test_a_tiny_model_learns_eight_questions_by_heart(model, rate, request, monkeypatch):
     losses = []
 
@@ -379,7 +384,37 @@ def test_the_folder_holds_a_model_and_nothing_of_the_trainer(trained):
     assert not {name for name in names if name.endswith((".bin", ".pt")) or "optimizer" in name}
 
 
-def test_what_the_card_says_to_do_answers_the_question(trained, capsys):
+@pytest.fixture(scope="module")
+def trained_llama(tiny_llama, seeds, tmp_path_factory):
+    out = tmp_path_factory.mktemp("trained") / "llama"
+    given = settings(tiny_llama, seeds, validation=str(seeds), steps=150, learning_rate=[1e-2], batch_size=8)
+    train_reader(given, Run(out, Silent()))
+    return out
+
+
+def test_a_decoder_opens_with_transformers_too_and_its_tokenizer_parts_question_and_text(trained_llama):
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+    model, found = AutoModelForQuestionAnswering.from_pretrained(trained_llama, output_loading_info=True)
+    assert not found["missing_keys"]
+    reader = load_reader(str(trained_llama), device="cpu")
+    assert equal(weights(model), weights(reader.model))
+    (window,) = encode_questions(reader, [FACTS[0][0]], [FACTS[0][1]])
+    tokenizer = AutoTokenizer.from_pretrained(trained_llama)
+    assert tokenizer(*FACTS[0][:2])["input_ids"] == window.input_ids.tolist()
+    given = EvaluateQaSettings(
+        model=str(trained_llama), data=write(trained_llama.parent / "q.jsonl", QUESTIONS).as_posix()
+    )
+    figures = evaluate_qa(given, Run(trained_llama.parent / "figures", Silent()))
+    record = json.loads((trained_llama / "training.json").read_text())
+    best = max(point["F1"] for point in record["validation"][1:])
+    assert figures["f1"] == pytest.approx(best, abs=1e-3)
+    assert best > 75
+
+
+@pytest.mark.parametrize("folder", ["trained", "trained_llama"])
+def test_what_the_card_says_to_do_answers_the_question(folder, request, capsys):
+    trained = request.getfixturevalue(folder)
     text = (trained / "README.md").read_text()
     assert "| seeds | 8 |" in text
     assert "chosen by the F1" in text
@@ -415,7 +450,7 @@ class Stopped(Exception):  # noqa: N818 - it is no error
     pass
 
 
-@pytest.mark.parametrize("model", ["tiny_bert", "tiny_bart"])
+@pytest.mark.parametrize("model", ["tiny_bert", "tiny_bart", "tiny_llama"])
 @pytest.mark.parametrize(("step", "begun"), [(2, None), (7, 4), (11, 8)])
 def test_a_stopped_training_goes_on_to_the_same_weights(
     model, step, begun, seeds, tmp_path, monkeypatch, request, capsys

@@ -12,13 +12,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example, read_examples
-from pairsmith.methods.mining.summarizer import (
-    WithLoss,
-    rouge_l,
-    rows_of,
-    sequence_losses,
-    train_summarizer_on,
-)
+from pairsmith.methods.mining.summarizer import WithLoss, rouge_l, rows_of, train_summarizer_on
+from pairsmith.methods.mining.writers import sequence_losses
 from pairsmith.models.summarizer import BEAMS, SUMMARY_TOKENS, add_marker, load_summarizer, summarize
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings
@@ -334,9 +329,9 @@ def test_what_is_read_is_not_written_over(bart, files, tmp_path):
         train_summarizer(given.model_copy(update={"added": [str(folder)]}), Run(folder, Silent()))
 
 
-def test_a_base_of_another_kind_is_refused(tiny_gpt2, files, tmp_path):
-    with pytest.raises(ModelError, match="no summarization for models of type gpt2"):
-        train_summarizer(settings(tiny_gpt2, files), Run(tmp_path / "out", Silent()))
+def test_a_base_of_another_kind_is_refused(silent_model, files, tmp_path):
+    with pytest.raises(ModelError, match="no continuation for models of type distilbert"):
+        train_summarizer(settings(silent_model, files), Run(tmp_path / "out", Silent()))
 
 
 def test_a_base_that_transformers_cannot_shift_summaries_for_is_refused(bart, files, tmp_path):

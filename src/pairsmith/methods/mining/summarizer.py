@@ -1,19 +1,20 @@
 """The summariser: trained on a hundred summaries and on mined ones, which are marked (M9).
 
-documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser
+documents with summaries -> a special token before mined documents -> sequence-to-sequence loss -> summariser;
+a decoder-only model reads document, cue and summary in one sequence, with the loss on the summary alone
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
+from pairsmith.methods.mining.writers import IGNORED, Continuation, ContinuationWriter, Writer
 from pairsmith.metrics.rouge import rouge_scores
 from pairsmith.models.encode import padded
 from pairsmith.models.summarizer import (
@@ -29,12 +30,9 @@ from pairsmith.models.summarizer import (
 )
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked, sum_of_losses
+from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.settings import TrainSummarizerSettings
-
-IGNORED = -100
-"""The label of positions that do not count in the loss, such as padding."""
 
 
 def turned(example: Example, kind: str) -> Example:
@@ -44,7 +42,7 @@ def turned(example: Example, kind: str) -> Example:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The tokens of a document, and those of its summary."""
+    """The tokens of a document, with the cue if there is one, and those of its summary."""
 
     document: Sequence[int]
     summary: Sequence[int]
@@ -75,9 +73,10 @@ def train_summarizer_on(
                 "summary; choose a --marker that occurs in none"
             )
 
-    def make() -> tuple[WithLoss, TrainingTask[Row]]:
+    def make() -> tuple[WithLoss | Continued, TrainingTask[Row]]:
         summarizer = load_summarizer(
             settings.base,
+            settings.kind,
             device=device,
             max_length=settings.max_length,
             fresh_decoder=True,
@@ -85,7 +84,8 @@ def train_summarizer_on(
         )
         if marker:
             add_marker(summarizer, marker)
-        model = WithLoss(summarizer, settings.label_smoothing)
+        kind = WithLoss if summarizer.cue is None else Continued
+        model = kind(summarizer, settings.label_smoothing)
         rows = rows_of(summarizer, seeds, added, marker, settings.summary_tokens)
         measure = partial(rouge_l, summarizer, validation, settings) if validation else None
         return model, TrainingTask(len(rows), same_rows(rows), model.batch, measure, "rougeL")
@@ -105,53 +105,12 @@ def rows_of(
     examples = [*seeds, *added]
     texts = [example.input for example in seeds] + [marker + example.input for example in added]
     summaries = encode_summaries(summarizer, [example.output for example in examples], tokens)
-    return [Row(*row) for row in zip(encode_documents(summarizer, texts), summaries, strict=True)]
-
-
-class Writer(nn.Module, ABC):
-    """A text generator in training; called with a batch of pairs, it returns the loss on the target tokens.
-
-    A batch is what ``chunked`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
-    """
-
-    def __init__(self, model: Any, label_smoothing: float) -> None:
-        super().__init__()
-        self.model = model
-        self._label_smoothing = label_smoothing
-
-    @abstractmethod
-    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """The logits for each label of a chunk, given the tokens before it: ``(n, tokens, vocabulary)``."""
-
-    def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
-        """The loss of a batch: the mean over all target tokens."""
-        tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in pairs["chunks"])
-        return {"loss": sum_of_losses(self._losses, pairs["chunks"], self) / tokens}
-
-    def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """The loss of each text."""
-        return sequence_losses(self.logits(chunk), chunk["labels"], self._label_smoothing)
-
-
-def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Negative log likelihood of each text, ``(n,)`` float32: the sum over its tokens, given those before.
-
-    Logits are ``(n, tokens, vocabulary)``, of any floating type, labels ``(n, tokens)`` int64, -100 for
-    padding. ``label_smoothing``, in [0, 1), is the share of a token's probability that is spread over the
-    vocabulary.
-    """
-    losses = nn.functional.cross_entropy(
-        logits.float().flatten(0, 1),
-        labels.flatten(),
-        ignore_index=IGNORED,
-        label_smoothing=label_smoothing,
-        reduction="none",
-    )
-    return losses.view_as(labels).sum(dim=1)
+    documents = encode_documents(summarizer, texts, tokens)
+    return [Row(*row) for row in zip(documents, summaries, strict=True)]
 
 
 class WithLoss(Writer):
-    """A summariser's model; called with a batch of documents and summaries, it returns the loss."""
+    """A model with an encoder and a decoder; called with documents and summaries, it returns the loss."""
 
     def __init__(self, summarizer: Summarizer, label_smoothing: float) -> None:
         super().__init__(summarizer.model, label_smoothing)
@@ -181,6 +140,20 @@ class WithLoss(Writer):
             use_cache=False,
         ).logits
         return found
+
+
+class Continued(ContinuationWriter):
+    """A decoder-only model; called with documents and their summaries, it returns the summaries' loss."""
+
+    def __init__(self, summarizer: Summarizer, label_smoothing: float) -> None:
+        super().__init__(summarizer.model, label_smoothing)
+        self.summarizer = summarizer
+
+    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+        """Documents and summaries in one sequence each, in chunks of sequences of similar length."""
+        return self.continuations(
+            [Continuation([*row.document, *row.summary], len(row.document)) for row in rows]
+        )
 
 
 def rouge_l(summarizer: Summarizer, examples: Sequence[Example], settings: TrainSummarizerSettings) -> float:

@@ -5,9 +5,7 @@ a causal language model instead learns to follow the instruction that ``ask`` gi
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from inspect import signature
 from typing import Any
 
 import torch
@@ -20,9 +18,9 @@ from pairsmith.data.squad import Question
 from pairsmith.data.text import Window
 from pairsmith.data.text.instructed import ANSWER, END, QUESTION, room_for_passage, told
 from pairsmith.data.text.windows import passage_limit, passages, token_count
-from pairsmith.methods.mining.summarizer import IGNORED, WithLoss, Writer, rows_of
+from pairsmith.methods.mining.summarizer import WithLoss, rows_of
+from pairsmith.methods.mining.writers import IGNORED, Continuation, ContinuationWriter, Writer
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
-from pairsmith.models.encode import padded
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.transformers_backend import context_of
@@ -36,7 +34,6 @@ from pairsmith.models.summarizer import (
 )
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
-from pairsmith.training.chunks import chunked
 from pairsmith.training.fit import TrainingTask, fit_each_rate, same_rows
 from pairsmith.training.question_settings import TrainQuestionGeneratorSettings
 
@@ -172,15 +169,7 @@ def said(answer: str, question: str) -> str | None:
     return None if END in answer + question else f"{answer}{QUESTION}{question}{END}"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The tokens of an instruction and its target text; the first ``told`` of them are the prompt."""
-
-    tokens: Sequence[int]
-    told: int
-
-
-def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Row]:
+def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[Continuation]:
     """Examples as rows, truncated to the context; those of which no target token is left are skipped."""
     for example in examples:
         given = told(example.input, ANSWER)
@@ -188,7 +177,7 @@ def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> It
         # A token that spans the border belongs to the target: the prompt alone does not contain it.
         begin = next((place for place, end in enumerate(ends) if end > len(given)), len(tokens))
         if begin < min(len(tokens), context):
-            yield Row(tokens[:context], begin)
+            yield Continuation(tokens[:context], begin)
 
 
 class SequenceWriter(WithLoss):
@@ -206,52 +195,21 @@ class SequenceWriter(WithLoss):
         return rows_of(self.summarizer, examples, [], "", MAX_TOKENS) if examples else []
 
 
-class CausalWriter(Writer):
+class CausalWriter(ContinuationWriter):
     """A causal language model; called with a batch of rows, it returns the loss on the target tokens."""
 
     def __init__(self, settings: TrainQuestionGeneratorSettings, device: str) -> None:
         self.tokenizer, model = load_causal(settings.base, device=device)
         super().__init__(model, settings.label_smoothing)
         self._context = context_of(load_config(settings.base))
-        self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
 
-    def rows(self, examples: Sequence[Example]) -> Sequence[Row]:
+    def rows(self, examples: Sequence[Example]) -> Sequence[Continuation]:
         """The examples as rows, truncated to the context."""
         return list(causal_rows(self.tokenizer, examples, self._context))
 
-    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
-        """Rows in chunks of similar length; the labels are the next tokens.
-
-        ``kept`` are the positions from the first one on that predicts a target token. Logits are computed
-        for these only: with a large vocabulary those of the prompt would take most of the memory.
-        """
-
-        def features(numbers: list[int]) -> dict[str, Tensor]:
-            some = [rows[number] for number in numbers]
-            tokens = padded([row.tokens for row in some], 0)
-            first = min(max(row.told - 1, 0) for row in some)
-            return {
-                "input_ids": tokens,
-                "attention_mask": padded([[1] * len(row.tokens) for row in some], 0),
-                "kept": torch.arange(first, tokens.shape[1]),
-                "labels": padded([_labels(row) for row in some], IGNORED)[:, first:],
-            }
-
-        return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device)}
-
-    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
-        """Logits of the next token at each kept position: ``(n, kept, vocabulary)``."""
-        keeping = {"logits_to_keep": chunk["kept"]} if self._keeps else {}
-        found: Tensor = self.model(
-            input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], use_cache=False, **keeping
-        ).logits
-        return found if self._keeps else found[:, chunk["kept"]]
-
-
-def _labels(row: Row) -> list[int]:
-    """The next token at each position, or ``IGNORED`` where that is not part of the target."""
-    given = max(row.told - 1, 0)
-    return [IGNORED] * given + [*row.tokens[given + 1 :], IGNORED]
+    def batch(self, rows: Sequence[Continuation]) -> Mapping[str, Any]:
+        """Rows in chunks of similar length."""
+        return self.continuations(rows)
 
 
 def chunks_of(

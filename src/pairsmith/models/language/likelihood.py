@@ -103,6 +103,40 @@ def likelihood_ratios(
     return ratios
 
 
+def question_likelihoods(
+    judge: LikelihoodJudge,
+    questions: Sequence[str],
+    answers: Sequence[str],
+    passages: Sequence[str],
+    *,
+    batch_tokens: int | None = None,
+    advance: Advance = lambda _: None,
+) -> NDArray[np.float32]:
+    """How well n questions, their answers and passages fit, ``(n,)`` float32, in nats per token.
+
+    The sum of two means: over the question's tokens, of log p(question | passage, answer) - log p(question);
+    over the answer's, of log p(answer | passage, question). The first tells which passage a question is
+    about, and hardly which answer it asks for; the second does. Passages are cut where both are too long.
+    """
+    asked = likelihood_ratios(
+        judge,
+        [f"{passage}\nAnswer: {answer}" for passage, answer in zip(passages, answers, strict=True)],
+        questions,
+        cue="\nQuestion: ",
+        batch_tokens=batch_tokens,
+    )
+    lengths = [max(1, len(judge.tokens(question))) for question in questions]
+    spoken = [judge.tokens(f" {answer}")[: judge.max_length // 2] for answer in answers]
+    prompts = [
+        judge.prompt(f"{passage}\nQuestion: {question}", "\nAnswer:", len(answer))
+        for passage, question, answer in zip(passages, questions, spoken, strict=True)
+    ]
+    told = log_likelihoods(judge, prompts, spoken, batch_tokens=batch_tokens, advance=advance)
+    each = asked / np.array(lengths) + told / np.array([max(1, len(answer)) for answer in spoken])
+    found: NDArray[np.float32] = each.astype(np.float32)
+    return found
+
+
 def log_likelihoods(
     judge: LikelihoodJudge,
     prompts: Sequence[Prompt],

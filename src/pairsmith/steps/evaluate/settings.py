@@ -176,7 +176,7 @@ class EvaluateSummariesSettings(Settings):
 
     model: str = Field(
         description="Summariser: a folder that train-summarizer wrote, a Hub id of a model with an encoder "
-        "and a decoder, or lead:N for the first N sentences of each document.",
+        "and a decoder or with a decoder only, or lead:N for the first N sentences of each document.",
         json_schema_extra=BY_CONTENT,
     )
     data: str = Field(

@@ -58,8 +58,11 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     columns = text_columns(pairs, source, settings)
     if settings.judge == "encoder":
         _refuse_blank(pairs, columns[:2], settings)
-    if settings.judge == "likelihood" and settings.cue is None:
-        settings = settings.model_copy(update={"cue": cue_for(pairs, source.manifest.about.task)})
+    if settings.judge == "likelihood" and "answers" not in columns:
+        cue = settings.cue or cue_for(source.manifest.about.task)
+        settings = settings.model_copy(update={"cue": cue})
+    elif settings.cue:
+        raise InputError(f"{source.path}: --cue has no effect on questions with answers; leave it out")
     claims = _claims(pairs, settings, source)
     beside = _beside(pairs, settings, source)
     inputs = {"pairs": hash_source(found.source)}
@@ -334,7 +337,7 @@ _SCORES = {
     "encoder": ("the cosines of their vectors by an encoder", "from -1 to 1"),
     "likelihood": (
         "how much likelier a language model finds one text after the other",
-        "log p(text | other text) - log p(text) in nats; of a question, after its passage and answer",
+        "log p(text | other text) - log p(text) in nats; of questions, how well they and answers fit",
     ),
     "margin": ("the cosine of the two vectors", ""),
 }

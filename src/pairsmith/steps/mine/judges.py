@@ -19,14 +19,12 @@ Judge = Callable[[pa.Table, Advance], NDArray[np.float32]]
 """Gives n pairs their scores, ``(n,)`` float32, the higher the better, and reports progress."""
 
 
-def cue_for(pairs: pa.Table, task: str) -> str:
+def cue_for(task: str) -> str:
     """What stands between the texts that a language model judges: what it has seen before such a text.
 
     ``task`` is that of the pairs' folder. Behind "TL;DR:" SmolLM2 finds a news text's own summary far oftener
     the likeliest than behind "Summary:" or an empty line.
     """
-    if "answers" in pairs.column_names:
-        return "\nQuestion: "
     return "\nTL;DR: " if task == "summarization" else "\n\n"
 
 
@@ -87,28 +85,33 @@ def _by_cosine(model: str, settings: FilterSettings) -> Judge:
 
 
 def _by_likelihood(model: str, settings: FilterSettings) -> Judge:
-    """How much likelier the second text is after the first, or a question after its passage and answer."""
-    from pairsmith.models.language.likelihood import likelihood_ratios, load_likelihood_judge
+    """How much likelier the second text is after the first, or how well question, answer and passage fit."""
+    from pairsmith.models.language.likelihood import (
+        likelihood_ratios,
+        load_likelihood_judge,
+        question_likelihoods,
+    )
 
     judge = load_likelihood_judge(model, **load_options(settings))
 
-    def ratios(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
-        given, texts = _texts(pairs)
+    def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
+        first, second = _texts(pairs)
         if "answers" in pairs.column_names:
             answers = [each["text"][0] for each in pairs["answers"].to_pylist()]
-            passages = pairs["context"].to_pylist()
-            texts = given
-            given = [f"{one}\nAnswer: {other}" for one, other in zip(passages, answers, strict=True)]
+            return question_likelihoods(
+                judge,
+                first,
+                answers,
+                pairs["context"].to_pylist(),
+                batch_tokens=settings.batch_tokens,
+                advance=advance,
+            )
+        cue = settings.cue or cue_for("")
         return likelihood_ratios(
-            judge,
-            given,
-            texts,
-            cue=settings.cue or cue_for(pairs, ""),
-            batch_tokens=settings.batch_tokens,
-            advance=advance,
+            judge, first, second, cue=cue, batch_tokens=settings.batch_tokens, advance=advance
         )
 
-    return ratios
+    return scores
 
 
 def _texts(pairs: pa.Table) -> tuple[list[str], list[str]]:

@@ -179,7 +179,9 @@ def plan_rewrite(settings: RewriteSettings, before: Before, base: str = MINILM) 
 
     def load() -> Callable[[Sequence[str]], object]:
         model = base if untrained else settings.model
-        return writer(load_summarizer(model, fresh_decoder=untrained, **load_options(settings)), settings)
+        return writer(
+            load_summarizer(model, settings.kind, fresh_decoder=untrained, **load_options(settings)), settings
+        )
 
     loading, each, _ = timed(load, read_texts(sample, settings.kind)[:CALIBRATION_WRITTEN], few=1)
     return sharded(

@@ -80,7 +80,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
 def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[RowShard, Made]:
     """Load the model; what is returned makes rewritten pairs and rejects of a shard."""
     check_revision(settings.model, revision, worker)
-    write = writer(load_summarizer(settings.model, **load_options(settings)), settings)
+    write = writer(load_summarizer(settings.model, settings.kind, **load_options(settings)), settings)
 
     def rewrite_shard(shard: RowShard, advance: Advance) -> Made:
         again = shard.rows["again"].combine_chunks()

@@ -185,7 +185,7 @@ class FilterSettings(Settings):
         default="cross-encoder",
         description="What the model is. cross-encoder: it reads both texts together. encoder: the score is "
         "the cosine of the two texts' vectors. likelihood: how much likelier the model finds the second text "
-        "after the first than alone, or a question after its passage and answer; nothing has to be trained. "
+        "after the first than alone, or how well question, answer and passage fit; nothing has to be trained. "
         "margin: no model, but the margin by which mine found the pairs. With encoder and likelihood, --by "
         "agreement compares the rank of the score, from 0 to 1 among all pairs, with the score that the pair "
         "was written for.",
@@ -194,7 +194,7 @@ class FilterSettings(Settings):
         default=None,
         min_length=1,
         description="With --judge likelihood, what stands between the two texts. Unset: TL;DR: for documents "
-        "and summaries, Question: for questions, else an empty line.",
+        "and summaries, else an empty line.",
     )
     beside: Annotated[list[str], Listed] = Field(
         default=[],
@@ -279,7 +279,7 @@ class RewriteSettings(Settings):
     )
     model: str = Field(
         description="A folder that train-summarizer wrote for the same kind, or any model with an encoder "
-        "and a decoder.",
+        "and a decoder, or with a decoder only.",
         json_schema_extra=BY_CONTENT,
     )
     best: int | None = Field(default=None, ge=1, description="Use only the first N pairs.")

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 _USE = """```python
 from sentence_transformers import CrossEncoder
+from torch.nn import Identity
 
-model = CrossEncoder("path/to/this/folder", activation_fn=None)
+model = CrossEncoder("path/to/this/folder", activation_fn=Identity())  # not the library's sigmoid
+# Give the two texts as they are: {between}.
 print(model.predict([("Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Shakespeare.")]))
 ```"""
 

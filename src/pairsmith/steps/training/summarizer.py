@@ -1,5 +1,6 @@
 """The step ``train-summarizer``: a summariser from a hundred summaries and marked mined ones (M9)."""
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -24,6 +25,18 @@ model = AutoModelForSeq2SeqLM.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 inputs = tokenizer("{text}", truncation=True, max_length=512, return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
+```"""
+_CONTINUE = """```python
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("path/to/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+read = tokenizer("{text}", truncation=True, max_length=512)["input_ids"]
+read += tokenizer({cue}, add_special_tokens=False)["input_ids"]
+ids = torch.tensor([read])
+written = model.generate(ids, attention_mask=torch.ones_like(ids))[0, len(read) :]
+print(tokenizer.decode(written, skip_special_tokens=True).strip())
 ```"""
 _READ = {"summaries": "A long document …", "reading": "the answer: The passage that contains the answer."}
 
@@ -56,9 +69,10 @@ def _train(data: SeedData[Example], settings: TrainSummarizerSettings, means: Me
         "validation": len(data.validation),
         "learning rate": rate,
     }
+    use = _USE if summarizer.cue is None else _CONTINUE
     return Trained(
         _WHAT[settings.kind],
-        _USE.format(text=_READ[settings.kind]),
+        use.format(text=_READ[settings.kind], cue=json.dumps(summarizer.cue)),
         (summarizer.model,),
         partial(save_transformer, summarizer.model, summarizer.tokenizer),
         facts,
@@ -69,8 +83,8 @@ def _train(data: SeedData[Example], settings: TrainSummarizerSettings, means: Me
 train_summarizer = TrainingStep(
     "train-summarizer", TrainSummarizerSettings, ("seeds", "validation", "added"), _read, _train
 )
-"""Trains a summariser on seeds and added documents. The folder opens with ``AutoModelForSeq2SeqLM``, and
-contains the settings for generating summaries."""
+"""Trains a summariser on seeds and added documents. The folder opens with ``AutoModelForSeq2SeqLM``, or
+``AutoModelForCausalLM`` for a decoder-only base, and contains the settings for generating summaries."""
 
 
 def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) -> list[Example]:

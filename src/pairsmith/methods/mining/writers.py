@@ -1,0 +1,111 @@
+"""What models that learn to write have in common: the loss on the tokens that they are to write (M9, Q2).
+
+texts to read and texts to write -> logits of the texts to write -> sum of their tokens' losses
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pairsmith.models.encode import padded
+from pairsmith.training.chunks import chunked, sum_of_losses
+
+IGNORED = -100
+"""The label of positions that do not count in the loss, such as padding."""
+
+
+class Writer(nn.Module, ABC):
+    """A text generator in training; called with a batch of pairs, it returns the loss on the target tokens.
+
+    A batch is what ``chunked`` returns; each chunk has ``labels``, ``(n, tokens)`` int64.
+    """
+
+    def __init__(self, model: Any, label_smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self._label_smoothing = label_smoothing
+
+    @abstractmethod
+    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """The logits for each label of a chunk, given the tokens before it: ``(n, tokens, vocabulary)``."""
+
+    def forward(self, pairs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The loss of a batch: the mean over all target tokens."""
+        tokens = sum((chunk["labels"] != IGNORED).sum() for chunk in pairs["chunks"])
+        return {"loss": sum_of_losses(self._losses, pairs["chunks"], self) / tokens}
+
+    def _losses(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """The loss of each text."""
+        return sequence_losses(self.logits(chunk), chunk["labels"], self._label_smoothing)
+
+
+def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Negative log likelihood of each text, ``(n,)`` float32: the sum over its tokens, given those before.
+
+    Logits are ``(n, tokens, vocabulary)``, of any floating type, labels ``(n, tokens)`` int64, -100 for
+    padding. ``label_smoothing``, in [0, 1), is the share of a token's probability that is spread over the
+    vocabulary.
+    """
+    losses = nn.functional.cross_entropy(
+        logits.float().flatten(0, 1),
+        labels.flatten(),
+        ignore_index=IGNORED,
+        label_smoothing=label_smoothing,
+        reduction="none",
+    )
+    return losses.view_as(labels).sum(dim=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """The tokens of a text to read and of the one to write after it; the first ``told`` are the former's."""
+
+    tokens: Sequence[int]
+    told: int
+
+
+class ContinuationWriter(Writer):
+    """A causal language model in training, which learns to continue what it reads."""
+
+    def __init__(self, model: Any, label_smoothing: float) -> None:
+        super().__init__(model, label_smoothing)
+        self._keeps = "logits_to_keep" in signature(self.model.forward).parameters
+
+    def continuations(self, rows: Sequence[Continuation]) -> Mapping[str, Any]:
+        """The arguments of ``forward``: rows in chunks of similar length; the labels are the next tokens.
+
+        ``kept`` are the positions from the first one on that predicts a target token. Logits are computed
+        for these only: with a large vocabulary those of the prompt would take most of the memory.
+        """
+
+        def features(numbers: list[int]) -> dict[str, Tensor]:
+            some = [rows[number] for number in numbers]
+            tokens = padded([row.tokens for row in some], 0)
+            first = min(max(row.told - 1, 0) for row in some)
+            return {
+                "input_ids": tokens,
+                "attention_mask": padded([[1] * len(row.tokens) for row in some], 0),
+                "kept": torch.arange(first, tokens.shape[1]),
+                "labels": padded([_labels(row) for row in some], IGNORED)[:, first:],
+            }
+
+        return {"pairs": chunked([len(row.tokens) for row in rows], features, self.model.device)}
+
+    def logits(self, chunk: Mapping[str, Tensor]) -> Tensor:
+        """Logits of the next token at each kept position: ``(n, kept, vocabulary)``."""
+        keeping = {"logits_to_keep": chunk["kept"]} if self._keeps else {}
+        found: Tensor = self.model(
+            input_ids=chunk["input_ids"], attention_mask=chunk["attention_mask"], use_cache=False, **keeping
+        ).logits
+        return found if self._keeps else found[:, chunk["kept"]]
+
+
+def _labels(row: Continuation) -> list[int]:
+    """The next token at each position, or ``IGNORED`` where that is not part of the target."""
+    given = max(row.told - 1, 0)
+    return [IGNORED] * given + [*row.tokens[given + 1 :], IGNORED]

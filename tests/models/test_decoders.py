@@ -1,0 +1,174 @@
+"""Decoder-only models as readers and cross-encoders: what they read, token by token."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tests.conftest import make_llama
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+from pairsmith.core.errors import ModelError
+from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
+from pairsmith.models.loading import mark_pairs
+from pairsmith.models.reader import answer, collate, encode_questions, load_reader, read_windows
+
+pytestmark = pytest.mark.slow
+
+LINE = 199  # the byte-level token of a line break
+ASKED = "Who is playing?"
+TEXT = "A man is playing. The weather was not good, they said."
+
+
+def tokens_of(folder, text):
+    return AutoTokenizer.from_pretrained(folder)(text, add_special_tokens=False)["input_ids"]
+
+
+@pytest.fixture(scope="module")
+def starting_llama(tmp_path_factory):
+    """A Llama whose tokenizer puts a start token before a pair, and nothing between its texts."""
+    return make_llama(tmp_path_factory.mktemp("tiny") / "starting", starts=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "start"), [("tiny_gpt2", []), ("tiny_llama", []), ("starting_llama", [300])]
+)
+def test_a_line_break_parts_two_texts_and_stays_with_the_tokenizer(model, start, request, tmp_path):
+    folder = request.getfixturevalue(model)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    mark_pairs(tokenizer)
+    one, other = tokens_of(folder, ASKED), tokens_of(folder, TEXT)
+    tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    state = again.backend_tokenizer.to_str()
+    mark_pairs(again)  # it is marked already
+    assert again.backend_tokenizer.to_str() == state
+    for each in (tokenizer, again):
+        pair = each(ASKED, TEXT)
+        assert pair["input_ids"] == [*start, *one, LINE, *other]
+        parts = [*[None] * len(start), *[0] * len(one), None, *[1] * len(other)]
+        assert pair.sequence_ids(0) == parts
+        assert each(ASKED)["input_ids"] == [*start, *one]
+        assert each.num_special_tokens_to_add(pair=True) == len(start) + 1
+
+
+def test_tokenizers_that_mark_pairs_or_know_no_line_break_are_left_alone(tiny_bert):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    state = tokenizer.backend_tokenizer.to_str()
+    mark_pairs(tokenizer)
+    assert tokenizer.backend_tokenizer.to_str() == state
+    tokenizer.backend_tokenizer.post_processor = None
+    mark_pairs(tokenizer)
+    assert tokenizer("a", "b").sequence_ids(0) == [0, 1]
+
+
+def test_every_window_of_a_long_text_begins_with_the_question_and_a_line_break(tiny_llama):
+    reader = load_reader(str(tiny_llama), device="cpu", fresh_head=True, max_length=40)
+    context = TEXT * 3
+    asked, read = tokens_of(tiny_llama, ASKED), tokens_of(tiny_llama, context)
+    windows = encode_questions(reader, [f" {ASKED}\n"], [context])
+    room = 40 - len(asked) - 1
+    # A question has up to (40 - 1) // 2 = 19 tokens, so windows share (39 - 19) // 2 = 10.
+    starts = range(0, len(read) - 10, room - 10)
+    assert len(windows) == len(starts) > 2
+    for window, start in zip(windows, starts, strict=True):
+        text = read[start : start + room]
+        assert window.input_ids.tolist() == [*asked, LINE, *text]
+        assert window.token_types is None
+        assert not window.is_context[: len(asked) + 1].any()
+        places = window.offsets[window.is_context].tolist()
+        spelled = context[places[0][0] : places[-1][1]]
+        assert spelled.strip() == reader.tokenizer.decode(text).strip()
+
+
+def test_windows_are_padded_on_the_right_and_padding_is_not_seen(tiny_llama):
+    reader = load_reader(str(tiny_llama), device="cpu", fresh_head=True)
+    batch = encode_questions(reader, [ASKED, ASKED], [TEXT, TEXT[:17]])
+    inputs = collate(reader, batch)
+    count = len(batch[1].input_ids)
+    assert inputs["attention_mask"][1].tolist() == [1] * count + [0] * (len(batch[0].input_ids) - count)
+    assert set(inputs["input_ids"][1, count:].tolist()) == {0}  # the end token, as there is none for padding
+    together = read_windows(reader, batch)
+    for window, found in zip(batch, together, strict=True):
+        assert torch.allclose(read_windows(reader, [window])[0], found, atol=1e-6)
+
+
+def test_start_and_end_are_scored_from_the_last_layers_states_of_the_base(tiny_llama):
+    from transformers import LlamaModel
+
+    reader = load_reader(str(tiny_llama), device="cpu", fresh_head=True)
+    (window,) = encode_questions(reader, [ASKED], [TEXT])
+    with torch.no_grad():
+        states = LlamaModel.from_pretrained(tiny_llama)(window.input_ids[None]).last_hidden_state
+        expected = reader.model.qa_outputs(states)[0].T
+    assert torch.allclose(read_windows(reader, [window])[0], expected, atol=1e-6)
+
+
+def test_a_reader_made_of_a_llama_is_saved_and_loaded_again(tiny_llama, tmp_path):
+    reader = load_reader(str(tiny_llama), device="cpu", fresh_head=True)
+    reader.model.save_pretrained(tmp_path)
+    reader.tokenizer.save_pretrained(tmp_path)
+    _, found = AutoModelForQuestionAnswering.from_pretrained(tmp_path, output_loading_info=True)
+    assert not found["missing_keys"]
+    again = load_reader(str(tmp_path), device="cpu")
+    given = ([ASKED, ASKED], [TEXT, TEXT * 9])
+    assert answer(again, *given) == answer(reader, *given)
+
+
+@pytest.mark.parametrize(("lost", "count"), [("model.norm.weight", 1), ("", 20)])
+def test_a_llama_without_some_of_its_weights_is_refused(tiny_llama, tmp_path, lost, count):
+    folder = shutil.copytree(tiny_llama, tmp_path / "lossy")
+    kept = load_file(folder / "model.safetensors")
+    kept = {name: each for name, each in kept.items() if lost and name != lost} or {"no": torch.zeros(1)}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=rf"its weights lack transformer\.\S+ \({count} missing in all\)"):
+        load_reader(str(folder), device="cpu", fresh_head=True)
+
+
+def test_a_model_that_reads_too_little_for_a_question_is_refused(tmp_path):
+    folder = make_llama(tmp_path / "short", max_position_embeddings=12)
+    with pytest.raises(ModelError, match="reads 12 tokens at once, .* give a model that reads at least 16"):
+        load_reader(str(folder), device="cpu", fresh_head=True)
+
+
+def test_without_any_end_token_padding_cannot_be(tiny_llama, tmp_path):
+    folder = shutil.copytree(tiny_llama, tmp_path / "endless")
+    values = json.loads((folder / "tokenizer_config.json").read_text())
+    del values["eos_token"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(values))
+    with pytest.raises(
+        ModelError, match=r"neither a padding nor an end token; name one of them in its token"
+    ):
+        load_reader(str(folder), device="cpu", fresh_head=True)
+
+
+@pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_llama"])
+def test_a_cross_encoder_reads_both_texts_with_a_line_break_between(model, request):
+    folder = request.getfixturevalue(model)
+    cross = load_cross_encoder(str(folder), device="cpu", fresh_head=True, max_length=30)
+    one, other = tokens_of(folder, ASKED), tokens_of(folder, TEXT)
+    (ids,) = cross.features([ASKED], [TEXT])["input_ids"].tolist()
+    assert ids == [*one, LINE, *other[: 29 - len(one)]]  # the longer text is cut off, never the line break
+    assert cross.token_counts([ASKED, ASKED], [TEXT, "A man"]) == [30, len(one) + 1 + 3]
+
+
+@pytest.mark.parametrize("load", [load_reader, load_cross_encoder])
+def test_no_keys_and_values_are_kept(load, tiny_llama, tmp_path):
+    loaded = load(str(tiny_llama), device="cpu", fresh_head=True)
+    loaded.model.save_pretrained(tmp_path)
+    loaded.tokenizer.save_pretrained(tmp_path)
+    for each in (loaded, load(str(tmp_path), device="cpu")):
+        assert each.model.base_model(torch.tensor([[1, 2]])).past_key_values is None
+
+
+def test_a_line_break_changes_scores_and_padding_does_not(tiny_llama):
+    cross = load_cross_encoder(str(tiny_llama), device="cpu", fresh_head=True)
+    texts = [TEXT, "A man.", TEXT * 2]
+    scores = score_pairs(cross, [ASKED] * 3, texts)
+    alone = [score_pairs(cross, [ASKED], [text])[0] for text in texts]
+    assert np.allclose(scores, alone, atol=1e-6)
+    with torch.no_grad():
+        together = cross.model(torch.tensor([tokens_of(tiny_llama, ASKED) + tokens_of(tiny_llama, TEXT)]))
+    assert abs(float(together.logits) - scores[0]) > 1e-4
