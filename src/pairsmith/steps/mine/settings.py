@@ -185,7 +185,7 @@ class FilterSettings(Settings):
         default="cross-encoder",
         description="What the model is. cross-encoder: it reads both texts together. encoder: the score is "
         "the cosine of the two texts' vectors. likelihood: how much likelier the model finds the second text "
-        "after the first than alone, or how well question, answer and passage fit; nothing has to be trained. "
+        "after the first than alone, or how well question, answer and passage fit; nothing is trained. "
         "margin: no model, but the margin by which mine found the pairs. With encoder and likelihood, --by "
         "agreement compares the rank of the score, from 0 to 1 among all pairs, with the score that the pair "
         "was written for.",
