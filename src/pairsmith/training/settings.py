@@ -234,10 +234,10 @@ class TrainBiencoderSettings(FewShotSettings):
             refuse(self, ("inputs", "input_column", "style_weight"), "of kind pairs, which has no style")
         if self.kind == "summaries":
             refuse(self, ("inputs", "input_column"), "of kind summaries; the style is that of outputs")
-        if self.kind != "reading":
-            refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
         if self.kind != "pairs":
             refuse(self, ("least_score",), f"of kind {self.kind}; it is for pairs")
+        if self.kind != "reading":
+            refuse(self, ("answers", "window"), f"of kind {self.kind}; it is for passages")
             if not self.outputs:
                 refuse(self, ("negatives",), "without outputs, the corpus that negatives are drawn from")
         alone = not self.negatives or (self.kind != "reading" and not self.outputs)
