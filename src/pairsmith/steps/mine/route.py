@@ -6,6 +6,7 @@ corpora -> units -> vectors -> nearest neighbours both ways, without copies (M5)
 import math
 from contextlib import ExitStack
 
+import numpy as np
 import pyarrow as pa
 import torch
 
@@ -84,7 +85,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
             )
         forward, backward = found.forward, found.backward
         if settings.group_column:  # a text in two groups may still be taken only once
-            of_text = torch.from_numpy(x.firsts()), torch.from_numpy(y.firsts())
+            of_text = [torch.from_numpy(each.firsts().astype(np.int64)) for each in (x, y)]
             forward, backward = (each.renumbered(*of_text) for each in (forward, backward))
         pairs = choose(forward, backward, settings.retrieval, best=settings.best)
         for number in range(max(1, -(-len(pairs) // SHARD_ROWS))):

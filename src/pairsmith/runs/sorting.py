@@ -1,0 +1,128 @@
+"""Sorting and grouping of more numbers than fit the memory, by NumPy in memory and scratch files on the disk.
+
+Peak memory is set by the number of rows that are sorted at once, and not by how many there are.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import Place
+from pairsmith.runs.storage import scratch_file, storage_errors
+
+ROWS = 2**22
+"""Most rows that are sorted at once; each needs up to a hundred bytes meanwhile."""
+MOST = 2**32
+"""Most rows that can be numbered in 32 bits."""
+
+Column = NDArray[np.uint32]
+
+
+def stable_order(columns: Sequence[Column]) -> NDArray[np.int64]:
+    """The order that sorts rows by columns, the first one first; equal rows stay in their order.
+
+    Columns are ``(n,)`` uint32, n at most 2^32; the order is ``(n,)`` int64. The sort needs half the time of
+    ``numpy.lexsort``: a value and its place in one number are sorted by the processor's vector instructions.
+    """
+    places = np.arange(len(columns[0]), dtype=np.uint64)
+    order: NDArray[np.int64] | None = None
+    for column in reversed(columns):
+        if len(column) and (column == column[0]).all():
+            continue
+        packed = (column if order is None else column[order]).astype(np.uint64)
+        packed <<= np.uint64(32)
+        packed |= places
+        packed.sort()
+        packed &= np.uint64(MOST - 1)
+        found = packed.view(np.int64)
+        order = found if order is None else order[found]
+    return places.view(np.int64) if order is None else order
+
+
+def changes(columns: Sequence[Column]) -> NDArray[np.bool_]:
+    """Which rows differ in any column from the row before, ``(n,)``; the first one does."""
+    found = np.ones(len(columns[0]), bool)
+    if len(found):
+        found[1:] = False
+        for column in columns:
+            found[1:] |= column[1:] != column[:-1]
+    return found
+
+
+def first_of_each(
+    keys: Iterable[NDArray[np.uint64]], count: int, folder: Place, *, rows: int = ROWS
+) -> NDArray[np.uint32]:
+    """For each key the number of the first key that equals it, ``(count,)``; keys are numbered from 0.
+
+    Args:
+        keys: parts of the keys, ``(m, width)`` each; numbers of their first column are spread evenly over
+            all 64-bit numbers, as hashes are.
+        count: the number of keys, at most 2^32.
+        folder: where the scratch file is written; it needs 8 bytes for each number of a key and 4 more.
+        rows: most keys that are sorted at once. Besides these, 4 bytes are needed for each key.
+    """
+    if count > MOST:
+        raise InputError(f"{count:,} texts; at most {MOST:,} can be compared; split them into several runs")
+    found = np.arange(count, dtype=np.uint32)
+    parts = max(1, -(-count // rows))
+    borders = np.array([-(-part * 2**32 // parts) for part in range(1, parts)], np.uint64)
+    pieces: list[tuple[int, NDArray[np.int64]]] = []
+    with scratch_file(folder, "keys") as path, storage_errors(path), path.open("w+b") as file:
+        first = written = width = 0
+        for some in _together(keys, rows):
+            columns, width = _halves(some), 2 * some.shape[1] + 1
+            heads = _share_first(columns, np.arange(first, first + len(some), dtype=np.uint32), found)
+            if parts > 1:
+                numbers = (heads + first).astype(np.uint32)
+                kept = np.stack([*(column[heads] for column in columns), numbers], axis=1)
+                file.write(kept.tobytes())
+                edges = np.searchsorted(kept[:, 0], borders.astype(np.uint32))
+                pieces.append((written, np.array([0, *edges, len(kept)])))
+                written += len(kept)
+            first += len(some)
+        file.flush()
+        for part in range(parts if pieces else 0):
+            held = []
+            for start, edges in pieces:
+                file.seek(4 * width * (start + int(edges[part])))
+                number = width * int(edges[part + 1] - edges[part])
+                held.append(np.fromfile(file, np.uint32, number).reshape(-1, width))
+            records = np.concatenate(held).T
+            _share_first(list(np.ascontiguousarray(records[:-1])), records[-1], found)
+    # A copy that was left out of the parts knows only the first of those read together with it.
+    for start in range(0, count, rows):
+        found[start : start + rows] = found[found[start : start + rows]]
+    return found
+
+
+def _share_first(columns: Sequence[Column], numbers: Column, found: Column) -> NDArray[np.int64]:
+    """Store the number of the first equal row for each row; returns the places of these first rows."""
+    order = stable_order(columns)
+    new = changes([column[order] for column in columns])
+    heads = order[new]
+    found[numbers[order]] = numbers[heads][np.cumsum(new) - 1]
+    return heads
+
+
+def _halves(keys: NDArray[np.uint64]) -> list[Column]:
+    """The halves of 64-bit numbers, ``(n, width)``, as twice as many columns, the upper half first."""
+    halves = ((keys[:, i] >> np.uint64(shift)) for i in range(keys.shape[1]) for shift in (32, 0))
+    return [half.astype(np.uint32) for half in halves]  # cuts off what is above
+
+
+def _together(parts: Iterable[NDArray[np.uint64]], rows: int) -> Iterator[NDArray[np.uint64]]:
+    """The rows of all parts, ``rows`` at a time."""
+    held: list[NDArray[np.uint64]] = []
+    count = 0
+    for part in parts:
+        while len(part):
+            some, part = part[: rows - count], part[rows - count :]
+            held.append(some)
+            count += len(some)
+            if count == rows:
+                yield np.concatenate(held)
+                held, count = [], 0
+    if held:
+        yield np.concatenate(held)
