@@ -10,12 +10,15 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.search.exact import Neighbours
 
 MarginName = Literal["ratio", "distance", "absolute"]
 RetrievalName = Literal["candidates", "max", "intersection", "forward", "backward"]
+TOGETHER = 2**16
+"""Pairs whose texts are looked up at once where each text is taken once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +132,37 @@ def each_once(x: Tensor, y: Tensor) -> Tensor:
 
     ``x`` and ``y``, ``(pairs,)`` int64, are the numbers of the texts, from 0 on; the result is ascending.
     """
-    # Single look-ups are ten times as fast in bytes as in a tensor.
-    of_x, of_y = (bytearray(int(side.max()) + 1 if len(side) else 0) for side in (x, y))
-    taken: list[int] = []
-    for place, (one, other) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
-        if not (of_x[one] or of_y[other]):
-            of_x[one] = of_y[other] = True
-            taken.append(place)
-    return torch.tensor(taken, dtype=torch.int64)
+    taken = Taken(*(int(side.max()) + 1 if len(side) else 0 for side in (x, y)))
+    return torch.from_numpy(taken.add(x.numpy(), y.numpy()))
+
+
+class Taken:
+    """Which of ``x`` texts and of ``y`` others are in a pair that was taken; one byte for each text."""
+
+    def __init__(self, x: int, y: int) -> None:
+        self._x, self._y = bytearray(x), bytearray(y)
+
+    def add(self, x: NDArray[np.integer], y: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Go through pairs in order and take those of which neither text is taken; returns their places.
+
+        ``x`` and ``y``, ``(pairs,)``, are the numbers of the texts, from 0 on; the result is ascending.
+        """
+        # Single look-ups are ten times as fast in bytes as in an array; whole arrays are looked up first.
+        of_x, of_y = self._x, self._y
+        every_x, every_y = (np.frombuffer(side, np.uint8) for side in (of_x, of_y))
+        found = [np.zeros(0, np.int64)]
+        for start in range(0, len(x), TOGETHER):
+            some_x, some_y = x[start : start + TOGETHER], y[start : start + TOGETHER]
+            free = np.flatnonzero((every_x[some_x] | every_y[some_y]) == 0)
+            places: list[int] = []
+            for place, one, other in zip(
+                free.tolist(), some_x[free].tolist(), some_y[free].tolist(), strict=True
+            ):
+                if not (of_x[one] or of_y[other]):
+                    of_x[one] = of_y[other] = True
+                    places.append(place)
+            found.append(np.array(places, np.int64) + start)
+        return np.concatenate(found)
 
 
 def _names(pairs: Pairs) -> Tensor:

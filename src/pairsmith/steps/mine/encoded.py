@@ -41,8 +41,8 @@ class Encoded:
 
     ``folder`` is the one that ``encode_corpus`` wrote; ``distinct``, ``(rows,)`` bool, tells which of its
     rows are these texts: the first with each text and group. ``file`` holds the numbers of each group's
-    texts, int64, ascending, group after group, and from a multiple of ``ALIGNED`` bytes on their vectors, float32,
-    of ``width`` dimensions. ``sizes`` are the numbers of texts in each group, in the order of the file.
+    texts, int64, ascending, group after group, and from a multiple of ``ALIGNED`` bytes on their vectors,
+    float32, of ``width`` dimensions. ``sizes`` are the numbers of texts in each group, as in the file.
     """
 
     folder: DatasetFolder
