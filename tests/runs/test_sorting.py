@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
-from pairsmith.runs.sorting import changes, first_of_each, stable_order
+from pairsmith.runs.sorting import changes, first_of_each, sorted_rows, stable_order
 
 COLUMN = st.sampled_from([0, 1, 2, 2**31, 2**32 - 1])
 
@@ -56,3 +56,29 @@ def test_a_key_that_fills_all_parts(tmp_path):
 def test_more_than_can_be_numbered_are_refused(tmp_path):
     with pytest.raises(InputError, match="4,294,967,297 texts; at most 4,294,967,296"):
         first_of_each([], 2**32 + 1, tmp_path)
+
+
+@given(
+    rows=st.lists(st.tuples(COLUMN, COLUMN), max_size=60),
+    cut=st.integers(1, 60),
+    at_once=st.integers(1, 20),
+)
+def test_rows_sorted_on_the_disk_are_those_sorted_in_memory(tmp_path_factory, rows, cut, at_once):
+    numbered = np.array([(*row, place) for place, row in enumerate(rows)], np.uint32).reshape(-1, 3)
+    parts = [numbered[start : start + cut] for start in range(0, len(rows), cut)]
+    folder = tmp_path_factory.getbasetemp()
+    found = list(sorted_rows(iter(parts), lambda some: some[:, 1::-1].T, folder, "sort", rows=at_once))
+    expected = sorted(range(len(rows)), key=lambda place: rows[place][::-1])
+    assert [place for part in found for place in part[:, 2].tolist()] == expected
+    runs = -(-len(rows) // at_once)
+    assert all(len(part) <= 2 * at_once + runs for part in found)
+    assert not list(folder.glob(".pairsmith-*"))
+
+
+def test_a_sort_that_is_not_finished_leaves_no_file(tmp_path):
+    rows = np.arange(100, dtype=np.uint32).reshape(-1, 1)[::-1]
+    parts = sorted_rows([rows], lambda some: [some[:, 0]], tmp_path, "sort", rows=10)
+    assert next(parts)[0].tolist() == [0]
+    assert list(tmp_path.iterdir())
+    parts.close()
+    assert not list(tmp_path.iterdir())

@@ -3,7 +3,9 @@
 Peak memory is set by the number of rows that are sorted at once, and not by how many there are.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,9 @@ MOST = 2**32
 """Most rows that can be numbered in 32 bits."""
 
 Column = NDArray[np.uint32]
+Rows = NDArray[np.uint32]
+Keys = Callable[[Rows], Sequence[Column]]
+N = TypeVar("N", bound=np.generic)
 
 
 def stable_order(columns: Sequence[Column]) -> NDArray[np.int64]:
@@ -49,6 +54,100 @@ def changes(columns: Sequence[Column]) -> NDArray[np.bool_]:
         for column in columns:
             found[1:] |= column[1:] != column[:-1]
     return found
+
+
+def sorted_rows(
+    parts: Iterable[Rows], keys: Keys, folder: Place, name: str, *, rows: int = ROWS
+) -> Iterator[Rows]:
+    """All rows of the parts, sorted by the columns that ``keys`` gives; equal rows stay in their order.
+
+    Args:
+        parts: rows ``(m, width)`` uint32, with any m.
+        keys: gives the columns, ``(m,)`` each, by which some rows are sorted, the first one first.
+        folder: where the scratch file is written, which holds all rows; there is none up to ``rows`` rows.
+        name: a part of the file's name; sorts that are not finished must have different ones.
+        rows: most rows that are held at once.
+    """
+    with scratch_file(folder, name) as path, storage_errors(path), ExitStack() as stack:
+        file: BinaryIO | None = None
+        runs: list[_SortedRun] = []
+        last: Rows | None = None
+        for some in _together(parts, rows):
+            if last is not None:
+                file = file or stack.enter_context(path.open("w+b"))
+                runs.append(_SortedRun(file, last))
+            last = some[stable_order(keys(some))]
+        if last is None:
+            return
+        if file is None:
+            yield last
+            return
+        runs.append(_SortedRun(file, last))
+        del last
+        file.flush()
+        yield from _merged(runs, keys, max(1, rows // len(runs)))
+
+
+class _SortedRun:
+    """Rows that are sorted, in a file behind those of other runs; some of them are held in memory."""
+
+    def __init__(self, file: BinaryIO, rows: Rows) -> None:
+        self._file, self._next = file, file.tell()
+        file.write(np.ascontiguousarray(rows).tobytes())
+        self._stop = file.tell()
+        self.held = rows[:0].copy()
+
+    @property
+    def more(self) -> bool:
+        """Whether there are rows that were not read yet."""
+        return self._next < self._stop
+
+    def fill(self, count: int) -> None:
+        """Read ``count`` rows where at most half as many are held."""
+        if self.more and len(self.held) <= count // 2:
+            width = self.held.shape[1]
+            self._file.seek(self._next)
+            number = min(4 * width * count, self._stop - self._next) // 4
+            read = np.fromfile(self._file, np.uint32, number).reshape(-1, width)
+            self._next += 4 * number
+            self.held = np.concatenate([self.held, read])
+
+    def take(self, count: int) -> Rows:
+        """Remove and return the first rows that are held."""
+        taken, self.held = self.held[:count], self.held[count:]
+        return taken
+
+
+def _merged(runs: Sequence[_SortedRun], keys: Keys, each: int) -> Iterator[Rows]:
+    """Merge sorted runs, of which about ``each`` rows are held."""
+    while True:
+        for run in runs:
+            run.fill(each)
+        columns = [keys(run.held) for run in runs]
+        # Rows up to the least of the last ones can be followed by no row that was not read yet.
+        ends = [
+            (tuple(int(column[-1]) for column in of_run), number)
+            for number, (run, of_run) in enumerate(zip(runs, columns, strict=True))
+            if run.more
+        ]
+        if ends:
+            least, which = min(ends)
+            counts = [_up_to(of_run, least, number <= which) for number, of_run in enumerate(columns)]
+        else:
+            counts = [len(run.held) for run in runs]
+        some = np.concatenate([run.take(count) for run, count in zip(runs, counts, strict=True)])
+        yield some[stable_order(keys(some))]
+        if not ends:
+            return
+
+
+def _up_to(columns: Sequence[Column], row: Sequence[int], equal: bool) -> int:
+    """The number of sorted rows below ``row``, or also ``equal`` to it."""
+    start, stop = 0, len(columns[0])
+    for column, value in zip(columns, row, strict=True):
+        part, wanted = column[start:stop], np.uint32(value)
+        start, stop = (start + int(np.searchsorted(part, wanted, side)) for side in ("left", "right"))
+    return stop if equal else start
 
 
 def first_of_each(
@@ -112,9 +211,9 @@ def _halves(keys: NDArray[np.uint64]) -> list[Column]:
     return [half.astype(np.uint32) for half in halves]  # cuts off what is above
 
 
-def _together(parts: Iterable[NDArray[np.uint64]], rows: int) -> Iterator[NDArray[np.uint64]]:
+def _together(parts: Iterable[NDArray[N]], rows: int) -> Iterator[NDArray[N]]:
     """The rows of all parts, ``rows`` at a time."""
-    held: list[NDArray[np.uint64]] = []
+    held: list[NDArray[N]] = []
     count = 0
     for part in parts:
         while len(part):

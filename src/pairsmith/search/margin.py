@@ -65,10 +65,27 @@ def candidates(of_x: Neighbours, of_y: Neighbours, kind: MarginName = "ratio") -
 
     Pairs whose ``margin`` of this kind is NaN are left out, as are places without a neighbour.
     """
-    mean_x, mean_y = _mean(of_x), _mean(of_y)
-    forward = _with_neighbours(of_x, mean_x, mean_y, kind)
-    backward = _with_neighbours(of_y, mean_y, mean_x, kind)
+    mean_x, mean_y = mean_cosine(of_x), mean_cosine(of_y)
+    forward = with_neighbours(of_x, mean_x, mean_y, kind)
+    backward = with_neighbours(of_y, mean_y, mean_x, kind)
     return forward, Pairs(backward.y, backward.x, backward.similarity, backward.margin)
+
+
+def mean_cosine(near: Neighbours) -> Tensor:
+    """The mean cosine of each text with its neighbours, ``(n,)`` float32; NaN for a text that has none."""
+    there = near.ids >= 0
+    return near.similarities.where(there, 0).sum(dim=1) / there.sum(dim=1)
+
+
+def with_neighbours(near: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName) -> Pairs:
+    """Each of n texts, as ``x``, with each of its neighbours, as ``y``; see ``candidates``.
+
+    ``means`` are the mean cosines of the texts, ``(n,)``, and ``means_of_others`` those of the other side.
+    """
+    margins = margin(near.similarities, means[:, None], means_of_others[near.ids.clamp(min=0)], kind)
+    numbers = torch.arange(len(near.ids))[:, None].expand_as(near.ids)
+    pairs = Pairs(*(each.flatten() for each in (numbers, near.ids, near.similarities, margins)))
+    return pairs[(pairs.y >= 0) & ~pairs.margin.isnan()]
 
 
 def joined(parts: Sequence[Pairs]) -> Pairs:
@@ -98,19 +115,6 @@ def choose(
     if retrieval == "intersection":
         ahead = ahead[torch.isin(_names(ahead), _names(back))]
     return (back if retrieval == "backward" else ahead)[:best]
-
-
-def _mean(near: Neighbours) -> Tensor:
-    """The mean cosine of each text with its neighbours, ``(n,)``; NaN for a text that has none."""
-    there = near.ids >= 0
-    return near.similarities.where(there, 0).sum(dim=1) / there.sum(dim=1)
-
-
-def _with_neighbours(near: Neighbours, means: Tensor, means_of_others: Tensor, kind: MarginName) -> Pairs:
-    margins = margin(near.similarities, means[:, None], means_of_others[near.ids.clamp(min=0)], kind)
-    numbers = torch.arange(len(near.ids))[:, None].expand_as(near.ids)
-    pairs = Pairs(*(each.flatten() for each in (numbers, near.ids, near.similarities, margins)))
-    return pairs[(pairs.y >= 0) & ~pairs.margin.isnan()]
 
 
 def _ranked(pairs: Pairs) -> Pairs:
@@ -166,5 +170,5 @@ class Taken:
 
 
 def _names(pairs: Pairs) -> Tensor:
-    """A number that identifies each pair."""
-    return pairs.x * 2**31 + pairs.y
+    """A number that identifies each pair of numbers below 2^32."""
+    return pairs.x * 2**32 + pairs.y  # may be negative: what is above 64 bits is cut off
