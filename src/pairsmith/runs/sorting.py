@@ -5,6 +5,7 @@ Peak memory is set by the number of rows that are sorted at once, and not by how
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import BinaryIO, TypeVar
 
 import numpy as np
@@ -14,8 +15,9 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place
 from pairsmith.runs.storage import scratch_file, storage_errors
 
-ROWS = 2**22
-"""Most rows that are sorted at once; each needs up to a hundred bytes meanwhile."""
+ROWS = 2**20
+"""Most rows that are sorted at once; each needs up to a hundred bytes meanwhile. More at once take longer, as
+they exceed the processor's caches."""
 MOST = 2**32
 """Most rows that can be numbered in 32 bits."""
 
@@ -75,32 +77,47 @@ def sorted_rows(
         for some in _together(parts, rows):
             if last is not None:
                 file = file or stack.enter_context(path.open("w+b"))
-                runs.append(_SortedRun(file, last))
+                runs.append(_SortedRun(file, last, keys))
             last = some[stable_order(keys(some))]
         if last is None:
             return
         if file is None:
             yield last
             return
-        runs.append(_SortedRun(file, last))
+        runs.append(_SortedRun(file, last, keys))
         del last
         file.flush()
-        yield from _merged(runs, keys, max(1, rows // len(runs)))
+        if all(one.last <= other.first for one, other in pairwise(runs)):  # they came in order
+            for run in runs:
+                run.fill(rows)
+                yield run.take(len(run.held))
+        else:
+            yield from _merged(runs, max(1, rows // len(runs)))
 
 
 class _SortedRun:
-    """Rows that are sorted, in a file behind those of other runs; some of them are held in memory."""
+    """Rows that are sorted, in a file behind those of other runs; some of them are held in memory.
 
-    def __init__(self, file: BinaryIO, rows: Rows) -> None:
-        self._file, self._next = file, file.tell()
+    ``first`` and ``last`` are the values of the columns in the first and the last row.
+    """
+
+    def __init__(self, file: BinaryIO, rows: Rows, keys: Keys) -> None:
+        self._file, self._next, self.keys = file, file.tell(), keys
         file.write(np.ascontiguousarray(rows).tobytes())
         self._stop = file.tell()
+        self.first, self.last = (_values(keys(rows[[place]]), 0) for place in (0, -1))
         self.held = rows[:0].copy()
+        self._columns = keys(self.held)
 
     @property
     def more(self) -> bool:
         """Whether there are rows that were not read yet."""
         return self._next < self._stop
+
+    @property
+    def end(self) -> tuple[int, ...]:
+        """The values of the columns in the last row that is held."""
+        return _values(self._columns, -1)
 
     def fill(self, count: int) -> None:
         """Read ``count`` rows where at most half as many are held."""
@@ -111,43 +128,44 @@ class _SortedRun:
             read = np.fromfile(self._file, np.uint32, number).reshape(-1, width)
             self._next += 4 * number
             self.held = np.concatenate([self.held, read])
+            self._columns = self.keys(self.held)
+
+    def up_to(self, row: tuple[int, ...], equal: bool) -> int:
+        """How many of the rows that are held are below ``row``, or also ``equal`` to it."""
+        start, stop = 0, len(self.held)
+        for column, value in zip(self._columns, row, strict=True):
+            part, wanted = column[start:stop], np.uint32(value)
+            start, stop = (start + int(np.searchsorted(part, wanted, side)) for side in ("left", "right"))
+        return stop if equal else start
 
     def take(self, count: int) -> Rows:
         """Remove and return the first rows that are held."""
         taken, self.held = self.held[:count], self.held[count:]
+        self._columns = [column[count:] for column in self._columns]
         return taken
 
 
-def _merged(runs: Sequence[_SortedRun], keys: Keys, each: int) -> Iterator[Rows]:
+def _merged(runs: Sequence[_SortedRun], each: int) -> Iterator[Rows]:
     """Merge sorted runs, of which about ``each`` rows are held."""
+    keys = runs[0].keys
     while True:
         for run in runs:
             run.fill(each)
-        columns = [keys(run.held) for run in runs]
         # Rows up to the least of the last ones can be followed by no row that was not read yet.
-        ends = [
-            (tuple(int(column[-1]) for column in of_run), number)
-            for number, (run, of_run) in enumerate(zip(runs, columns, strict=True))
-            if run.more
-        ]
+        ends = [(run.end, number) for number, run in enumerate(runs) if run.more]
         if ends:
             least, which = min(ends)
-            counts = [_up_to(of_run, least, number <= which) for number, of_run in enumerate(columns)]
+            counts = [run.up_to(least, number <= which) for number, run in enumerate(runs)]
         else:
             counts = [len(run.held) for run in runs]
-        some = np.concatenate([run.take(count) for run, count in zip(runs, counts, strict=True)])
+        some = np.concatenate([run.take(count) for run, count in zip(runs, counts, strict=True) if count])
         yield some[stable_order(keys(some))]
         if not ends:
             return
 
 
-def _up_to(columns: Sequence[Column], row: Sequence[int], equal: bool) -> int:
-    """The number of sorted rows below ``row``, or also ``equal`` to it."""
-    start, stop = 0, len(columns[0])
-    for column, value in zip(columns, row, strict=True):
-        part, wanted = column[start:stop], np.uint32(value)
-        start, stop = (start + int(np.searchsorted(part, wanted, side)) for side in ("left", "right"))
-    return stop if equal else start
+def _values(columns: Sequence[Column], place: int) -> tuple[int, ...]:
+    return tuple(int(column[place]) for column in columns)
 
 
 def first_of_each(
