@@ -1,7 +1,7 @@
 """Time and peak memory of ``mine`` with millions of texts, without encoding and search, on random data.
 
-Keys: the texts of a corpus told apart and grouped by day. Texts: random lists of neighbours merged and scored,
-and pairs chosen by each rule.
+Keys: the texts of a corpus told apart and grouped by day. Texts: random lists of neighbours merged and
+scored, and pairs chosen by each rule.
 
 python benchmarks/mining_size.py --work DIR --json FILE
 """
@@ -157,9 +157,9 @@ def candidates(count: int, work: Path) -> dict[str, Any]:
                     np.arange(start, min(start + SHARD, count)).tofile(file)
             side = np.memmap(numbers, np.int64, "c")
             begun = perf_counter()
-            found = scored_candidates(
-                searched(count), [SearchGroup(side, side)], (), (), settings, files, work
-            )
+            nothing: Any = ()  # corpora and their texts are only read to leave out copies
+            groups = [SearchGroup(side, side)]
+            found = scored_candidates(searched(count), groups, nothing, nothing, settings, files, work)
             seconds["merged and scored"] = perf_counter() - begun
         rules: list[tuple[RetrievalName, int | None]] = [(rule, None) for rule in get_args(RetrievalName)]
         for rule, best in [*rules, ("candidates", count // 10)]:

@@ -43,6 +43,8 @@ def test_the_first_of_each_text_and_group(folder, tmp_path, at_once, monkeypatch
     assert found.firsts().tolist() == [0, 1, 0, 3, 1]
     assert found.vectors(np.arange(5))[:, 0].tolist() == [0.0, 1.0, 3.0, 6.0, 8.0]
     assert found.vectors(np.array([1, 4]))[:, 0].tolist() == [1.0, 8.0]
-    assert found.copies("inputs")["id"].to_pylist() == ["a", "b", "a"]
+    assert found.copy_count == 3
+    for first, stop in ((0, 9), (0, 3), (0, 1), (1, 3), (2, 9), (3, 9)):
+        assert found.copies("inputs", first, stop)["id"].to_pylist() == ["a", "b", "a"][first:stop]
     assert [row for table in found.texts() for row in table["id"].to_pylist()] == ["a", "b", "a", "c", "b"]
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["file"]

@@ -59,7 +59,7 @@ class Encoded:
     def of(cls, folder: DatasetFolder, file: Path) -> Self:
         """Collect the distinct texts of a folder, and write their groups and vectors to ``file``.
 
-        For each row of the folder ten bytes are held in memory meanwhile, and one afterwards.
+        For each row of the folder nine bytes are held in memory meanwhile, and one afterwards.
         """
         total = sum(folder.shard_rows())
         groups = _Groups(total)
@@ -120,11 +120,22 @@ class Encoded:
         keys = (text_keys(table["id"])[:, None] for _, table in _chosen(self.folder, self.distinct, ["id"]))
         return first_of_each(keys, len(self), self.file.parent)
 
-    def copies(self, corpus: str) -> pa.Table:
-        """The texts that repeat an earlier one, as rejects."""
+    @property
+    def copy_count(self) -> int:
+        """How many rows of the folder repeat an earlier text."""
+        return len(self.distinct) - len(self)
+
+    def copies(self, corpus: str, first: int, stop: int) -> pa.Table:
+        """Texts that repeat an earlier one, as rejects: of all ``copy_count`` those from first to stop."""
+        which, seen = ~self.distinct, 0
+        for part in _slices(len(which)):
+            places = part.start + np.flatnonzero(which[part])
+            ranks = np.arange(seen, seen + len(places))
+            which[places[(ranks < first) | (ranks >= stop)]] = False
+            seen += len(places)
         reason = f"repeats an earlier text of the {corpus}"
         found = [to_table([], REJECT)]
-        for _, table in _chosen(self.folder, ~self.distinct, TEXTS.names):
+        for _, table in _chosen(self.folder, which, TEXTS.names):
             rows = [Reject.of(row["id"], "duplicate", reason, row) for row in table.to_pylist()]
             found.append(to_table(rows, REJECT))
         return pa.concat_tables(found)

@@ -34,7 +34,7 @@ from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 
 SHARD_ROWS = 100_000
-"""Most pairs in a shard."""
+"""Most pairs, and most texts that are copies, in a shard."""
 
 Mined = MinedPair | MinedAnswer
 
@@ -89,14 +89,17 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         choose_from_files(
             forward, backward, settings.retrieval, pairs, run.out, (len(x), len(y)), best=settings.best
         )
-        for number in range(max(1, -(-len(pairs) // SHARD_ROWS))):
+        most = max(len(pairs), x.copy_count + y.copy_count)
+        for number in range(max(1, -(-most // SHARD_ROWS))):
             if writer.is_done(number):
                 continue
-            part = pairs[number * SHARD_ROWS : (number + 1) * SHARD_ROWS]
-            rows, rejects = sorted_out(part, texts, settings)
-            lost = [to_table(rejects, REJECT)]
-            if not number:
-                lost += [x.copies("inputs"), y.copies("outputs")]
+            first, stop = number * SHARD_ROWS, (number + 1) * SHARD_ROWS
+            rows, rejects = sorted_out(pairs[first:stop], texts, settings)
+            lost = [
+                to_table(rejects, REJECT),
+                x.copies("inputs", first, stop),
+                y.copies("outputs", max(0, first - x.copy_count), max(0, stop - x.copy_count)),
+            ]
             writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
     counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells), "candidates": len(forward)}
     counts |= {"left out word for word": found.left_out, "without a margin": found.unscored}
