@@ -12,8 +12,9 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -72,36 +73,39 @@ def main() -> None:
     write(args.json, {"k": K, "stretches": STRETCHES, "results": results, "exponents of time": growth})
 
 
-def exponents(of_size: dict[str, dict[str, Any]]) -> dict[str, float]:
+def exponents(of_size: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
     """For each part of the work the exponent of its time against the size, from a line through the logs."""
     sizes = np.log([float(size) for size in of_size])
     runs = list(of_size.values())
+    if len(runs) < 2:
+        return {}
     return {
-        part: round(float(np.polyfit(sizes, np.log([run["seconds"][part] for run in runs]), 1)[0]), 3)
-        for part in (runs[0]["seconds"] if len(runs) > 1 else ())
+        kind: {
+            part: round(float(np.polyfit(sizes, np.log([run[kind][part] for run in runs]), 1)[0]), 3)
+            for part in runs[0][kind]
+        }
+        for kind in ("seconds", "processor")
     }
 
 
 def keys(count: int, work: Path) -> dict[str, Any]:
     """Collect the distinct texts of ``count`` rows, a third of which are copies, and their groups."""
+    watch = Watch()
     with scratch_file(work, "corpus") as file:
-        begun = perf_counter()
-        for number in range(count // SHARD):  # what the making of the rows costs, which happens twice
-            table(number, count, ["id", "group"])
-        made = perf_counter() - begun
-        begun = perf_counter()
-        found = Encoded.of(corpus(count), file)
-        read = perf_counter() - begun
+        with watch("making the rows once"):
+            for number in range(count // SHARD):
+                table(number, count, ["id", "group"])
+        with watch("distinct and grouped"):
+            found = Encoded.of(corpus(count), file)
         groups = found.groups()
-        begun = perf_counter()
-        firsts = found.firsts()
-        seconds = {"distinct and grouped": read, "firsts": perf_counter() - begun}
+        with watch("firsts"):
+            firsts = found.firsts()
     counts = {
         "distinct": len(found),
         "groups": len(groups),
         "texts": int((firsts == np.arange(len(found))).sum()),
     }
-    return {"seconds": rounded(seconds), "making the rows once": round(made, 1), **counts}
+    return {**watch.figures(), **counts}
 
 
 def corpus(count: int) -> Any:
@@ -147,7 +151,7 @@ def ids(numbers: NDArray[np.uint64]) -> pa.Array:
 def candidates(count: int, work: Path) -> dict[str, Any]:
     """Merge, score and choose the candidates of ``count`` texts on each side, by each rule."""
     settings = MineSettings(inputs=["x"], outputs=["y"], encoder="none", k=K, verbatim="keep")
-    seconds: dict[str, float] = {}
+    watch = Watch()
     chosen: dict[str, int] = {}
     with scratch_file(work, "forward") as ahead, scratch_file(work, "backward") as back:
         files = PairFile(ahead), PairFile(back)
@@ -156,25 +160,27 @@ def candidates(count: int, work: Path) -> dict[str, Any]:
                 with numbers.open("ab") as file:
                     np.arange(start, min(start + SHARD, count)).tofile(file)
             side = np.memmap(numbers, np.int64, "c")
-            begun = perf_counter()
             nothing: Any = ()  # corpora and their texts are only read to leave out copies
             groups = [SearchGroup(side, side)]
-            found = scored_candidates(searched(count), groups, nothing, nothing, settings, files, work)
-            seconds["merged and scored"] = perf_counter() - begun
+            with watch("making the lists once"):
+                for _ in searched(count):
+                    pass
+            with watch("merged and scored"):
+                found = scored_candidates(searched(count), groups, nothing, nothing, settings, files, work)
         rules: list[tuple[RetrievalName, int | None]] = [(rule, None) for rule in get_args(RetrievalName)]
         for rule, best in [*rules, ("candidates", count // 10)]:
             with scratch_file(work, "chosen") as file:
                 pairs = PairFile(file)
-                begun = perf_counter()
-                choose_from_files(*files, rule, pairs, work, (count, count), best=best)
                 name = f"{rule}, the best tenth of a pair a text" if best else rule
-                seconds[name], chosen[name] = perf_counter() - begun, len(pairs)
+                with watch(name):
+                    choose_from_files(*files, rule, pairs, work, (count, count), best=best)
+                chosen[name] = len(pairs)
     counts = {
         "candidates": len(files[0]) + len(files[1]),
         "without a margin": found.unscored,
         "chosen": chosen,
     }
-    return {"seconds": rounded(seconds), **counts}
+    return {**watch.figures(), **counts}
 
 
 def searched(count: int) -> Iterator[pa.Table]:
@@ -191,8 +197,26 @@ def searched(count: int) -> Iterator[pa.Table]:
                 )
 
 
-def rounded(seconds: dict[str, float]) -> dict[str, float]:
-    return {name: round(each, 2) for name, each in seconds.items()}
+class Watch:
+    """Seconds of each part of the work, and those that the processor spent on it in this process."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[float, float]] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Measure what is done meanwhile."""
+        begun, spent = perf_counter(), process_time()
+        yield
+        self._found[name] = perf_counter() - begun, process_time() - spent
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Both of each part that was measured."""
+        of_kind = zip(("seconds", "processor"), zip(*self._found.values(), strict=True), strict=True)
+        return {
+            kind: {name: round(each, 2) for name, each in zip(self._found, values, strict=True)}
+            for kind, values in of_kind
+        }
 
 
 if __name__ == "__main__":

@@ -215,11 +215,12 @@ def first_of_each(
 
 
 def _share_first(columns: Sequence[Column], numbers: Column, found: Column) -> NDArray[np.int64]:
-    """Store the number of the first equal row for each row; returns the places of these first rows."""
+    """Store the number of the first equal row for each other row; returns the places of the first rows."""
     order = stable_order(columns)
     new = changes([column[order] for column in columns])
     heads = order[new]
-    found[numbers[order]] = numbers[heads][np.cumsum(new) - 1]
+    whose = (np.cumsum(new) - 1)[~new]
+    found[numbers[order[~new]]] = numbers[heads[whose]]
     return heads
 
 
