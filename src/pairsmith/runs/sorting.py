@@ -5,7 +5,6 @@ Peak memory is set by the number of rows that are sorted at once, and not by how
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
 from typing import BinaryIO, TypeVar
 
 import numpy as np
@@ -87,12 +86,7 @@ def sorted_rows(
         runs.append(_SortedRun(file, last, keys))
         del last
         file.flush()
-        if all(one.last <= other.first for one, other in pairwise(runs)):  # they came in order
-            for run in runs:
-                run.fill(rows)
-                yield run.take(len(run.held))
-        else:
-            yield from _merged(runs, max(1, rows // len(runs)))
+        yield from _merged(runs, rows)
 
 
 class _SortedRun:
@@ -145,23 +139,37 @@ class _SortedRun:
         return taken
 
 
-def _merged(runs: Sequence[_SortedRun], each: int) -> Iterator[Rows]:
-    """Merge sorted runs, of which about ``each`` rows are held."""
-    keys = runs[0].keys
-    while True:
-        for run in runs:
-            run.fill(each)
+def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
+    """Merge sorted runs, of which about ``rows`` rows are held; a run is read once its first row is due.
+
+    Where the rows came nearly in order, few runs overlap, and more is read of each at once.
+    """
+    each = max(1, rows // _overlapping(runs))
+    waiting = sorted(((run.first, number) for number, run in enumerate(runs)), reverse=True)
+    active: list[int] = []
+    while active or waiting:
+        for number in active:
+            runs[number].fill(each)
         # Rows up to the least of the last ones can be followed by no row that was not read yet.
-        ends = [(run.end, number) for number, run in enumerate(runs) if run.more]
-        if ends:
-            least, which = min(ends)
-            counts = [run.up_to(least, number <= which) for number, run in enumerate(runs)]
-        else:
-            counts = [len(run.held) for run in runs]
-        some = np.concatenate([run.take(count) for run, count in zip(runs, counts, strict=True) if count])
-        yield some[stable_order(keys(some))]
-        if not ends:
-            return
+        ends = [(runs[number].end, number) for number in active if runs[number].more]
+        bound = min(ends) if ends else max(((runs[n].last, n) for n in active), default=None)
+        if bound is None or (waiting and waiting[-1] <= bound):
+            active = sorted([*active, waiting.pop()[1]])
+            continue
+        counts = [runs[number].up_to(bound[0], number <= bound[1]) for number in active]
+        some = np.concatenate([runs[n].take(count) for n, count in zip(active, counts, strict=True)])
+        yield some[stable_order(runs[0].keys(some))]
+        active = [number for number in active if runs[number].more or len(runs[number].held)]
+
+
+def _overlapping(runs: Sequence[_SortedRun]) -> int:
+    """The largest number of runs that have rows on both sides of the same place."""
+    events = sorted([(run.first, 1) for run in runs] + [(run.last, 2) for run in runs])
+    count = most = 0
+    for _, kind in events:
+        count += 1 if kind == 1 else -1
+        most = max(most, count)
+    return most
 
 
 def _values(columns: Sequence[Column], place: int) -> tuple[int, ...]:
