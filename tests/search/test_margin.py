@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairsmith.search import margin as margins
 from pairsmith.search.exact import Neighbours
-from pairsmith.search.margin import Pairs, candidates, choose, margin
+from pairsmith.search.margin import Pairs, candidates, choose, each_once, margin
 
 # Three x and three y; k = 2.
 #        y0   y1   y2
@@ -149,3 +150,11 @@ def test_a_text_of_two_numbers_is_taken_once(retrieval):
     found = choose(one, one, retrieval)
     assert listed(found) == [(2, 2, 0.5, 4.0), (0, 0, 0.5, 2.0)]
     assert listed(choose(one, one, retrieval, best=1)) == [(2, 2, 0.5, 4.0)]
+
+
+@pytest.mark.parametrize("together", [1, 2, 100])
+def test_each_text_once_by_hand(together, monkeypatch):
+    monkeypatch.setattr(margins, "TOGETHER", together)
+    x, y = torch.tensor([0, 0, 2, 1, 1, 3]), torch.tensor([1, 0, 1, 0, 2, 2])
+    assert each_once(x, y).tolist() == [0, 3, 5]
+    assert each_once(x[:0], y[:0]).tolist() == []

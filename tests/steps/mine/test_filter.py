@@ -7,10 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.training.few import PEOPLE, PLAYS
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
+from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import (
     LABELLED_TEXT,
     MINED_ANSWER,
@@ -140,10 +143,31 @@ CANDIDATES = [
     ],
 )
 def test_which_candidates_win(one_per, expected):
-    table = pa.table({"input_id": [0, 0, 1, 1, 2, 2], "output_id": [0, 1, 0, 2, 1, 0]})
+    table = pa.table({"input_id": list("aabbcc"), "output_id": list("abacba")})
     assert winners(table, np.arange(6), one_per).tolist() == expected
     last_first = winners(table, np.arange(6)[::-1], "input")
     assert last_first.tolist() == [True, False, True, False, True, False]
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20),
+    column=st.sampled_from(["input", "input_id"]),
+    seed=st.integers(0, 3),
+)
+def test_winners_against_plain_loops(pairs, column, seed):
+    texts = [text_id(str(number)) if column == "input_id" else f"text {number}" for number in range(6)]
+    columns = (pa.array([texts[pair[side]] for pair in pairs], pa.string()) for side in (0, 1))
+    table = pa.table(dict(zip((column, column.replace("in", "out")), columns, strict=True)))
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    inputs: set[int] = set()
+    one, both, seen = [], [], set()
+    for x, y in (pairs[place] for place in order):
+        one.append(x not in inputs)
+        inputs.add(x)
+        both.append(not {(0, x), (1, y)} & seen)
+        seen |= {(0, x), (1, y)} if both[-1] else set()
+    assert winners(table, order, "input").tolist() == one
+    assert winners(table, order, "both").tolist() == both
 
 
 def test_candidates_of_an_input_compete_before_the_best_are_kept(world):

@@ -16,6 +16,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.methods.mining.style import Style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.search.selection import PairFile
 from pairsmith.steps.mine import candidates, neighbours, route
 from pairsmith.steps.mine import corpus as corpora
 from pairsmith.steps.mine.candidates import scored_candidates
@@ -306,8 +307,9 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
 
     def of(settings, name):
         near, cells = find_neighbours(x, y, settings, {}, Run(tmp_path / name, Progress()))
-        found = scored_candidates(near, cells, (x, y), texts, settings)
-        return found.forward, found.backward
+        files = PairFile(tmp_path / f"{name}-ahead"), PairFile(tmp_path / f"{name}-back")
+        scored_candidates(near.shards(), cells, (x, y), texts, settings, files, tmp_path)
+        return [file[:] for file in files]
 
     exact, by_index = (
         of(settings, name)

@@ -97,6 +97,20 @@ def test_the_best_and_those_above_a_threshold(world):
     assert sum(r["filter"] == "margin" for r in above.rejects().to_pylist()) == len(every) - 1
 
 
+def test_many_copies_are_saved_in_parts(world, monkeypatch):
+    tmp, settings = world
+    (tmp / "in.txt").write_text("\n".join([*INPUTS, *INPUTS[:5]]) + "\n")
+    (tmp / "out.txt").write_text("\n".join([*OUTPUTS, *OUTPUTS[:4]]) + "\n")
+    whole = mine(settings(best=1), Run(tmp / "whole", Silent()))
+    monkeypatch.setattr(route, "SHARD_ROWS", 2)
+    parts = mine(settings(best=1), Run(tmp / "parts", Silent()))
+    assert parts.shard_rows() == [1, 0, 0, 0, 0]
+    assert len(whole.rejects()) == 9
+    ids = parts.rejects()["id"].to_pylist()
+    assert sorted(ids) == sorted(whole.rejects()["id"].to_pylist())
+    assert parts.table().equals(whole.table())
+
+
 def test_all_candidates_input_by_input(world):
     tmp, settings = world
     found = mine(settings(retrieval="candidates", k=2), Run(tmp / "out", Silent())).table().to_pylist()

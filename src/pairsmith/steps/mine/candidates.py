@@ -1,26 +1,36 @@
-"""Candidate pairs from the neighbours that the search saved, without copies (M5) and with margins (M3)."""
+"""Candidate pairs from the neighbours that the search saved, without copies (M5) and with margins (M3).
 
-from collections.abc import Iterator, Mapping, Sequence
+A group at a time, the neighbours are read from the search in parts, merged in a file, and scored in parts.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
+from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.paths import Place
 from pairsmith.methods.mining.method import unpairable
-from pairsmith.runs import DatasetFolder
+from pairsmith.runs.storage import scratch_file, storage_errors
 from pairsmith.search.exact import Neighbours, merged, nearest
-from pairsmith.search.margin import Pairs, candidates, joined
+from pairsmith.search.margin import mean_cosine, with_neighbours
 from pairsmith.search.permitted import permitted
+from pairsmith.search.selection import PairFile
 from pairsmith.steps.mine.encoded import Encoded, Texts
 from pairsmith.steps.mine.neighbours import SearchGroup, looked_up
 from pairsmith.steps.mine.settings import MineSettings
 
 TEXTS_AT_ONCE = 2**18
-"""Pairs whose texts are held in memory at once."""
+"""Pairs whose texts, and texts whose neighbours, are held in memory at once."""
+NOBODY = 2**32 - 1
+"""The number in a file of a neighbour that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,52 +41,118 @@ class Candidates:
     a margin, as the mean cosine to their neighbours is not above 0.
     """
 
-    forward: Pairs
-    backward: Pairs
+    forward: PairFile
+    backward: PairFile
     left_out: int
     unscored: int
 
 
 def scored_candidates(
-    folder: DatasetFolder,
+    tables: Iterable[pa.Table],
     every: Sequence[SearchGroup],
     corpora: tuple[Encoded, Encoded],
     texts: tuple[Texts, Texts],
     settings: MineSettings,
+    files: tuple[PairFile, PairFile],
+    folder: Place,
 ) -> Candidates:
     """Merge the parts of the search, leave out what may not be paired, and score the k nearest that remain.
 
-    ``corpora`` and ``texts`` are those of the inputs and of the outputs.
+    Args:
+        tables: rows of ``NEAR`` in the order of the search, in parts of any size.
+        every: the groups that were searched.
+        corpora, texts: those of the inputs and of the outputs.
+        files: where the candidates of each input and of each output are written.
+        folder: where scratch files are written, 8 bytes for each neighbour of the largest group.
+
+    With ``group_column`` a text of several groups has the number of the first one in all its pairs, so that
+    it may be taken only once. Of each text of a group, the mean cosine is held in memory.
     """
-    ahead: list[Pairs] = []
-    back: list[Pairs] = []
-    compared = left_out = 0
-    for number, *found in _merged(folder, looked_up(settings)):
-        sides = every[number].x, every[number].y
-        if settings.verbatim == "drop":
-            for side in (0, 1):
-                forbidden = partial(_forbidden, sides, texts, side)
-                deeper = partial(_deeper, sides, corpora, side)
-                most = len(sides[1 - side])
-                found[side], more = permitted(found[side], settings.k, forbidden, deeper, most)
-                left_out += more
-        of_x, of_y = found
-        compared += sum(int((near.ids >= 0).sum()) for near in found)
-        numbers = [torch.from_numpy(side) for side in sides]
-        for pairs, of_side in zip((ahead, back), candidates(of_x, of_y, settings.margin), strict=True):
-            pairs.append(of_side.renumbered(*numbers))
-    forward, backward = joined(ahead), joined(back)
+    most = looked_up(settings)
+    firsts = tuple(each.firsts() for each in corpora) if settings.group_column else None
+    left_out = compared = 0
+    pieces = (piece for table in tables for piece in _pieces(table))
+    with ExitStack() as stack:
+        paths = (stack.enter_context(scratch_file(folder, f"near-{name}")) for name in most)
+        of_x, of_y = (stack.enter_context(NearFile(path)) for path in paths)
+        for number, found in groupby(pieces, key=lambda piece: piece[0]):
+            group = every[number]
+            of_x.begin(min(most["x"], len(group.y)))
+            of_y.begin(min(most["y"], len(group.x)))
+            for _, name, first, piece in found:
+                (of_x if name == "x" else of_y).add(first, piece)
+            if settings.verbatim == "drop":
+                for side in (0, 1):
+                    left_out += _pruned((of_x, of_y)[side], side, group, corpora, texts, settings.k)
+            numbers = group.x, group.y
+            if firsts:
+                numbers = firsts[0][group.x], firsts[1][group.y]
+            compared += _score((of_x, of_y), numbers, settings, files)
+    forward, backward = files
     return Candidates(forward, backward, left_out, compared - len(forward) - len(backward))
+
+
+def _score(
+    near: "tuple[NearFile, NearFile]",
+    numbers: tuple[NDArray[np.integer], NDArray[np.integer]],
+    settings: MineSettings,
+    files: tuple[PairFile, PairFile],
+) -> int:
+    """Score the candidates of one group and write those that have a margin; returns how many were compared.
+
+    ``numbers`` are those that the texts of each side have in the files.
+    """
+    compared = 0
+    means: list[torch.Tensor] = []
+    for each in near:
+        of_side = torch.empty(len(each))
+        for first, part in each.parts(settings.k):
+            of_side[first : first + len(part.ids)] = mean_cosine(part)
+            compared += int((part.ids >= 0).sum())
+        means.append(of_side)
+    for side, file in enumerate(files):
+        for first, part in near[side].parts(settings.k):
+            of_part = means[side][first : first + len(part.ids)]
+            pairs = with_neighbours(part, of_part, means[1 - side], settings.margin)
+            of_texts = numbers[side][pairs.x.numpy() + first]
+            of_others = numbers[1 - side][pairs.y.numpy()]
+            x, y = (of_texts, of_others) if side == 0 else (of_others, of_texts)
+            file.add(x, y, pairs)
+    return compared
+
+
+def _pruned(
+    near: "NearFile",
+    side: int,
+    group: SearchGroup,
+    corpora: tuple[Encoded, Encoded],
+    texts: tuple[Texts, Texts],
+    k: int,
+) -> int:
+    """Leave the k nearest of each text of one side, 0 or 1, that may be paired; returns how many may not."""
+    left_out, sides = 0, (group.x, group.y)
+    for first, part in near.parts():
+        forbidden = partial(_forbidden, sides, texts, side, first)
+        deeper = partial(_deeper, sides, corpora, side, first)
+        kept, more = permitted(part, k, forbidden, deeper, len(sides[1 - side]))
+        near.write(first, kept)
+        left_out += more
+    return left_out
 
 
 def _forbidden(
     sides: tuple[NDArray[np.int64], NDArray[np.int64]],
     texts: tuple[Texts, Texts],
     side: int,
+    first: int,
     rows: torch.Tensor,
     near: torch.Tensor,
 ) -> torch.Tensor:
-    """Which texts of one side, 0 or 1, may not be paired with these neighbours, ``(pairs,)`` bool."""
+    """Which texts of one side, 0 or 1, may not be paired with these neighbours, ``(pairs,)`` bool.
+
+    The texts' numbers in the group are ``rows`` and ``first`` more.
+    """
+    rows = rows + first
     found = torch.empty(len(rows), dtype=torch.bool)
     for some in torch.split(torch.arange(len(rows)), TEXTS_AT_ONCE):
         numbers = (rows[some], near[some]) if side == 0 else (near[some], rows[some])
@@ -98,54 +174,86 @@ def _deeper(
     sides: tuple[NDArray[np.int64], NDArray[np.int64]],
     corpora: tuple[Encoded, Encoded],
     side: int,
+    first: int,
     rows: torch.Tensor,
     more: int,
 ) -> Neighbours:
-    """The ``more`` nearest of some texts of one side, 0 or 1, by an exact search."""
-    queries = corpora[side].vectors(sides[side][rows.numpy()])
+    """The ``more`` nearest of some texts of one side, 0 or 1, by an exact search; see ``_forbidden``."""
+    queries = corpora[side].vectors(sides[side][rows.numpy() + first])
     return nearest(queries, corpora[1 - side].vectors(sides[1 - side]), more)
 
 
-def _merged(folder: DatasetFolder, most: Mapping[str, int]) -> Iterator[tuple[int, Neighbours, Neighbours]]:
-    """For each group, in order: its number, the nearest y of each x, and the nearest x of each y."""
-    pieces = (piece for table in folder.shards() for piece in _pieces(table))
-    for cell, found in groupby(pieces, key=lambda piece: piece[0]):
-        near = {side: _Merge(k) for side, k in most.items()}
-        for _, side, first, piece in found:
-            near[side].add(first, piece)
-        yield cell, near["x"].finish(), near["y"].finish()
+class NearFile:
+    """The nearest neighbours of all texts of one side of a group, in a file, 8 bytes each.
 
+    They come from one or several passes over the other side, and are merged as they come.
+    """
 
-class _Merge:
-    """Collects the neighbours of all texts of one side, from one or several passes over the other side."""
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._width = self._count = 0
 
-    def __init__(self, k: int) -> None:
-        self._k = k
-        self._whole: Neighbours | None = None
-        self._pass: list[Neighbours] = []
+    def __enter__(self) -> "NearFile":
+        """Open the file."""
+        with storage_errors(self._path):
+            self._file = self._path.open("w+b", buffering=0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        assert self._file is not None
+        self._file.close()
+
+    def __len__(self) -> int:
+        """How many texts have neighbours here."""
+        return self._count
+
+    def begin(self, width: int) -> None:
+        """Forget what is there: texts of another group come, each with at most ``width`` neighbours."""
+        self._width, self._count = width, 0
 
     def add(self, first: int, near: Neighbours) -> None:
-        """Add the neighbours of consecutive texts from number ``first`` on; 0 begins a new pass."""
-        if not first:
-            self._end_pass()
-        self._pass.append(near)
+        """Add neighbours of consecutive texts from number ``first`` on, which no earlier pass has found."""
+        if first < self._count:
+            near = merged([self._read(first, first + len(near.ids)), near], self._width)
+        self.write(first, near)
+        self._count = max(self._count, first + len(near.ids))
 
-    def finish(self) -> Neighbours:
-        """The k nearest of each text."""
-        self._end_pass()
-        assert self._whole is not None  # a group has texts on both sides
-        return self._whole
+    def parts(self, most: int | None = None) -> Iterator[tuple[int, Neighbours]]:
+        """The ``most`` nearest neighbours of all texts in parts, with the number of each part's first text.
 
-    def _end_pass(self) -> None:
-        if self._pass:
-            ids = torch.cat([each.ids for each in self._pass])
-            near = Neighbours(ids, torch.cat([each.similarities for each in self._pass]))
-            self._whole = near if self._whole is None else merged([self._whole, near], self._k)
-            self._pass = []
+        Where a text has fewer than the file has places for, the last have the id -1 and the similarity minus
+        infinity.
+        """
+        for first in range(0, self._count, TEXTS_AT_ONCE):
+            near = self._read(first, min(first + TEXTS_AT_ONCE, self._count))
+            yield first, Neighbours(*(each[:, :most].contiguous() for each in (near.ids, near.similarities)))
+
+    def _read(self, first: int, stop: int) -> Neighbours:
+        assert self._file is not None
+        self._file.seek(8 * self._width * first)
+        rows = np.fromfile(self._file, np.uint32, 2 * self._width * (stop - first))
+        ids, bits = np.moveaxis(rows.reshape(-1, 2, self._width), 1, 0)
+        numbers = torch.from_numpy(ids.astype(np.int64))
+        numbers[numbers == NOBODY] = -1
+        return Neighbours(numbers, torch.from_numpy(np.ascontiguousarray(bits).view(np.float32)))
+
+    def write(self, first: int, near: Neighbours) -> None:
+        """Put these in the place of the neighbours of consecutive texts from number ``first`` on."""
+        assert self._file is not None
+        width = min(near.ids.shape[1], self._width)
+        rows = np.empty((len(near.ids), 2, self._width), np.uint32)
+        rows[:, 0, width:], rows[:, 1, width:] = NOBODY, np.float32(-np.inf).view(np.uint32)
+        rows[:, 0, :width] = near.ids[:, :width].numpy()  # -1 becomes ``NOBODY``
+        rows[:, 1, :width] = near.similarities[:, :width].contiguous().numpy().view(np.uint32)
+        with storage_errors(self._path):
+            self._file.seek(8 * self._width * first)
+            rows.tofile(self._file)
 
 
 def _pieces(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
-    """Undo ``_table``: yields the group, the side, the first text's number and the neighbours."""
+    """Undo ``rows_of``: yields the group, the side, the first text's number and the neighbours."""
     sides = table["side"].combine_chunks().dictionary_encode()
     keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])
     borders = [0, *(np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1).tolist(), table.num_rows]

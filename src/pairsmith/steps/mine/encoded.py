@@ -3,10 +3,11 @@
 import atexit
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,9 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
+from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder
+from pairsmith.runs.sorting import ROWS, changes, first_of_each, stable_order
 from pairsmith.runs.storage import storage_errors
 
 ENCODED: pa.Schema = pa.schema(
@@ -28,57 +31,65 @@ ENCODED: pa.Schema = pa.schema(
 """A text, the group within which it is paired, for a candidate answer also the answer and its passage, and
 the text's vector, of length 1."""
 TEXTS: pa.Schema = pa.schema([field for field in ENCODED if field.name != "vector"])
+ALIGNED = 64
+"""Vectors begin at a multiple of so many bytes in their file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """The distinct texts of a corpus, numbered from 0.
 
-    ``folder`` is the one that ``encode_corpus`` wrote, and ``rows``, ``(n,)``, the row of each text in it;
-    ``file`` holds their vectors, float32, one after the other, of ``width`` dimensions.
+    ``folder`` is the one that ``encode_corpus`` wrote; ``distinct``, ``(rows,)`` bool, tells which of its
+    rows are these texts: the first with each text and group. ``file`` holds the numbers of each group's
+    texts, int64, ascending, group after group, and from a multiple of ``ALIGNED`` bytes on their vectors,
+    float32, of ``width`` dimensions. ``sizes`` are the numbers of texts in each group, as in the file.
     """
 
     folder: DatasetFolder
     file: Path
     width: int
-    rows: NDArray[np.int64]
+    distinct: NDArray[np.bool_]
+    sizes: Mapping[str, int]
 
     def __len__(self) -> int:
         """How many distinct texts there are."""
-        return len(self.rows)
+        return sum(self.sizes.values())
 
     @classmethod
     def of(cls, folder: DatasetFolder, file: Path) -> Self:
-        """Collect the distinct texts of a folder, and write their vectors to ``file``."""
-        names = pa.concat_tables(folder.shards("train", ["id", "group"]))
-        # From 134 million ids on, the keys have too many characters for 32-bit offsets.
-        large = pa.table([column.cast(pa.large_string()) for column in names.columns], names.column_names)
-        numbered = large.append_column("row", pa.array(np.arange(names.num_rows)))
-        distinct = numbered.group_by(["id", "group"], use_threads=False).aggregate([("row", "min")])
-        rows = np.sort(distinct["row_min"].to_numpy())
-        first = width = 0
+        """Collect the distinct texts of a folder, and write their groups and vectors to ``file``.
+
+        For each row of the folder nine bytes are held in memory meanwhile, and one afterwards.
+        """
+        total = sum(folder.shard_rows())
+        groups = _Groups(total)
+        first = first_of_each(map(groups.keys, folder.shards("train", ["id", "group"])), total, file.parent)
+        distinct = np.empty(total, bool)
+        for part in _slices(total):
+            distinct[part] = first[part] == np.arange(part.start, part.stop)
+        width = 0
         with storage_errors(file), file.open("wb") as out:
-            for table in folder.shards("train", ["vector"]):
-                new = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + table.num_rows)]
-                if len(new):
-                    vectors = table["vector"].take(new - first).combine_chunks().flatten()
-                    width = len(vectors) // len(new)
-                    out.write(
-                        np.ascontiguousarray(vectors.to_numpy(zero_copy_only=False), np.float32).tobytes()
-                    )
-                first += table.num_rows
-        if len(rows) < 2:
+            sizes = groups.write(distinct, out)
+            del groups, first
+            out.seek(_aligned(8 * sum(sizes.values())))
+            for new, table in _chosen(folder, distinct, ["vector"]):
+                vectors = table["vector"].combine_chunks().flatten()
+                width = len(vectors) // len(new)
+                out.write(np.ascontiguousarray(vectors.to_numpy(zero_copy_only=False), np.float32).tobytes())
+        count = sum(sizes.values())
+        if count < 2:
             lost = Counter(folder.manifest.counts.rejects_by_reason).most_common(1)
             why = f" (most were left out: {lost[0][0]}, {lost[0][1]:,})" if lost else ""
             raise InputError(
-                f"{folder.path}: {len(rows)} distinct texts of {first} have a vector{why}; mining compares "
+                f"{folder.path}: {count} distinct texts of {total} have a vector{why}; mining compares "
                 "texts with their neighbours, so each corpus needs two or more"
             )
-        return cls(folder, file, width, rows)
+        return cls(folder, file, width, distinct, sizes)
 
     def here(self) -> "Encoded":
-        """The same texts with a vector file on this machine; if it is missing here, it is written again."""
-        if self.file.is_file() and self.file.stat().st_size == 4 * self.width * len(self):
+        """The same texts with their file on this machine; if it is missing here, it is written again."""
+        size = _aligned(8 * len(self)) + 4 * self.width * len(self)
+        if self.file.is_file() and self.file.stat().st_size == size:
             return self
         with tempfile.NamedTemporaryFile(prefix="pairsmith-", suffix=".tmp", delete=False) as made:
             file = Path(made.name)
@@ -88,58 +99,107 @@ class Encoded:
 
     def vectors(self, numbers: NDArray[np.int64]) -> torch.Tensor:
         """Vectors of texts, ``(len(numbers), width)`` float32; not copied if the numbers are consecutive."""
-        every = torch.from_numpy(np.memmap(self.file, np.float32, "c").reshape(-1, self.width))
+        mapped = np.memmap(self.file, np.float32, "c", _aligned(8 * len(self)))
+        every = torch.from_numpy(mapped.reshape(-1, self.width))
         first, last = int(numbers[0]), int(numbers[-1])
         if last - first + 1 == len(numbers):  # numbers are distinct and ascending
             return every[first : last + 1]
         return every[torch.from_numpy(numbers)]
 
     def groups(self) -> dict[str, NDArray[np.int64]]:
-        """The numbers of the texts in each group, ascending, by the group's name."""
-        names, which = self._coded("group")
-        order = np.argsort(which, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
-        return {names[which[numbers[0]]]: numbers for numbers in parts}
+        """The numbers of the texts in each group, ascending, by the group's name; mapped from the file."""
+        every = np.memmap(self.file, np.int64, "c", shape=(len(self),))
+        edges = np.cumsum([0, *self.sizes.values()]).tolist()
+        return {
+            name: np.asarray(every[start:stop])
+            for name, (start, stop) in zip(self.sizes, pairwise(edges), strict=True)
+        }
 
-    def firsts(self) -> NDArray[np.int64]:
+    def firsts(self) -> NDArray[np.uint32]:
         """For each number, the first number of the same text: a text in two groups has two numbers."""
-        _, which = self._coded("id")
-        found: NDArray[np.int64] = np.unique(which, return_index=True)[1][which]
-        return found
+        keys = (text_keys(table["id"])[:, None] for _, table in _chosen(self.folder, self.distinct, ["id"]))
+        return first_of_each(keys, len(self), self.file.parent)
 
-    def _coded(self, column: str) -> tuple[list[str], NDArray[np.int64]]:
-        """The distinct values of a column, in order of first appearance, and each text's index into them."""
-        # Coded shard by shard: an array of strings as wide as the longest would be many times as large.
-        codes: dict[str, int] = {}
-        found = []
-        for table in self.folder.shards("train", [column]):
-            coded = table[column].combine_chunks().dictionary_encode()
-            ours = np.array(
-                [codes.setdefault(name, len(codes)) for name in coded.dictionary.to_pylist()], np.int64
-            )
-            found.append(ours[coded.indices.to_numpy(zero_copy_only=False)] if len(coded) else ours)
-        # Rows that repeat the text and group of an earlier row are left out.
-        return list(codes), np.concatenate(found)[self.rows]
+    @property
+    def copy_count(self) -> int:
+        """How many rows of the folder repeat an earlier text."""
+        return len(self.distinct) - len(self)
 
-    def copies(self, corpus: str) -> pa.Table:
-        """The texts that repeat an earlier one, as rejects."""
-        again = np.setdiff1d(np.arange(sum(self.folder.shard_rows())), self.rows, assume_unique=True)
+    def copies(self, corpus: str, first: int, stop: int) -> pa.Table:
+        """Texts that repeat an earlier one, as rejects: of all ``copy_count`` those from first to stop."""
+        which, seen = ~self.distinct, 0
+        for part in _slices(len(which)):
+            places = part.start + np.flatnonzero(which[part])
+            ranks = np.arange(seen, seen + len(places))
+            which[places[(ranks < first) | (ranks >= stop)]] = False
+            seen += len(places)
         reason = f"repeats an earlier text of the {corpus}"
         found = [to_table([], REJECT)]
-        for _, table in self.texts_of(again):
+        for _, table in _chosen(self.folder, which, TEXTS.names):
             rows = [Reject.of(row["id"], "duplicate", reason, row) for row in table.to_pylist()]
             found.append(to_table(rows, REJECT))
         return pa.concat_tables(found)
 
-    def texts_of(self, rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
-        """These rows of the folder without vectors, in order, by shard; shards without any are not read."""
-        edges = np.cumsum([0, *self.folder.shard_rows()])
-        places = np.searchsorted(rows, edges)
-        shards = np.flatnonzero(np.diff(places)).tolist()
-        tables = self.folder.shards("train", TEXTS.names, shards)
-        for number, table in zip(shards, tables, strict=True):
-            here = rows[places[number] : places[number + 1]]
-            yield here, table.take(here - edges[number])
+    def texts(self) -> Iterator[pa.Table]:
+        """The distinct texts without their vectors, in the order of their numbers, a shard at a time."""
+        return (table for _, table in _chosen(self.folder, self.distinct, TEXTS.names))
+
+
+class _Groups:
+    """The group of each row of a folder, as a number; groups are numbered as they appear."""
+
+    def __init__(self, total: int) -> None:
+        self._codes: dict[str, int] = {}
+        self._of_row = np.empty(total, np.uint32)
+        self._rows = 0
+
+    def keys(self, table: pa.Table) -> NDArray[np.uint64]:
+        """Take note of the groups of a shard; returns the keys of its texts and groups, ``(n, 2)``."""
+        coded = table["group"].combine_chunks().dictionary_encode()
+        names = coded.dictionary.to_pylist()
+        ours = np.array([self._codes.setdefault(name, len(self._codes)) for name in names], np.uint32)
+        self._of_row[self._rows : self._rows + len(coded)] = ours[coded.indices.to_numpy()]
+        self._rows += len(coded)
+        return np.stack([text_keys(table["id"]), text_keys(table["group"])], axis=1)
+
+    def write(self, distinct: NDArray[np.bool_], out: IO[bytes]) -> dict[str, int]:
+        """Write the numbers of the distinct texts, group after group; returns the groups' sizes."""
+        sizes = np.zeros(len(self._codes), np.int64)
+        for part in _slices(len(distinct)):
+            sizes += np.bincount(self._of_row[part][distinct[part]], minlength=len(sizes))
+        places = np.cumsum(sizes) - sizes
+        number = 0
+        for part in _slices(len(distinct)):
+            of_text = self._of_row[part][distinct[part]]
+            order = stable_order([of_text])
+            starts = np.flatnonzero(changes([of_text[order]]))
+            for some in np.split(order, starts[1:]) if len(order) else []:
+                group = of_text[some[0]]
+                out.seek(8 * int(places[group]))
+                out.write((some + number).tobytes())
+                places[group] += len(some)
+            number += len(of_text)
+        return dict(zip(self._codes, sizes.tolist(), strict=True))
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNED) * ALIGNED
+
+
+def _slices(total: int) -> Iterator[slice]:
+    return (slice(start, min(start + ROWS, total)) for start in range(0, total, ROWS))
+
+
+def _chosen(
+    folder: DatasetFolder, which: NDArray[np.bool_], columns: Sequence[str]
+) -> Iterator[tuple[NDArray[np.int64], pa.Table]]:
+    """Some rows of a folder, in order, by shard, with their places in it; shards without any are not read."""
+    edges = np.cumsum([0, *folder.shard_rows()]).tolist()
+    parts = [slice(*each) for each in pairwise(edges)]
+    shards = [number for number, part in enumerate(parts) if which[part].any()]
+    for number, table in zip(shards, folder.shards("train", columns, shards), strict=True):
+        here = np.flatnonzero(which[parts[number]])
+        yield here, table.take(here)
 
 
 class Texts:
@@ -147,7 +207,7 @@ class Texts:
 
     def __init__(self, encoded: Encoded, file: Path) -> None:
         with storage_errors(file), pa.ipc.new_file(str(file), TEXTS) as out:
-            for _, table in encoded.texts_of(encoded.rows):
+            for table in encoded.texts():
                 out.write_table(table)
         self._table: pa.Table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
 

@@ -19,6 +19,7 @@ from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
+from pairsmith.data.text_keys import text_keys
 from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.runs import (
     Card,
@@ -43,6 +44,8 @@ from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 SCORES: pa.Schema = pa.schema([("id", pa.string()), ("score", pa.float32())])
 SHARD_ROWS = 100_000
 """Most rows, and most rejects, in a shard."""
+_REASONS = {True: "not among the best", False: "a pair with the same text ranks higher"}
+"""Why a pair is not kept, by whether it wins against those with the same text."""
 
 
 def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
@@ -102,16 +105,15 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     wins = winners(pairs, order, one_per)
     keep = wins & (values[order] >= (-np.inf if settings.threshold is None else settings.threshold))
     keep[np.cumsum(keep) > most_kept(settings, int(wins.sum()))] = False
-    kept, lost = order[keep], order[~keep]
-    reasons = np.where(wins, "not among the best", "a pair with the same text ranks higher")[~keep]
+    kept, lost, won = order[keep], order[~keep], wins[~keep]
     for number in range(max(1, -(-max(len(kept), len(lost)) // SHARD_ROWS))):
         if writer.is_done(number):
             continue
         part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
         rejects = [
-            Reject.of(row["id"], name, reason, {**row, name: float(values[place])})
-            for place, reason, row in zip(
-                lost[part].tolist(), reasons[part], rows_at(pairs, lost[part]).to_pylist(), strict=True
+            Reject.of(row["id"], name, _REASONS[best], {**row, name: float(values[place])})
+            for place, best, row in zip(
+                lost[part].tolist(), won[part].tolist(), rows_at(pairs, lost[part]).to_pylist(), strict=True
             )
         ]
         rows = rows_at(pairs, kept[part])
@@ -142,20 +144,18 @@ def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArr
     wins = np.ones(len(order), bool)
     if one_per == "pair":
         return wins
-    inputs, outputs = (_numbered(pairs, side)[order] for side in ("input", "output"))
     wins[:] = False
     if one_per == "input":
-        wins[np.unique(inputs, return_index=True)[1]] = True
-    else:
-        wins[each_once(torch.from_numpy(inputs), torch.from_numpy(outputs)).numpy()] = True
+        wins[np.unique(_keys(pairs, "input")[order], return_index=True)[1]] = True
+        return wins
+    x, y = (np.unique(_keys(pairs, side), return_inverse=True)[1] for side in ("input", "output"))
+    wins[each_once(*(torch.from_numpy(side[order]) for side in (x, y))).numpy()] = True
     return wins
 
 
-def _numbered(pairs: pa.Table, side: str) -> NDArray[np.int64]:
+def _keys(pairs: pa.Table, side: str) -> NDArray[np.uint64]:
     """A number for each row that is the same where this side's text is, ``(n,)``."""
-    column = pairs[f"{side}_id" if f"{side}_id" in pairs.column_names else side]
-    found: NDArray[np.int64] = np.unique(column.to_numpy(), return_inverse=True)[1]
-    return found
+    return text_keys(pairs[f"{side}_id" if f"{side}_id" in pairs.column_names else side])
 
 
 def _refuse_blank(pairs: pa.Table, columns: Sequence[str], settings: FilterSettings) -> None:

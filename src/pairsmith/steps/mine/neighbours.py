@@ -246,7 +246,7 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
                     advance=advance,
                 )
                 near.ids.add_(piece.others[0])
-                found.append(_table(piece.cell, piece.side, first, near, recall))
+                found.append(rows_of(piece.cell, piece.side, first, near, recall))
                 continue
             near_x, near_y = two_way_search(
                 queries,
@@ -257,8 +257,8 @@ def _load_search(x: Encoded, y: Encoded, settings: MineSettings, worker: int) ->
                 advance=advance,
             )
             near_y.ids.add_(first)
-            found.append(_table(piece.cell, "x", first, _first_of(near_x, most["x"])))
-            found.append(_table(piece.cell, "y", 0, _first_of(near_y, most["y"])))
+            found.append(rows_of(piece.cell, "x", first, _first_of(near_x, most["x"])))
+            found.append(rows_of(piece.cell, "y", 0, _first_of(near_y, most["y"])))
         return pa.concat_tables(found), to_table([], REJECT)
 
     return search
@@ -268,7 +268,8 @@ def _first_of(near: Neighbours, most: int) -> Neighbours:
     return Neighbours(near.ids[:, :most].contiguous(), near.similarities[:, :most].contiguous())
 
 
-def _table(cell: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
+def rows_of(cell: int, side: str, first: int, near: Neighbours, recall: float | None = None) -> pa.Table:
+    """Rows of ``NEAR``: the neighbours of consecutive texts of a side, from number ``first`` on."""
     count, width = near.ids.shape
     offsets = pa.array(np.arange(0, count * width + 1, width, dtype=np.int32))
     numbers = np.arange(first, first + count)

@@ -34,6 +34,8 @@ CALIBRATION_ROWS = 8_192
 CALIBRATION_WRITTEN = 16
 _FOUND_BYTES = 12
 """Bytes of a neighbour on the disk: its number and its similarity."""
+_CANDIDATE_BYTES = 48
+"""Bytes of a candidate in scratch files: the pair, and the two sorts that may go on at the same time."""
 
 
 def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Estimate:
@@ -70,7 +72,8 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
         sample=_pairs(sampled, settings),
     )
     similarities = int(min(settings.memory * 2**30, 8.0 * sum(counts) * 16))
-    return replace(found, memory=found.memory + similarities, scratch=size)
+    candidates = (8 + _CANDIDATE_BYTES * settings.k) * sum(counts)
+    return replace(found, memory=found.memory + similarities, scratch=size + candidates)
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ import math
 from contextlib import ExitStack
 
 import pyarrow as pa
-import torch
 
 from pairsmith.core.citations import MINING
 from pairsmith.core.model_names import model_revision
@@ -25,7 +24,8 @@ from pairsmith.methods.mining.method import mined_pair
 from pairsmith.methods.mining.style import load_style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
 from pairsmith.runs.storage import scratch_file
-from pairsmith.search.margin import Pairs, choose
+from pairsmith.search.margin import Pairs
+from pairsmith.search.selection import PairFile, choose_from_files
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.corpus import corpora, cutter, encode_corpus, finder_of, is_styled
 from pairsmith.steps.mine.encoded import Encoded, Texts
@@ -34,7 +34,7 @@ from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 
 SHARD_ROWS = 100_000
-"""Most pairs in a shard."""
+"""Most pairs, and most texts that are copies, in a shard."""
 
 Mined = MinedPair | MinedAnswer
 
@@ -71,30 +71,35 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
     with ExitStack() as scratch:
-        files = [scratch.enter_context(scratch_file(run.out, name)) for name in ("x", "y", "xs", "ys")]
+        names = ("x", "y", "xs", "ys", "forward", "backward", "chosen")
+        files = [scratch.enter_context(scratch_file(run.out, name)) for name in names]
         x, y = map(Encoded.of, folders, files[:2])
         texts = Texts(x, files[2]), Texts(y, files[3])
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
         near, cells = find_neighbours(x, y, settings, encodings, run.part("search"))
-        found = scored_candidates(near, cells, (x, y), texts, settings)
+        forward, backward, pairs = map(PairFile, files[4:])
+        found = scored_candidates(
+            near.batches("train"), cells, (x, y), texts, settings, (forward, backward), run.out
+        )
         if found.left_out:
             run.progress.say(
                 f"{found.left_out:,} nearer neighbours are left out, as they or their answers stand in the "
                 f"other text word for word; the {settings.k} nearest of each text are counted without them"
             )
-        forward, backward = found.forward, found.backward
-        if settings.group_column:  # a text in two groups may still be taken only once
-            of_text = torch.from_numpy(x.firsts()), torch.from_numpy(y.firsts())
-            forward, backward = (each.renumbered(*of_text) for each in (forward, backward))
-        pairs = choose(forward, backward, settings.retrieval, best=settings.best)
-        for number in range(max(1, -(-len(pairs) // SHARD_ROWS))):
+        choose_from_files(
+            forward, backward, settings.retrieval, pairs, run.out, (len(x), len(y)), best=settings.best
+        )
+        most = max(len(pairs), x.copy_count + y.copy_count)
+        for number in range(max(1, -(-most // SHARD_ROWS))):
             if writer.is_done(number):
                 continue
-            part = pairs[number * SHARD_ROWS : (number + 1) * SHARD_ROWS]
-            rows, rejects = sorted_out(part, texts, settings)
-            lost = [to_table(rejects, REJECT)]
-            if not number:
-                lost += [x.copies("inputs"), y.copies("outputs")]
+            first, stop = number * SHARD_ROWS, (number + 1) * SHARD_ROWS
+            rows, rejects = sorted_out(pairs[first:stop], texts, settings)
+            lost = [
+                to_table(rejects, REJECT),
+                x.copies("inputs", first, stop),
+                y.copies("outputs", max(0, first - x.copy_count), max(0, stop - x.copy_count)),
+            ]
             writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
     counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells), "candidates": len(forward)}
     counts |= {"left out word for word": found.left_out, "without a margin": found.unscored}

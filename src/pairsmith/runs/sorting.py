@@ -1,0 +1,254 @@
+"""Sorting and grouping of more numbers than fit the memory, by NumPy in memory and scratch files on the disk.
+
+Peak memory is set by the number of rows that are sorted at once, and not by how many there are.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import BinaryIO, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import Place
+from pairsmith.runs.storage import scratch_file, storage_errors
+
+ROWS = 2**20
+"""Most rows that are sorted at once; each needs up to a hundred bytes meanwhile. More at once take longer, as
+they exceed the processor's caches."""
+MOST = 2**32
+"""Most rows that can be numbered in 32 bits."""
+
+Column = NDArray[np.uint32]
+Rows = NDArray[np.uint32]
+Keys = Callable[[Rows], Sequence[Column]]
+N = TypeVar("N", bound=np.generic)
+
+
+def stable_order(columns: Sequence[Column]) -> NDArray[np.int64]:
+    """The order that sorts rows by columns, the first one first; equal rows stay in their order.
+
+    Columns are ``(n,)`` uint32, n at most 2^32; the order is ``(n,)`` int64. The sort needs half the time of
+    ``numpy.lexsort``: a value and its place in one number are sorted by the processor's vector instructions.
+    """
+    places = np.arange(len(columns[0]), dtype=np.uint64)
+    order: NDArray[np.int64] | None = None
+    for column in reversed(columns):
+        if len(column) and (column == column[0]).all():
+            continue
+        packed = (column if order is None else column[order]).astype(np.uint64)
+        packed <<= np.uint64(32)
+        packed |= places
+        packed.sort()
+        packed &= np.uint64(MOST - 1)
+        found = packed.view(np.int64)
+        order = found if order is None else order[found]
+    return places.view(np.int64) if order is None else order
+
+
+def changes(columns: Sequence[Column]) -> NDArray[np.bool_]:
+    """Which rows differ in any column from the row before, ``(n,)``; the first one does."""
+    found = np.ones(len(columns[0]), bool)
+    if len(found):
+        found[1:] = False
+        for column in columns:
+            found[1:] |= column[1:] != column[:-1]
+    return found
+
+
+def sorted_rows(
+    parts: Iterable[Rows], keys: Keys, folder: Place, name: str, *, rows: int = ROWS
+) -> Iterator[Rows]:
+    """All rows of the parts, sorted by the columns that ``keys`` gives; equal rows stay in their order.
+
+    Args:
+        parts: rows ``(m, width)`` uint32, with any m.
+        keys: gives the columns, ``(m,)`` each, by which some rows are sorted, the first one first.
+        folder: where the scratch file is written, which holds all rows; there is none up to ``rows`` rows.
+        name: a part of the file's name; sorts that are not finished must have different ones.
+        rows: most rows that are held at once.
+    """
+    with scratch_file(folder, name) as path, storage_errors(path), ExitStack() as stack:
+        file: BinaryIO | None = None
+        runs: list[_SortedRun] = []
+        last: Rows | None = None
+        for some in _together(parts, rows):
+            if last is not None:
+                file = file or stack.enter_context(path.open("w+b"))
+                runs.append(_SortedRun(file, last, keys))
+            last = some[stable_order(keys(some))]
+        if last is None:
+            return
+        if file is None:
+            yield last
+            return
+        runs.append(_SortedRun(file, last, keys))
+        del last
+        file.flush()
+        yield from _merged(runs, rows)
+
+
+class _SortedRun:
+    """Rows that are sorted, in a file behind those of other runs; some of them are held in memory.
+
+    ``first`` and ``last`` are the values of the columns in the first and the last row.
+    """
+
+    def __init__(self, file: BinaryIO, rows: Rows, keys: Keys) -> None:
+        self._file, self._next, self.keys = file, file.tell(), keys
+        file.write(np.ascontiguousarray(rows).tobytes())
+        self._stop = file.tell()
+        self.first, self.last = (_values(keys(rows[[place]]), 0) for place in (0, -1))
+        self.held = rows[:0].copy()
+        self._columns = keys(self.held)
+
+    @property
+    def more(self) -> bool:
+        """Whether there are rows that were not read yet."""
+        return self._next < self._stop
+
+    @property
+    def end(self) -> tuple[int, ...]:
+        """The values of the columns in the last row that is held."""
+        return _values(self._columns, -1)
+
+    def fill(self, count: int) -> None:
+        """Read ``count`` rows where at most half as many are held."""
+        if self.more and len(self.held) <= count // 2:
+            width = self.held.shape[1]
+            self._file.seek(self._next)
+            number = min(4 * width * count, self._stop - self._next) // 4
+            read = np.fromfile(self._file, np.uint32, number).reshape(-1, width)
+            self._next += 4 * number
+            self.held = np.concatenate([self.held, read])
+            self._columns = self.keys(self.held)
+
+    def up_to(self, row: tuple[int, ...], equal: bool) -> int:
+        """How many of the rows that are held are below ``row``, or also ``equal`` to it."""
+        start, stop = 0, len(self.held)
+        for column, value in zip(self._columns, row, strict=True):
+            part, wanted = column[start:stop], np.uint32(value)
+            start, stop = (start + int(np.searchsorted(part, wanted, side)) for side in ("left", "right"))
+        return stop if equal else start
+
+    def take(self, count: int) -> Rows:
+        """Remove and return the first rows that are held."""
+        taken, self.held = self.held[:count], self.held[count:]
+        self._columns = [column[count:] for column in self._columns]
+        return taken
+
+
+def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
+    """Merge sorted runs, of which about ``rows`` rows are held; a run is read once its first row is due.
+
+    Where the rows came nearly in order, few runs overlap, and more is read of each at once.
+    """
+    each = max(1, rows // _overlapping(runs))
+    waiting = sorted(((run.first, number) for number, run in enumerate(runs)), reverse=True)
+    active: list[int] = []
+    while active or waiting:
+        for number in active:
+            runs[number].fill(each)
+        # Rows up to the least of the last ones can be followed by no row that was not read yet.
+        ends = [(runs[number].end, number) for number in active if runs[number].more]
+        bound = min(ends) if ends else max(((runs[n].last, n) for n in active), default=None)
+        if bound is None or (waiting and waiting[-1] <= bound):
+            active = sorted([*active, waiting.pop()[1]])
+            continue
+        counts = [runs[number].up_to(bound[0], number <= bound[1]) for number in active]
+        some = np.concatenate([runs[n].take(count) for n, count in zip(active, counts, strict=True)])
+        yield some[stable_order(runs[0].keys(some))]
+        active = [number for number in active if runs[number].more or len(runs[number].held)]
+
+
+def _overlapping(runs: Sequence[_SortedRun]) -> int:
+    """The largest number of runs that have rows on both sides of the same place."""
+    events = sorted([(run.first, 1) for run in runs] + [(run.last, 2) for run in runs])
+    count = most = 0
+    for _, kind in events:
+        count += 1 if kind == 1 else -1
+        most = max(most, count)
+    return most
+
+
+def _values(columns: Sequence[Column], place: int) -> tuple[int, ...]:
+    return tuple(int(column[place]) for column in columns)
+
+
+def first_of_each(
+    keys: Iterable[NDArray[np.uint64]], count: int, folder: Place, *, rows: int = ROWS
+) -> NDArray[np.uint32]:
+    """For each key the number of the first key that equals it, ``(count,)``; keys are numbered from 0.
+
+    Args:
+        keys: parts of the keys, ``(m, width)`` each; numbers of their first column are spread evenly over
+            all 64-bit numbers, as hashes are.
+        count: the number of keys, at most 2^32.
+        folder: where the scratch file is written; it needs 8 bytes for each number of a key and 4 more.
+        rows: most keys that are sorted at once. Besides these, 4 bytes are needed for each key.
+    """
+    if count > MOST:
+        raise InputError(f"{count:,} texts; at most {MOST:,} can be compared; split them into several runs")
+    found = np.arange(count, dtype=np.uint32)
+    parts = max(1, -(-count // rows))
+    borders = np.array([-(-part * 2**32 // parts) for part in range(1, parts)], np.uint64)
+    pieces: list[tuple[int, NDArray[np.int64]]] = []
+    with scratch_file(folder, "keys") as path, storage_errors(path), path.open("w+b") as file:
+        first = written = width = 0
+        for some in _together(keys, rows):
+            columns, width = _halves(some), 2 * some.shape[1] + 1
+            heads = _share_first(columns, np.arange(first, first + len(some), dtype=np.uint32), found)
+            if parts > 1:
+                numbers = (heads + first).astype(np.uint32)
+                kept = np.stack([*(column[heads] for column in columns), numbers], axis=1)
+                file.write(kept.tobytes())
+                edges = np.searchsorted(kept[:, 0], borders.astype(np.uint32))
+                pieces.append((written, np.array([0, *edges, len(kept)])))
+                written += len(kept)
+            first += len(some)
+        file.flush()
+        for part in range(parts if pieces else 0):
+            held = []
+            for start, edges in pieces:
+                file.seek(4 * width * (start + int(edges[part])))
+                number = width * int(edges[part + 1] - edges[part])
+                held.append(np.fromfile(file, np.uint32, number).reshape(-1, width))
+            records = np.concatenate(held).T
+            _share_first(list(np.ascontiguousarray(records[:-1])), records[-1], found)
+    # A copy that was left out of the parts knows only the first of those read together with it.
+    for start in range(0, count, rows):
+        found[start : start + rows] = found[found[start : start + rows]]
+    return found
+
+
+def _share_first(columns: Sequence[Column], numbers: Column, found: Column) -> NDArray[np.int64]:
+    """Store the number of the first equal row for each other row; returns the places of the first rows."""
+    order = stable_order(columns)
+    new = changes([column[order] for column in columns])
+    heads = order[new]
+    whose = (np.cumsum(new) - 1)[~new]
+    found[numbers[order[~new]]] = numbers[heads[whose]]
+    return heads
+
+
+def _halves(keys: NDArray[np.uint64]) -> list[Column]:
+    """The halves of 64-bit numbers, ``(n, width)``, as twice as many columns, the upper half first."""
+    halves = ((keys[:, i] >> np.uint64(shift)) for i in range(keys.shape[1]) for shift in (32, 0))
+    return [half.astype(np.uint32) for half in halves]  # cuts off what is above
+
+
+def _together(parts: Iterable[NDArray[N]], rows: int) -> Iterator[NDArray[N]]:
+    """The rows of all parts, ``rows`` at a time."""
+    held: list[NDArray[N]] = []
+    count = 0
+    for part in parts:
+        while len(part):
+            some, part = part[: rows - count], part[rows - count :]
+            held.append(some)
+            count += len(some)
+            if count == rows:
+                yield np.concatenate(held)
+                held, count = [], 0
+    if held:
+        yield np.concatenate(held)

@@ -1,0 +1,92 @@
+"""Neighbours merged and scored in parts, against those in memory."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pairsmith.search.exact import Neighbours, two_way_search
+from pairsmith.search.margin import Pairs
+from pairsmith.search.margin import candidates as in_memory
+from pairsmith.search.selection import PairFile
+from pairsmith.steps.mine import candidates
+from pairsmith.steps.mine.candidates import NearFile, scored_candidates
+from pairsmith.steps.mine.neighbours import SearchGroup, rows_of
+from pairsmith.steps.mine.settings import MineSettings
+
+
+def settings(**changes):
+    given = {"inputs": ["x"], "outputs": ["y"], "encoder": "none", "verbatim": "keep"}
+    return MineSettings(**given, **changes)
+
+
+def unit(count, seed):
+    vectors = torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+    return vectors / vectors.norm(dim=1, keepdim=True)
+
+
+def same(file, pairs):
+    return all(getattr(file[:], name).equal(getattr(pairs, name)) for name in Pairs.__slots__)
+
+
+@given(
+    counts=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    k=st.integers(1, 5),
+    cut=st.integers(1, 9),
+    at_once=st.integers(1, 9),
+)
+def test_parts_of_the_search_scored_in_parts(tmp_path_factory, counts, k, cut, at_once):
+    folder = tmp_path_factory.getbasetemp()
+    x, y = unit(counts[0], 1), unit(counts[1], 2)
+    tables = []
+    for start in range(0, len(x), cut):
+        of_x, of_y = two_way_search(x[start : start + cut], y, k)
+        of_y.ids.add_(start)
+        tables += [rows_of(0, "x", start, of_x), rows_of(0, "y", 0, of_y)]
+    group = SearchGroup(np.arange(len(x)) + 100, np.arange(len(y)) + 2**32 - 10)
+    files = PairFile(folder / "ahead"), PairFile(folder / "back")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(candidates, "TEXTS_AT_ONCE", at_once)
+        found = scored_candidates(tables, [group], (), (), settings(k=k), files, folder)
+    whole = [each.renumbered(*map(torch.from_numpy, (group.x, group.y))) for each in search(x, y, k)]
+    assert all(same(file, pairs) for file, pairs in zip(files, whole, strict=True))
+    compared = len(x) * min(k, len(y)) + len(y) * min(k, len(x))
+    assert found.unscored == compared - len(whole[0]) - len(whole[1])
+    assert not list(folder.glob(".pairsmith-*"))
+
+
+def search(x, y, k):
+    return in_memory(*two_way_search(x, y, k))
+
+
+def test_a_text_of_two_groups_has_the_number_of_the_first(tmp_path):
+    of = Neighbours(torch.tensor([[0]]), torch.tensor([[0.5]]))
+    tables = [rows_of(group, side, 0, of) for group in (0, 1) for side in ("x", "y")]
+    groups = [SearchGroup(np.array([each]), np.array([each])) for each in (0, 1)]
+    corpora = [
+        SimpleNamespace(firsts=lambda first=first: np.array(first, np.uint32)) for first in ([0, 0], [0, 1])
+    ]
+    files = PairFile(tmp_path / "ahead"), PairFile(tmp_path / "back")
+    given = settings(k=1, group_column="day")
+    scored_candidates(tables, groups, corpora, (), given, files, tmp_path)
+    for file in files:
+        assert list(zip(file[:].x.tolist(), file[:].y.tolist(), strict=True)) == [(0, 0), (0, 1)]
+        assert file[:].margin.tolist() == [1.0, 1.0]
+
+
+def test_passes_over_stretches_that_hold_fewer_than_k(tmp_path):
+    with NearFile(tmp_path / "near") as near:
+        near.begin(3)
+        near.add(0, Neighbours(torch.tensor([[0], [0]]), torch.tensor([[0.5], [0.1]])))
+        ((_, part),) = near.parts()
+        assert part.ids.tolist() == [[0, -1, -1], [0, -1, -1]]
+        near.add(0, Neighbours(torch.tensor([[2, 1]]), torch.tensor([[0.9, 0.5]])))
+        near.add(1, Neighbours(torch.tensor([[1, 2]]), torch.tensor([[0.3, 0.2]])))
+        ((_, part),) = near.parts(2)
+        assert part.ids.tolist() == [[2, 0], [1, 2]]  # of ties the smaller id
+        assert part.similarities.equal(torch.tensor([[0.9, 0.5], [0.3, 0.2]]))
+        near.begin(1)
+        assert list(near.parts()) == []
