@@ -61,6 +61,15 @@ class PairFile:
                 file.write(np.ascontiguousarray(rows).tobytes())
                 self._count += len(rows)
 
+    def inputs(self) -> int:
+        """How many x there are, if the pairs are sorted by it."""
+        found, last = 0, -1
+        for rows in self.parts():
+            x = rows[:, _X].astype(np.int64)
+            found += int((np.diff(x, prepend=last) != 0).sum())
+            last = int(x[-1])
+        return found
+
     def parts(self) -> Iterator[Rows]:
         """All rows in order, in parts of at most a quarter of ``ROWS``."""
         with self._path.open("rb") as file:
