@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer, BloomConfig, BloomForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.language.likelihood import (
@@ -113,3 +114,59 @@ def test_a_question_and_its_answer_count_both_per_token(judge, alone):
     spoken = judge.prompt("the cat sat on the mat\nQuestion: who sat on the mat?", "\nAnswer:", len(told))
     expected = (alone(after, asked) - alone(before, asked)) / len(asked) + alone(spoken, told) / len(told)
     assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_long_passage_is_cut_and_its_answer_and_question_are_kept(tiny_gpt2):
+    judge = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32", max_length=40)
+    passage = "the cat sat on the mat " * 20
+    found = question_likelihoods(judge, ["who sat?"] * 2, ["the cat", "rain"], [passage] * 2)
+    assert found[0] != found[1]
+    prompt = judge.prompt(passage, "\nQuestion: ", 6, kept="\nAnswer: the cat")
+    assert judge.tokenizer.decode(prompt).endswith("\nAnswer: the cat\nQuestion: ")
+    assert len(prompt) + 6 <= 40
+
+
+def test_a_question_that_is_cut_counts_the_tokens_that_are_left(tiny_gpt2):
+    judge = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32", max_length=40)
+    whole, cut = (question_likelihoods(judge, [text], ["x"], ["y"]) for text in ("a b " * 40, "a b " * 60))
+    assert whole.tolist() == pytest.approx(cut.tolist(), abs=1e-5)
+
+
+def test_texts_without_tokens_are_as_likely_after_anything(judge):
+    assert likelihood_ratios(judge, ["a document"], [""], cue="\n").tolist() == [0.0]
+
+
+def save(model, tokenizer_of, folder):
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tokenizer_of).save_pretrained(folder)
+    return str(folder)
+
+
+def test_a_model_with_attention_of_its_own_sees_no_other_text(tiny_gpt2, tmp_path):
+    torch.manual_seed(0)
+    size = AutoTokenizer.from_pretrained(tiny_gpt2).vocab_size
+    config = GPTNeoConfig(
+        vocab_size=size, hidden_size=16, num_layers=2, num_heads=2, attention_types=[[["global"], 2]]
+    )
+    judge = load_likelihood_judge(
+        save(GPTNeoForCausalLM(config), tiny_gpt2, tmp_path / "neo"), device="cpu", dtype="float32"
+    )
+    prompt, texts = (
+        judge.prompt("the cat", "\n", 9),
+        [judge.tokens("sat on it " * 5), judge.tokens("it rains")],
+    )
+    together = log_likelihoods(judge, [prompt, prompt], texts)
+    each = [log_likelihoods(judge, [prompt], [text])[0] for text in texts]
+    assert together == pytest.approx(each, abs=1e-4)
+
+
+def test_a_model_that_counts_places_in_the_row_is_refused(tiny_gpt2, tmp_path):
+    torch.manual_seed(0)
+    size = AutoTokenizer.from_pretrained(tiny_gpt2).vocab_size
+    model = save(
+        BloomForCausalLM(BloomConfig(vocab_size=size, hidden_size=16, n_layer=2, n_head=2)),
+        tiny_gpt2,
+        tmp_path,
+    )
+    with pytest.raises(ModelError, match="models of the kind bloom cannot"):
+        load_likelihood_judge(model, device="cpu", dtype="float32")

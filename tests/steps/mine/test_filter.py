@@ -35,7 +35,7 @@ from pairsmith.models.language.likelihood import (
     question_likelihoods,
 )
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.mine import filter as filtering
 from pairsmith.steps.mine import judges
@@ -526,6 +526,7 @@ def test_the_margin_alone_takes_each_text_once(world):
     ]
     folder_of(tmp / "candidates", rows, MINED_PAIR)
     changes = {"pairs": str(tmp / "candidates"), "model": None, "judge": "margin", "one_per": "both"}
+    changes["dtype"] = "auto"
     given = settings(**changes, best=3)
     found = filter_pairs(given, Run(tmp / "out", Silent())).table().to_pylist()
     ranked = sorted(rows, key=lambda row: -row.margin)
@@ -533,6 +534,8 @@ def test_the_margin_alone_takes_each_text_once(world):
     expected = sorted(first.values(), key=lambda row: -row.margin)[:3]
     assert [row["id"] for row in found] == [row.id for row in expected]
     assert {row["score"] for row in found} == {0.5}  # the cosine, as it was
+    lost = DatasetFolder.open(tmp / "out").rejects().to_pylist()
+    assert {json.loads(row["row"])["score"] for row in lost} == {0.5}
     assert not (tmp / "out" / "scores").exists()
     assert plan_filter(given, {}).seconds < 5
 
@@ -555,3 +558,31 @@ def test_a_judge_that_tells_nothing_apart_is_said(world, monkeypatch, capsys):
         "gives all 12 pairs the same score, so which of them are kept means nothing"
         in capsys.readouterr().err
     )
+
+
+def test_rows_without_what_a_judge_reads_are_refused(world, tiny_gpt2):
+    tmp, settings = world
+    rows = [
+        {**as_columns(row), "context": "p", "answers": {"text": ["it"], "answer_start": [0]}} for row in ROWS
+    ]
+    for name, change in {
+        "answers": {"answers": None},
+        "context": {"context": None},
+        "input": {"input": None},
+    }.items():
+        table = pa.Table.from_pylist([rows[0] | change, *rows[1:]], schema=MINED_ANSWER)
+        run = Run(tmp / name, Silent())
+        writer = FolderWriter.start(run, step="test", schema=MINED_ANSWER, settings={}, inputs={}, models={})
+        writer.commit(0, {"train": table}, to_table([], REJECT))
+        writer.finish(CARD)
+        changes = {"pairs": str(tmp / name), "judge": "likelihood", "model": str(tiny_gpt2)}
+        with pytest.raises(InputError, match="1 of 12 rows have no"):
+            filter_pairs(settings(**changes), Run(tmp / f"{name}-out", Silent()))
+
+
+def test_only_mined_pairs_compete_for_their_texts(world):
+    tmp, settings = world
+    folder_of(tmp / "scored", [ScoredPair("a", "one", "two", 1.0)], SCORED_PAIR)
+    changes = {"pairs": str(tmp / "scored"), "one_per": "both", "by": "score"}
+    with pytest.raises(InputError, match="--one-per both needs pairs with the columns input and output"):
+        filter_pairs(settings(**changes), Run(tmp / "out", Silent()))

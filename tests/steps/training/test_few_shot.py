@@ -620,6 +620,11 @@ def test_how_high_a_positive_is_scored_can_be_set(corpora, tiny_bert):
     named = write(corpora / "named.jsonl", [{**SCORED[0], "score": "entailment"}])
     with pytest.raises(InputError, match="the score is 'entailment', not a number"):
         read_seeds(named, "pairs", 0.7)
+    capital = write(corpora / "capital.jsonl", [{k.title(): v for k, v in row.items()} for row in SCORED])
+    assert len(read_seeds(capital, "pairs", 0.7).each) == 6
+    lacking = write(corpora / "lacking.jsonl", [SCORED[0], {"sentence1": "a", "sentence2": "b"}])
+    with pytest.raises(InputError, match="the score is 'None'"):
+        read_seeds(lacking, "pairs", 0.7)
     mined = write(corpora / "mined.jsonl", [{"input": "who?", "output": "he", "score": 0.2, "margin": 1.1}])
     assert [each.score for each in read_seeds(mined, "pairs", 0.7).each] == [1.0]  # a program's, no grade
     with pytest.raises(ValidationError, match="least_score"):

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.errors import ModelError, first_line
 from pairsmith.core.model_names import DtypeName
 from pairsmith.models.encode import batches_by_length, not_finite, one_thread_each, tokens_at_once
 from pairsmith.models.language.loading import load_causal
@@ -54,12 +55,16 @@ class LikelihoodJudge:
         how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
         return tuple(self.tokenizer(text, **how)["input_ids"])
 
-    def prompt(self, given: str, cue: str, room: int) -> Prompt:
-        """The tokens of ``given``, cut so that ``room`` tokens fit behind the cue, and of the cue."""
+    def prompt(self, given: str, cue: str, room: int, kept: str = "") -> Prompt:
+        """The tokens of ``given``, ``kept`` and the cue; ``given`` is cut so that ``room`` tokens fit."""
         begin = () if self.tokenizer.bos_token_id is None else (int(self.tokenizer.bos_token_id),)
         ending = self.tokens(cue)
         most = max(0, self.max_length - len(begin) - len(ending) - room)
-        return (*begin, *self.tokens(given)[:most], *ending)
+        told = self.tokens(given + kept)
+        if len(told) > most:
+            told = self.tokens(kept)[:most]
+            told = (*self.tokens(given)[: max(0, most - len(told))], *told)
+        return (*begin, *told, *ending)
 
 
 def load_likelihood_judge(
@@ -73,7 +78,43 @@ def load_likelihood_judge(
 
     tokenizer, network = load_causal(model, device=device, dtype=dtype)
     context = context_of(network.config, folded=False)
-    return LikelihoodJudge(packed(network).eval(), tokenizer, min(max_length or context, context))
+    judge = LikelihoodJudge(packed(network).eval(), tokenizer, min(max_length or context, context))
+    _refuse_other_attention(judge, model)
+    return judge
+
+
+def _refuse_other_attention(judge: LikelihoodJudge, model: str) -> None:
+    """Refuse a model that lets texts in one row see each other, or counts places in the row.
+
+    A text behind another one and the same text alone have to be equally likely, but for rounding.
+    """
+    kind = judge.network.config.model_type
+    prompt = judge.prompt("One, two, three", "\n", 0)
+    first, second = (judge.tokens(text) for text in ("four five six seven eight nine ten " * 3, "a dog ran"))
+    try:
+        _, both = log_likelihoods(judge, [prompt, prompt], [first, second])
+        ids = torch.tensor([[*prompt, *second]], device=judge.network.device)
+        judge.predicting.rows = torch.zeros(len(second), dtype=torch.int64)
+        judge.predicting.columns = torch.arange(len(prompt) - 1, len(prompt) + len(second) - 1)
+        with torch.inference_mode():
+            logits = judge.network(input_ids=ids, use_cache=False).logits[0].float()
+        alone = float(logits.log_softmax(1).gather(1, ids[0, len(prompt) :, None]).sum())
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"model {model}: models of the kind {kind} cannot judge: {first_line(error)}"
+        ) from error
+    exact = judge.network.dtype == torch.float32
+    if np.isfinite([both, alone]).all() and abs(both - alone) > (0.01 if exact else 0.05 * abs(alone)):
+        raise ModelError(
+            f"model {model}: models of the kind {kind} cannot read several texts behind one, as this "
+            "judge does; give one of the families of Llama, Qwen, Mistral or GPT-2"
+        )
+
+
+def _room_for_logits(judge: LikelihoodJudge) -> int:
+    """Tokens whose logits, in float32 and twice, take a quarter of a gigabyte, on other devices two."""
+    numbers = 2**25 if judge.network.device.type == "cpu" else 2**28
+    return max(1, numbers // int(judge.network.config.get_text_config().vocab_size))
 
 
 def likelihood_ratios(
@@ -95,12 +136,7 @@ def likelihood_ratios(
     own = [judge.tokens(text)[: judge.max_length // 2] for text in texts]
     prompts = [judge.prompt(one, cue, len(text)) for one, text in zip(given, own, strict=True)]
     alone = judge.prompt("", cue, 0)
-    after = log_likelihoods(judge, prompts, own, batch_tokens=batch_tokens, advance=advance)
-    distinct = list(dict.fromkeys(own))
-    before = log_likelihoods(judge, [alone] * len(distinct), distinct, batch_tokens=batch_tokens)
-    usual = dict(zip(distinct, before.tolist(), strict=True))
-    ratios: NDArray[np.float32] = (after - np.array([usual[text] for text in own])).astype(np.float32)
-    return ratios
+    return _ratios(judge, prompts, alone, own, batch_tokens, advance).astype(np.float32)
 
 
 def question_likelihoods(
@@ -118,23 +154,39 @@ def question_likelihoods(
     over the answer's, of log p(answer | passage, question). The first tells which passage a question is
     about, and hardly which answer it asks for; the second does. Passages are cut where both are too long.
     """
-    asked = likelihood_ratios(
-        judge,
-        [f"{passage}\nAnswer: {answer}" for passage, answer in zip(passages, answers, strict=True)],
-        questions,
-        cue="\nQuestion: ",
-        batch_tokens=batch_tokens,
-    )
-    lengths = [max(1, len(judge.tokens(question))) for question in questions]
+    cue = "\nQuestion: "
+    asked = [judge.tokens(question)[: judge.max_length // 2] for question in questions]
+    after = [
+        judge.prompt(passage, cue, len(text), kept=f"\nAnswer: {answer}")
+        for passage, answer, text in zip(passages, answers, asked, strict=True)
+    ]
+    ratios = _ratios(judge, after, judge.prompt("", cue, 0), asked, batch_tokens)
     spoken = [judge.tokens(f" {answer}")[: judge.max_length // 2] for answer in answers]
     prompts = [
-        judge.prompt(f"{passage}\nQuestion: {question}", "\nAnswer:", len(answer))
-        for passage, question, answer in zip(passages, questions, spoken, strict=True)
+        judge.prompt(passage, "\nAnswer:", len(text), kept=f"\nQuestion: {question}")
+        for passage, question, text in zip(passages, questions, spoken, strict=True)
     ]
     told = log_likelihoods(judge, prompts, spoken, batch_tokens=batch_tokens, advance=advance)
-    each = asked / np.array(lengths) + told / np.array([max(1, len(answer)) for answer in spoken])
-    found: NDArray[np.float32] = each.astype(np.float32)
+    of_asked, of_spoken = (np.array([max(1, len(text)) for text in each]) for each in (asked, spoken))
+    found: NDArray[np.float32] = (ratios / of_asked + told / of_spoken).astype(np.float32)
     return found
+
+
+def _ratios(
+    judge: LikelihoodJudge,
+    prompts: Sequence[Prompt],
+    alone: Prompt,
+    texts: Sequence[Prompt],
+    batch_tokens: int | None,
+    advance: Advance = lambda _: None,
+) -> NDArray[np.float64]:
+    """log p(text | its prompt) - log p(text | alone) of n texts, ``(n,)``."""
+    after = log_likelihoods(judge, prompts, texts, batch_tokens=batch_tokens, advance=advance)
+    distinct = list(dict.fromkeys(texts))
+    before = log_likelihoods(judge, [alone] * len(distinct), distinct, batch_tokens=batch_tokens)
+    usual = dict(zip(distinct, before.tolist(), strict=True))
+    ratios: NDArray[np.float64] = after - np.array([usual[text] for text in texts])
+    return ratios
 
 
 def log_likelihoods(
@@ -148,7 +200,7 @@ def log_likelihoods(
     """log p(text | prompt) of n pairs of tokens, ``(n,)`` float64: the sum over the text's tokens.
 
     No prompt is empty; a text without tokens has 0. A batch has at most ``batch_tokens`` tokens, padding
-    included, or as many as suit the device.
+    included, or as many as suit the device, and no more than there is room for their logits.
     """
     device = judge.network.device
     found: NDArray[np.float64] = np.zeros(len(texts))
@@ -158,7 +210,7 @@ def log_likelihoods(
     def begin(pool: ThreadPoolExecutor, some: list[int]) -> Future[list[list[float]]]:
         return pool.submit(_computed, judge, [rows[number] for number in some])
 
-    most = batch_tokens or tokens_at_once(device)
+    most = min(batch_tokens or tokens_at_once(device), _room_for_logits(judge))
     with one_thread_each(device) as pool:
         for some, sums in pool.each(begin, batches_by_length(lengths, len(rows) or 1, most)):
             for number, of_row in zip(some, sums, strict=True):
@@ -221,15 +273,20 @@ def _computed(judge: LikelihoodJudge, batch: Sequence[_Row]) -> list[list[float]
             if text:
                 places += [(number, len(row.prompt) - 1), *((number, i) for i in range(begin, end))]
                 targets += text
-    log_p = iter(_log_probabilities(judge, tokens, positions, _sees(part), places, targets))
+    sees = _sees(part, judge.network.dtype)
+    log_p = iter(_log_probabilities(judge, tokens, positions, sees, places, targets))
     return [[sum(next(log_p) for _ in text) for text in row.texts] for row in batch]
 
 
-def _sees(part: Tensor) -> Tensor:
-    """Which tokens each token attends to, ``(rows, 1, tokens, tokens)`` bool: the prompt and its own text."""
+def _sees(part: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask that is added to attention scores, ``(rows, 1, tokens, tokens)``: 0 for what a token sees.
+
+    That is the prompt and its own text so far. What it does not see has the lowest number of the format.
+    """
     earlier = torch.ones(part.shape[1], part.shape[1], dtype=torch.bool).tril()
     own = part[:, :, None] == part[:, None, :]
-    return (((part == 0)[:, None, :] | own) & earlier)[:, None]
+    sees = ((part == 0)[:, None, :] | own) & earlier
+    return torch.where(sees, 0.0, torch.finfo(dtype).min).to(dtype)[:, None]
 
 
 def _log_probabilities(
@@ -242,7 +299,9 @@ def _log_probabilities(
 ) -> list[float]:
     """The log-probability of each target after the token at its place, ``(row, column)``."""
     device = judge.network.device
-    judge.predicting.rows, judge.predicting.columns = torch.tensor(places, device=device).reshape(-1, 2).T
+    judge.predicting.rows, judge.predicting.columns = (
+        torch.tensor(places, dtype=torch.int64, device=device).reshape(-1, 2).T
+    )
     with torch.inference_mode():
         logits = judge.network(
             input_ids=tokens.to(device),

@@ -37,7 +37,7 @@ from pairsmith.runs.mapped import Made, RowShard, commit_rows, shard_count, star
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.search.margin import each_once
-from pairsmith.steps.mine.judges import cue_for, load_judge, text_columns
+from pairsmith.steps.mine.judges import cue_for, load_judge, refuse_unreadable, text_columns
 from pairsmith.steps.mine.settings import FilterSettings, OnePer
 from pairsmith.steps.shared import finished, nothing_to_do, refuse_sources
 
@@ -59,8 +59,8 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     found = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, pairs = found.folder, found.table
     columns = text_columns(pairs, source, settings)
-    if settings.judge == "encoder":
-        _refuse_blank(pairs, columns[:2], settings)
+    if settings.judge != "margin":
+        refuse_unreadable(pairs, columns, settings)
     if settings.judge == "likelihood" and "answers" not in columns:
         cue = settings.cue or cue_for(source.manifest.about.task)
         settings = settings.model_copy(update={"cue": cue})
@@ -106,22 +106,21 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     keep = wins & (values[order] >= (-np.inf if settings.threshold is None else settings.threshold))
     keep[np.cumsum(keep) > most_kept(settings, int(wins.sum()))] = False
     kept, lost, won = order[keep], order[~keep], wins[~keep]
+    anew = settings.judge != "margin"
     for number in range(max(1, -(-max(len(kept), len(lost)) // SHARD_ROWS))):
         if writer.is_done(number):
             continue
         part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
         rejects = [
-            Reject.of(row["id"], name, _REASONS[best], {**row, name: float(values[place])})
+            Reject.of(row["id"], name, _REASONS[best], row | ({name: float(values[place])} if anew else {}))
             for place, best, row in zip(
                 lost[part].tolist(), won[part].tolist(), rows_at(pairs, lost[part]).to_pylist(), strict=True
             )
         ]
         rows = rows_at(pairs, kept[part])
-        if (
-            "margin" in rows.column_names and settings.judge != "margin"
-        ):  # of mined pairs; the score of others is a label
+        if anew and {"margin", "score"} <= set(rows.column_names):  # of others the score is a label
             place = rows.column_names.index("score")
-            new = pa.array(values[kept[part]])
+            new = pa.array(values[kept[part]]).cast(rows.schema.field(place).type)
             rows = rows.set_column(place, rows.schema.field(place), new)
         writer.commit(number, {"train": rows}, to_table(rejects, REJECT))
     return finished(writer, _card(settings, source), run)
@@ -144,6 +143,11 @@ def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArr
     wins = np.ones(len(order), bool)
     if one_per == "pair":
         return wins
+    if not {"input", "input_id"} & set(pairs.column_names):
+        raise InputError(
+            f"--one-per {one_per} needs pairs with the columns input and output; found "
+            f"{', '.join(pairs.column_names)}"
+        )
     wins[:] = False
     if one_per == "input":
         wins[np.unique(_keys(pairs, "input")[order], return_index=True)[1]] = True
@@ -155,19 +159,8 @@ def winners(pairs: pa.Table, order: NDArray[np.int64], one_per: OnePer) -> NDArr
 
 def _keys(pairs: pa.Table, side: str) -> NDArray[np.uint64]:
     """A number for each row that is the same where this side's text is, ``(n,)``."""
-    return text_keys(pairs[f"{side}_id" if f"{side}_id" in pairs.column_names else side])
-
-
-def _refuse_blank(pairs: pa.Table, columns: Sequence[str], settings: FilterSettings) -> None:
-    """Refuse texts that have no vector before anything is computed."""
-    for column in columns:
-        chunks = pairs[column].iterchunks()  # one at a time, as all texts together may not fit the memory
-        blank = sum(not (text or "").strip() for chunk in chunks for text in chunk.to_pylist())
-        if blank:
-            raise InputError(
-                f"{settings.pairs}: {blank} of {pairs.num_rows} rows have a blank {column}, which has no "
-                "vector; drop them first"
-            )
+    column = pairs[f"{side}_id" if f"{side}_id" in pairs.column_names else side]
+    return text_keys(column.cast(pa.string()).fill_null(""))
 
 
 def _claims(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) -> NDArray[np.float64] | None:
@@ -200,7 +193,8 @@ def _beside(pairs: pa.Table, settings: FilterSettings, source: DatasetFolder) ->
 
 def _numbers(pairs: pa.Table, column: str, where: object, option: str) -> NDArray[np.float64]:
     """A column's values, ``(n,)``, all finite."""
-    known = column in pairs.column_names and pa.types.is_floating(pairs.schema.field(column).type)
+    kind = pairs.schema.field(column).type if column in pairs.column_names else pa.null()
+    known = pa.types.is_floating(kind) or pa.types.is_integer(kind)
     values: NDArray[np.float64] = pairs[column].to_numpy().astype(float) if known else np.array([np.nan])
     if not np.isfinite(values).all():
         raise InputError(

@@ -1,6 +1,6 @@
 """What scores pairs in the step ``filter``: a cross-encoder (M6), a sentence encoder, or a language model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,22 @@ def text_columns(pairs: pa.Table, source: DatasetFolder, settings: FilterSetting
         f"{source.path}: needs pairs with the columns input and output, or sentence1 and sentence2; "
         f"found {', '.join(pairs.column_names)}"
     )
+
+
+def refuse_unreadable(pairs: pa.Table, columns: Sequence[str], settings: FilterSettings) -> None:
+    """Refuse rows without what the judge reads, before anything is computed; encoders read no blank text."""
+    for column in columns:
+        chunks = pairs[column].iterchunks()  # one at a time, as all texts together may not fit the memory
+        values = (value for chunk in chunks for value in chunk.to_pylist())
+        if column == "answers":
+            missing, what = sum(not (each and each["text"]) for each in values), "have no answer"
+        elif settings.judge == "encoder":
+            missing = sum(not (text or "").strip() for text in values)
+            what = f"have a blank {column}, which has no vector"
+        else:
+            missing, what = pairs[column].null_count, f"have no {column}"
+        if missing:
+            raise InputError(f"{settings.pairs}: {missing} of {pairs.num_rows} rows {what}; drop them first")
 
 
 def load_judge(settings: FilterSettings, model: str | None = None, *, untrained: bool = False) -> Judge:
@@ -96,7 +112,7 @@ def _by_likelihood(model: str, settings: FilterSettings) -> Judge:
 
     def scores(pairs: pa.Table, advance: Advance) -> NDArray[np.float32]:
         first, second = _texts(pairs)
-        if "answers" in pairs.column_names:
+        if {"answers", "context"} <= set(pairs.column_names):
             answers = [each["text"][0] for each in pairs["answers"].to_pylist()]
             return question_likelihoods(
                 judge,

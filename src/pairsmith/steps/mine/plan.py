@@ -29,6 +29,8 @@ from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteS
 from pairsmith.steps.planning import sample_of, sharded, spread, timed
 from pairsmith.steps.shared import load_options
 
+WRITES = "pairsmith:tiny"
+"""Stands in for a language model that is not trained yet."""
 CALIBRATION_TEXTS = 256
 CALIBRATION_ROWS = 8_192
 CALIBRATION_WRITTEN = 16
@@ -65,15 +67,19 @@ def plan_mine(settings: MineSettings, before: Before, base: str = MINILM) -> Est
         loading=loading,
         shared=seconds + _search_seconds(width, settings) * _products(*sampled),
         size=size + _found(counts, settings) * _FOUND_BYTES,
-        rows=settings.k * sum(counts)
-        if settings.retrieval == "candidates"
-        else min(settings.best or min(counts), *counts),
+        rows=_chosen(settings, counts),
         shards=sum(-(-sample.records.total() // settings.shard_size) for sample in sampled),
         sample=_pairs(sampled, settings),
     )
     similarities = int(min(settings.memory * 2**30, 8.0 * sum(counts) * 16))
     candidates = (8 + _CANDIDATE_BYTES * settings.k) * sum(counts)
     return replace(found, memory=found.memory + similarities, scratch=size + candidates)
+
+
+def _chosen(settings: MineSettings, counts: Sequence[int]) -> int:
+    """Most pairs that are chosen from this many inputs and outputs."""
+    most = settings.k * sum(counts) if settings.retrieval == "candidates" else min(counts)
+    return min(settings.best or most, most)
 
 
 @dataclass(slots=True)
@@ -157,7 +163,8 @@ def plan_filter(settings: FilterSettings, before: Before, base: str = MINILM) ->
     untrained = settings.model in before
 
     def load() -> Callable[[Sequence[int]], object]:
-        judge = load_judge(settings, base if untrained else None, untrained=untrained)
+        stand_in = WRITES if settings.judge == "likelihood" else base
+        judge = load_judge(settings, stand_in if untrained else None, untrained=untrained)
         return lambda numbers: judge(sample.take(numbers), lambda _: None)
 
     loading = each = 0.0

@@ -23,7 +23,7 @@ from pairsmith.data.schemas import (
 from pairsmith.methods.mining.method import mined_pair
 from pairsmith.methods.mining.style import load_style
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
-from pairsmith.runs.storage import scratch_file
+from pairsmith.runs.storage import JSON, scratch_file
 from pairsmith.search.margin import Pairs
 from pairsmith.search.selection import PairFile, choose_from_files
 from pairsmith.steps.mine.candidates import scored_candidates
@@ -53,7 +53,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         run,
         step="mine",
         schema=schema,
-        settings=settings.deciding(),
+        settings=_identifying(settings),
         inputs={name: digest for corpus in both for name, digest in corpus.hashes.items()},
         models={"encoder": revision, **finder_of(settings)},
     )
@@ -102,10 +102,18 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
             ]
             writer.commit(number, {"train": to_table(rows, schema)}, pa.concat_tables(lost))
         counts = {"inputs": len(x), "outputs": len(y), "groups": len(cells), "candidates": len(forward)}
-        if settings.retrieval == "candidates":
+        if settings.retrieval == "candidates" and not (settings.best or settings.group_column):
             counts["inputs without a candidate"] = len(x) - pairs.inputs()
     counts |= {"left out word for word": found.left_out, "without a margin": found.unscored}
     return finished(writer, _card(settings, counts), run)
+
+
+def _identifying(settings: MineSettings) -> dict[str, JSON]:
+    """The settings that decide the rows; ``best`` once took candidates in the order of inputs."""
+    found = settings.deciding()
+    if settings.retrieval == "candidates" and settings.best:
+        found["best_by"] = "margin"
+    return found
 
 
 def sorted_out(

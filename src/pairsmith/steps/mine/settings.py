@@ -168,6 +168,12 @@ class MineSettings(Settings):
         return self
 
 
+_OF_MODELS = (
+    "model", "beside", "device", "dtype", "max_length", "batch_tokens", "executor", "workers", "rank",
+)  # fmt: skip
+"""Settings of ``filter`` that say how a model judges."""
+
+
 class FilterSettings(Settings):
     """Score pairs with a cross-encoder (M6), a sentence encoder or a language model, and keep the best."""
 
@@ -203,7 +209,7 @@ class FilterSettings(Settings):
     )
     by: Literal["auto", "score", "agreement"] = Field(
         default="auto",
-        description="How pairs are ranked. score: by the cross-encoder's score. agreement: by how close that "
+        description="How pairs are ranked. score: by the judge's score. agreement: by how close that "
         "score, mapped to 0 to 1, is to the score that the pair was written for; the same share of each "
         "label is kept. auto: agreement for pairs with the columns sentence1, sentence2 and score, else "
         "score.",
@@ -223,8 +229,8 @@ class FilterSettings(Settings):
     threshold: float | None = Field(
         default=None,
         allow_inf_nan=False,
-        description="Keep only pairs whose unnormalised score, or whose agreement from 0 to 1, is at least "
-        "this.",
+        description="Keep only pairs whose score, or whose agreement from 0 to 1, is at least this; with "
+        "--beside the sum of the standardised scores counts.",
     )
     device: Device = "auto"
     dtype: Dtype = "auto"
@@ -246,7 +252,7 @@ class FilterSettings(Settings):
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         if self.judge == "margin":
-            refuse(self, ("model", "beside", "rank"), "with judge margin, which takes the pairs' own margins")
+            refuse(self, _OF_MODELS, "with judge margin, which takes the pairs' own margins")
         elif self.model is None:
             raise ValueError("model is missing: give the model that judges the pairs, or --judge margin")
         if self.judge != "likelihood":

@@ -73,8 +73,9 @@ def train_encoder(settings: TrainEncoderSettings, run: Run) -> Place:
 def identifying(settings: TrainEncoderSettings) -> dict[str, Any]:
     """The settings that identify a training; those from before there was ``centre`` can go on."""
     found = settings.deciding()
-    if not settings.centre:
-        del found["centre"]
+    for name in ("centre", "keep_base"):
+        if not found[name]:
+            del found[name]
     return found
 
 

@@ -147,11 +147,21 @@ class TrainingStep(Generic[S, D]):
         return ModelFolder.start(
             run,
             step=self.name,
-            settings=settings.deciding(),
+            settings=_identifying(settings),
             inputs={name: hash_source(source) for name, source in sources.items()} | dict(also.inputs),
             models={"base": model_revision(settings.base), **also.models},
             sources=sources_of(models=[settings.base], data=[*sources.values(), *also.made_with]),
         )
+
+
+def _identifying(settings: FitSettings) -> dict[str, Any]:
+    """The settings that identify a training; those from before there was ``keep_base`` can go on."""
+    found = settings.deciding()
+    if not settings.keep_base:
+        del found["keep_base"]
+    if found.get("kind", "pairs") != "pairs":
+        found.pop("least_score", None)
+    return found
 
 
 def started(processes: Processes, start: Callable[[], ModelFolder], run: Run) -> ModelFolder:
