@@ -78,15 +78,12 @@ def read_inputs_and_outputs(source: str | Place) -> Iterator[GradedPair]:
     Of the latter, a column score, or else label, says how well they match, from 0 to 1; without one, and for
     inputs and outputs, all match (1.0). ``source`` is as for ``read_texts``; a file needs a header.
     """
-    graded: str | None = None
-    first = True
+    columns: dict[str, str] = {}  # those of the first row, by their names in lower case
     for where, row, names in with_names(open_source(source), INPUT_COLUMNS, OUTPUT_COLUMNS):
-        if first and names[1].casefold() == "sentence2":
-            columns = {name.casefold(): name for name in reversed(list(row))}
-            graded = columns.get("score") or columns.get("label")
-        first = False
+        columns = columns or {name.casefold(): name for name in reversed(list(row))}
+        graded = columns.get("score") or columns.get("label")
         score = 1.0
-        if graded:
+        if graded and names[1].casefold() == "sentence2":
             score = parse_score(row.get(graded), where)
             if not 0 <= score <= 1:
                 raise InputError(

@@ -148,8 +148,8 @@ def encode_documents(
 ) -> list[list[int]]:
     """The tokens of each document, special tokens included, cut off after ``max_length``.
 
-    For a decoder-only model the cue follows each, and ``written`` tokens of the context stay free for the
-    summary; the tokens of the cue do not count as the document's.
+    For a decoder-only model the cue follows each document, and the context keeps room for a summary of
+    ``written`` tokens; the tokens of the cue do not count as the document's.
     """
     if not documents:
         return []
@@ -264,7 +264,7 @@ def search_settings(summarizer: Summarizer, beams: int, summary_tokens: int, sho
         lengths = {"max_length": longest, "min_length": least, "no_repeat_ngram_size": _NGRAM}
     else:  # the library would not have the summary repeat the document either: see ``_rules``
         lengths = {"max_new_tokens": longest, "min_new_tokens": least - 1}
-        # A model that may not end yet would begin another text, such as the next message of a chat.
+        # Until its shortest length a model may not end, and would begin the next message of a chat instead.
         known = summarizer.tokenizer.added_tokens_decoder.items()
         special = {number for number, token in known if token.special} - set(own["eos_token_id"])
         own["suppress_tokens"] = sorted(special) or None

@@ -125,7 +125,7 @@ class _SortedRun:
             self._columns = self.keys(self.held)
 
     def up_to(self, row: tuple[int, ...], equal: bool) -> int:
-        """How many of the rows that are held are below ``row``, or also ``equal`` to it."""
+        """The number of held rows that sort before ``row``; with ``equal``, rows equal to it count too."""
         start, stop = 0, len(self.held)
         for column, value in zip(self._columns, row, strict=True):
             part, wanted = column[start:stop], np.uint32(value)

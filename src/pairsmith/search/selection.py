@@ -1,4 +1,4 @@
-"""Pairs in files, and the retrieval rules of ``margin.choose`` for more pairs than fit the memory.
+"""Pairs in files, and the retrieval rules of ``margin.choose`` for more pairs than fit into memory.
 
 The pairs are sorted on the disk (``runs.sorting``) and read in parts; of each text, one byte is held.
 """
@@ -62,7 +62,7 @@ class PairFile:
                 self._count += len(rows)
 
     def inputs(self) -> int:
-        """How many x there are, if the pairs are sorted by it."""
+        """The number of distinct x; the pairs have to be sorted by x."""
         found, last = 0, -1
         for rows in self.parts():
             x = rows[:, _X].astype(np.int64)

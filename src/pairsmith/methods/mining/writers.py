@@ -63,7 +63,7 @@ def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The tokens of a text to read and of the one to write after it; the first ``told`` are the former's."""
+    """The tokens of a prompt and of the target text behind it; the first ``told`` are the prompt's."""
 
     tokens: Sequence[int]
     told: int

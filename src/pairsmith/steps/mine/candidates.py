@@ -214,7 +214,7 @@ class NearFile:
         self._width, self._count = width, 0
 
     def add(self, first: int, near: Neighbours) -> None:
-        """Add neighbours of consecutive texts from number ``first`` on, which no earlier pass has found."""
+        """Add neighbours of consecutive texts, from number ``first`` on, to those of earlier passes."""
         if first < self._count:
             near = merged([self._read(first, first + len(near.ids)), near], self._width)
         self.write(first, near)

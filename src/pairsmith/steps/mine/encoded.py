@@ -107,7 +107,7 @@ class Encoded:
         return every[torch.from_numpy(numbers)]
 
     def groups(self) -> dict[str, NDArray[np.int64]]:
-        """The numbers of the texts in each group, ascending, by the group's name; mapped from the file."""
+        """For each group's name the numbers of its texts, ascending, mapped from the file."""
         every = np.memmap(self.file, np.int64, "c", shape=(len(self),))
         edges = np.cumsum([0, *self.sizes.values()]).tolist()
         return {

@@ -20,7 +20,7 @@ Judge = Callable[[pa.Table, Advance], NDArray[np.float32]]
 
 
 def cue_for(task: str) -> str:
-    """What stands between the texts that a language model judges: what it has seen before such a text.
+    """The cue between two texts that a language model judges, as it often stands before such a text.
 
     ``task`` is that of the pairs' folder. Behind "TL;DR:" SmolLM2 finds a news text's own summary far oftener
     the likeliest than behind "Summary:" or an empty line.

@@ -120,7 +120,7 @@ def read_seeds(source: str, kind: KindName, least: float = 0.0) -> Seeds[Example
 
 
 def matching(examples: Sequence[Example], kind: KindName, least: float, source: str) -> list[Example]:
-    """The positives among examples: of kind ``pairs`` those scored ``least`` or more."""
+    """The examples that are positives; of kind ``pairs``, those with a score of ``least`` or more."""
     if kind != "pairs":
         return list(examples)
     found = [replace(each, score=1.0) for each in examples if each.score >= least]
