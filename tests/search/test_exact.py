@@ -307,3 +307,15 @@ def test_searched_in_parts_on_any_number_of_threads_it_is_the_same(k):
     together = merged([of_y for _, of_y in parts], k)
     assert torch.equal(together.ids, whole_y.ids)
     assert torch.equal(together.similarities, whole_y.similarities)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_groups_copied_for_each_vector_hold_the_same_neighbours(k, monkeypatch):
+    """What a GPU does after the shortlists, on the processor, with a last group that is not full."""
+    monkeypatch.setattr(search, "_compute", search._compute_gathered)
+    monkeypatch.setattr(search, "CACHED", 2**16)
+    x, y = unit(700, 16, 1), unit(20 * shortlist.GROUP + 3, 16, 2)
+    for found, one, other in zip(two_way_search(x, y, k), (x, y), (y, x), strict=True):
+        ids, values = exact(one, other, k)
+        assert torch.equal(found.similarities, values)
+        assert torch.equal(found.ids, ids)

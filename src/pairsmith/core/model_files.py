@@ -28,10 +28,11 @@ _TOKENIZERS = (
 _BFLOAT16 = ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16")
 _FLOAT16 = ("amx_fp16", "avx512_fp16", "fp16_arith")
 """Processor instructions for 16-bit products, by torch's names: those of x86, then those of ARM."""
-_SHORT_SUMS = (
+_SHORTER = (
     "allow_bf16_reduced_precision_reduction",
     "allow_fp16_reduced_precision_reduction",
     "allow_fp16_accumulation",
+    "allow_tf32",
 )
 _DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
 
@@ -97,13 +98,13 @@ def processor_has(instructions: str) -> bool:
 
 
 @contextmanager
-def sums_in_float32() -> Iterator[None]:
-    """Make NVIDIA GPUs accumulate 16-bit products in float32 inside the context; else they may round."""
+def products_in_float32() -> Iterator[None]:
+    """Make NVIDIA GPUs sum 16-bit products in float32, and round no float32 factors, inside the context."""
     import torch
 
     matmul = torch.backends.cuda.matmul
-    before = {name: getattr(matmul, name) for name in _SHORT_SUMS}
-    for name in _SHORT_SUMS:
+    before = {name: getattr(matmul, name) for name in _SHORTER}
+    for name in _SHORTER:
         setattr(matmul, name, False)
     try:
         yield

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pairsmith.core.model_files import sums_in_float32
+from pairsmith.core.model_files import products_in_float32
+from pairsmith.models.language.memory import free_memory
 from pairsmith.search import shortlist
 from pairsmith.search.shortlist import (
     Shortlist,
@@ -38,6 +39,8 @@ HIT = 128
 """Bytes needed for each similarity while the neighbours found are sorted."""
 CACHED = 2**24
 """Bytes of similarities that fit the processor's caches."""
+ON_GPU = 16
+"""A GPU computes so many times as much at once as fits a processor's caches."""
 SPARE = 4
 """Neighbours kept beyond the k wanted until the end, as rounding may change the order of near ties."""
 ROUNDING = 2e-6
@@ -86,7 +89,8 @@ def two_way_search(
             vector and 30 per neighbour are needed on top.
         short: format in which all products are computed once; None: the one of ``short_format``. It does not
             change the result.
-        device: where these are computed; None: the processor, which computes the few float32 products anyway.
+        device: where these are computed; None: the processor. The few products in float32 are computed there
+            too if it is a GPU with room for x and y, else by the processor.
         advance: called with the number of rows of x that were multiplied with all of y.
     """
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
@@ -97,13 +101,15 @@ def two_way_search(
         short = torch.float32
     all_of_y, all_of_x = (MANY * k >= groups_of(len(side)) for side in (y, x))
     of_x = of_y = None
-    if not (all_of_x and all_of_y):
-        with sums_in_float32():  # the error bound covers rounded factors, not rounded sums
+    with products_in_float32():  # the error bound covers rounded factors, not rounded sums
+        if not (all_of_x and all_of_y):
             of_x, of_y = shortlists(x, y, k, memory=memory, short=short, device=device, advance=advance)
-    found_x = _nearest(x, y, min(k, len(y)), None if all_of_y else of_x, memory)
-    if of_x is None:
-        advance(len(x))
-    return found_x, _nearest(y, x, min(k, len(x)), None if all_of_x else of_y, memory)
+        if device.type == "cuda" and 16 * (x.numel() + y.numel()) < free_memory(device):
+            x, y = x.to(device), y.to(device)
+        found_x = _nearest(x, y, min(k, len(y)), None if all_of_y else of_x, memory)
+        if of_x is None:
+            advance(len(x))
+        return found_x, _nearest(y, x, min(k, len(x)), None if all_of_x else of_y, memory)
 
 
 def nearest(x: Tensor, y: Tensor, k: int) -> Neighbours:
@@ -116,21 +122,24 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
 
     Without a shortlist all products are computed.
     """
-    found = _Found(len(vectors), k, min(k + SPARE, len(others)))
+    device = vectors.device
+    found = _Found(len(vectors), k, min(k + SPARE, len(others)), device)
     if promising is None:
-        _compute_all(vectors, others, torch.arange(len(vectors)), found)
+        _compute_all(vectors, others, torch.arange(len(vectors), device=device), found)
         return _settled(vectors, others, found, k)
+    promising = promising.on(device)
     height = max(LEAST, memory // 16 // (PAIR * promising.groups.shape[1]))
     for top in range(0, len(vectors), height):
         rows = slice(top, top + height)
         groups, (bounds, rest) = promising.groups[rows], promising.bounds(rows)
         pairs = torch.zeros_like(groups, dtype=torch.bool)
         pairs[rest < bounds[:, 0], :k] = True  # else (e.g. many equal vectors) all are computed
-        _compute(vectors, others, top, pairs, groups, promising.floor(rows, k), found, memory)
+        compute = _compute if device.type == "cpu" else _compute_gathered
+        compute(vectors, others, top, pairs, groups, promising.floor(rows, k), found, memory)
         least = found.least(rows)
         hopeful = least > -torch.inf
         pairs = ~pairs & hopeful[:, None] & (bounds >= least[:, None])
-        _compute(vectors, others, top, pairs, groups, least, found, memory)
+        compute(vectors, others, top, pairs, groups, least, found, memory)
         doubtful = (~hopeful | (rest >= found.least(rows))).nonzero().squeeze(1)
         if len(doubtful):
             _compute_all(vectors, others, doubtful + top, found)
@@ -139,15 +148,21 @@ def _nearest(vectors: Tensor, others: Tensor, k: int, promising: Shortlist | Non
 
 def _settled(vectors: Tensor, others: Tensor, found: "_Found", k: int) -> Neighbours:
     """The k nearest of those found, by sums that do not depend on the number of threads."""
-    ids, similarities = torch.empty(len(vectors), k, dtype=torch.int64), torch.empty(len(vectors), k)
+    ids = torch.empty(len(vectors), k, dtype=torch.int64, device=vectors.device)
+    similarities = torch.empty(len(vectors), k, device=vectors.device)
     close = found.values[:, k:] >= found.least()[:, None]  # too close to the k-th to leave out
     for some, kept in ((~close.any(dim=1), k), (close.any(dim=1), found.ids.shape[1])):
-        together = max(16, CACHED // (64 * kept * vectors.shape[1]))
+        together = max(16, _at_once(vectors.device) // (64 * kept * vectors.shape[1]))
         for rows in torch.split(some.nonzero().squeeze(1), together):
             near, there = found.ids[rows, :kept], found.values[rows, :kept] > -torch.inf
             sums = products_with(vectors[rows], others, near.where(there, 0)).where(there, -torch.inf)
             similarities[rows], ids[rows] = _ordered(sums, near, k)
-    return Neighbours(ids, similarities)
+    return Neighbours(ids.cpu(), similarities.cpu())
+
+
+def _at_once(device: torch.device) -> int:
+    """Bytes of similarities, or of vectors copied for them, that are worth computing at once."""
+    return CACHED if device.type == "cpu" else ON_GPU * CACHED
 
 
 def _ordered(values: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -170,11 +185,38 @@ def products_with(vectors: Tensor, others: Tensor, ids: Tensor) -> Tensor:
 
 def _compute_all(vectors: Tensor, others: Tensor, which: Tensor, found: "_Found") -> None:
     """Multiply the vectors ``which`` with all others."""
-    width = max(shortlist.TILE[1], CACHED // (4 * FULL_ROWS))
+    width = max(shortlist.tile_on(vectors.device)[1], _at_once(vectors.device) // (4 * FULL_ROWS))
     for rows in torch.split(which, FULL_ROWS):
         found.clear(rows)
         for left in range(0, len(others), width):
             found.add_all(rows, _multiplied(vectors[rows], others[left : left + width]), left)
+
+
+def _compute_gathered(
+    vectors: Tensor,
+    others: Tensor,
+    top: int,
+    pairs: Tensor,
+    groups: Tensor,
+    _: Tensor,
+    found: "_Found",
+    __: int,
+) -> None:
+    """``_compute`` for a GPU: it copies each vector's group for it, as it has more bandwidth than patience.
+
+    All of a group's products are kept; a floor would save nothing.
+    """
+    by_group = padded(others, shortlist.GROUP * groups_of(len(others))).view(
+        -1, shortlist.GROUP, others.shape[1]
+    )
+    together = max(1, _at_once(vectors.device) // by_group[0].nbytes)
+    members = torch.arange(shortlist.GROUP, device=vectors.device)
+    for place in range(groups.shape[1]):
+        for some in torch.split(pairs[:, place].nonzero().squeeze(1), together):
+            numbers = groups[some, place].long()
+            products = torch.bmm(by_group[numbers], vectors[some + top, :, None]).squeeze(2)
+            ids = numbers[:, None] * shortlist.GROUP + members
+            found.add_all(some + top, products.masked_fill_(ids >= len(others), -torch.inf), ids[:, :1])
 
 
 def _compute(
@@ -226,10 +268,10 @@ def _runs(keys: Tensor, values: Tensor) -> Iterator[tuple[int, Tensor]]:
 class _Found:
     """The nearest neighbours found so far, nearest first; of ties those with the smallest ids."""
 
-    def __init__(self, count: int, k: int, kept: int) -> None:
+    def __init__(self, count: int, k: int, kept: int, device: torch.device) -> None:
         self._k = k
-        self.ids = torch.full((count, kept), torch.iinfo(torch.int64).max)
-        self.values = torch.full((count, kept), -torch.inf)
+        self.ids = torch.full((count, kept), torch.iinfo(torch.int64).max, device=device)
+        self.values = torch.full((count, kept), -torch.inf, device=device)
 
     def least(self, rows: slice = slice(None)) -> Tensor:
         """The similarity that a neighbour needs at least to be one of the k nearest, ``(rows,)``."""
@@ -255,8 +297,11 @@ class _Found:
         best = rank < kept
         self.ids[rows[best], rank[best]], self.values[rows[best], rank[best]] = ids[best], values[best]
 
-    def add_all(self, rows: Tensor, similarities: Tensor, first: int) -> None:
-        """Add similarities of ``rows``, ``(rows, width)``, to the others with ids from ``first`` on."""
+    def add_all(self, rows: Tensor, similarities: Tensor, first: int | Tensor) -> None:
+        """Add similarities of ``rows``, ``(rows, width)``, to the others with ids from ``first`` on.
+
+        ``first`` may differ by row, ``(rows, 1)``.
+        """
         values, ids = _largest(similarities, self.ids.shape[1])
         ids = torch.cat([self.ids[rows], ids + first], dim=1)
         self.values[rows], places = _largest(

@@ -6,13 +6,14 @@ rounding can move it is known for each vector.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
 
 import torch
 from torch import Tensor
 
 from pairsmith.core.model_files import multiplies_fast, processor_has
+from pairsmith.models.language.memory import free_memory
 
 GROUP = 128
 """Vectors in a group."""
@@ -20,6 +21,8 @@ KEPT = 16
 """Groups kept for a vector, or twice the number of neighbours wanted if that is more; twice that for int8."""
 TILE = (1024, 1024)
 """Rows and columns of a block of similarities; multiples of ``GROUP``. It stays in the processor's caches."""
+GPU_TILE = (8192, 16384)
+"""The same on a GPU, where a block has to be large enough to keep all of it busy."""
 LOSS = 0.012
 """Largest mean rounding error (as a length) for which int8 is used. MiniLM's vectors have 0.010; with 0.013 a
 search takes longer than in bfloat16, as too many groups may hold a neighbour."""
@@ -40,11 +43,15 @@ class Shortlist:
     lost: Tensor  # (n,) float32: length of each vector's rounding error
     most: Tensor  # (groups,) float32: largest length of a rounding error in each group
 
+    def on(self, device: torch.device) -> "Shortlist":
+        """The same on another device."""
+        return Shortlist(*(getattr(self, field.name).to(device) for field in fields(self)))
+
     def bounds(self, rows: slice) -> tuple[Tensor, Tensor]:
         """Upper bounds on similarities to each group, ``(rows, kept)``, and to all others, ``(rows,)``."""
         values, error = self._largest(rows)
         found, kept = values + error, self.groups.shape[1]
-        rest = found[:, kept] if found.shape[1] > kept else torch.full((len(found),), -torch.inf)
+        rest = found[:, kept] if found.shape[1] > kept else torch.full_like(found[:, 0], -torch.inf)
         return found[:, :kept], rest
 
     def floor(self, rows: slice, k: int) -> Tensor:
@@ -87,6 +94,11 @@ def _keeps_enough(vectors: Tensor) -> bool:
     return float(_Side(sample, torch.int8, torch.device("cpu")).lost().mean()) <= LOSS
 
 
+def tile_on(device: torch.device) -> tuple[int, int]:
+    """Rows and columns of a block of similarities on a device."""
+    return TILE if device.type == "cpu" else GPU_TILE
+
+
 def multiplies_int8(device: torch.device, width: int) -> bool:
     """Whether torch multiplies int8 vectors of this width correctly: without VNNI sums may saturate."""
     return device.type == "cpu" and width > 1 and _sums_are_right()  # torch misreads a single column
@@ -117,8 +129,9 @@ def shortlists(
     best_x, best_y = _Best(side_x, side_y, k), _Best(side_y, side_x, k)
     # This many rows, and their largest similarities to all groups, fit an eighth of the memory.
     each = max(groups_of(len(y)) * sums.itemsize, x.shape[1] * short.itemsize)
-    height = max(TILE[0], memory // 16 // each // TILE[0] * TILE[0])
-    tile = torch.empty(TILE[0] * TILE[1], dtype=sums, device=device)
+    size = tile_on(device)
+    height = max(size[0], memory // 16 // each // size[0] * size[0])
+    tile = torch.empty(size[0] * size[1], dtype=sums, device=device)
     for top in range(0, len(x), height):
         bottom = min(top + height, len(x))
         of_rows, of_columns = _largest_of_groups(side_x, slice(top, bottom), side_y, tile)
@@ -136,20 +149,34 @@ class _Side:
     """
 
     def __init__(self, vectors: Tensor, short: torch.dtype, device: torch.device) -> None:
-        self.vectors, self.short, self._device = vectors, short, device
+        self.vectors, self.short, self.device = vectors, short, device
         self.scales: Tensor | None = None
         if short == torch.int8:
             largest = [part.abs().amax() for part in torch.split(vectors, GROUP)]
             self.scales = torch.stack(largest).clamp_(min=1e-30) / 127
 
+    @cached_property
+    def _whole(self) -> Tensor | None:
+        """All vectors, rounded, on a GPU that has room for them: they are multiplied many times."""
+        size = len(self.vectors) * self.vectors.shape[1] * self.short.itemsize
+        if self.device.type == "cpu" or 4 * size > free_memory(self.device):
+            return None
+        return self._rounded(slice(0, len(self.vectors)))
+
     def rounded(self, rows: slice) -> Tensor:
         """Some vectors, starting at a group, rounded; zeros, which only raise bounds, fill the last group."""
+        if self._whole is None:
+            return self._rounded(rows)
+        return self._whole[rows.start : rows.start + GROUP * groups_of(rows.stop - rows.start)]
+
+    def _rounded(self, rows: slice) -> Tensor:
         some = self.vectors[rows]
         numbers = torch.zeros(
-            GROUP * groups_of(len(some)), some.shape[1], dtype=self.short, device=self._device
+            GROUP * groups_of(len(some)), some.shape[1], dtype=self.short, device=self.device
         )
-        for low in range(0, len(some), TILE[0]):
-            part = some[low : low + TILE[0]]
+        step = tile_on(self.device)[0]
+        for low in range(0, len(some), step):
+            part = some[low : low + step]
             if self.scales is not None:
                 part = (part / self.of_each(rows.start + low, len(part))).round_()
             numbers[low : low + len(part)] = part
@@ -157,9 +184,9 @@ class _Side:
 
     def lost(self) -> Tensor:
         """Length of each vector's rounding error, ``(n,)`` float32."""
-        lost = []
-        for low in range(0, len(self.vectors), TILE[1]):
-            rows = slice(low, min(low + TILE[1], len(self.vectors)))
+        lost, step = [], tile_on(self.device)[1]
+        for low in range(0, len(self.vectors), step):
+            rows = slice(low, min(low + step, len(self.vectors)))
             there = self.rounded(rows)[: rows.stop - low].cpu().float()
             there *= 1 if self.scales is None else self.of_each(low, len(there))
             lost.append(torch.linalg.vector_norm(there - self.vectors[rows], dim=1))
@@ -180,11 +207,12 @@ def _largest_of_groups(x: _Side, rows: slice, y: _Side, tile: Tensor) -> tuple[T
     factors, count, m = x.rounded(rows), rows.stop - rows.start, len(y.vectors)
     of_rows = tile.new_empty(len(factors), groups_of(m))
     of_columns = tile.new_empty(len(factors) // GROUP, GROUP * groups_of(m))
-    for left in range(0, m, TILE[1]):
-        columns = y.rounded(slice(left, min(left + TILE[1], m)))
+    high_step, wide_step = tile_on(tile.device)
+    for left in range(0, m, wide_step):
+        columns = y.rounded(slice(left, min(left + wide_step, m)))
         right = left + len(columns)
-        for low in range(0, len(factors), TILE[0]):
-            part = factors[low : low + TILE[0]]
+        for low in range(0, len(factors), high_step):
+            part = factors[low : low + high_step]
             block = tile[: len(part) * len(columns)].view(len(part), len(columns))
             # torch's only product of int8 that does not round its sums
             (torch._int_mm if part.dtype == torch.int8 else torch.mm)(part, columns.T, out=block)
@@ -210,14 +238,16 @@ class _Best:
         groups, integers = groups_of(len(others.vectors)), side.scales is not None
         self._kept = min(groups, max(KEPT, 2 * k) * (2 if integers else 1))
         shape = len(side.vectors), min(groups, self._kept + 1)
-        self._values = torch.full(shape, -torch.inf, dtype=torch.float16 if integers else side.short)
-        self._groups = torch.zeros(shape, dtype=torch.int32)
+        kind = torch.float16 if integers else side.short
+        self._values = torch.full(shape, -torch.inf, dtype=kind, device=side.device)
+        self._groups = torch.zeros(shape, dtype=torch.int32, device=side.device)
 
     def add(self, top: int, largest: Tensor, first: int) -> None:
         """Add largest products, ``(rows, groups)``, of vectors from ``top`` on, groups from ``first`` on."""
-        numbers = torch.arange(first, first + largest.shape[1], dtype=torch.int32)
-        for low in range(0, len(largest), TILE[0]):
-            part = self._similarities(top + low, largest[low : low + TILE[0]].cpu(), first)
+        numbers = torch.arange(first, first + largest.shape[1], dtype=torch.int32, device=largest.device)
+        step = tile_on(largest.device)[0]
+        for low in range(0, len(largest), step):
+            part = self._similarities(top + low, largest[low : low + step], first)
             rows = slice(top + low, top + low + len(part))
             joined = torch.cat([self._values[rows], part], dim=1)
             known = torch.cat([self._groups[rows], numbers.expand(len(part), -1)], dim=1)
@@ -233,7 +263,7 @@ class _Best:
     def shortlist(self, lost: Tensor, lost_by_others: Tensor) -> Shortlist:
         """The shortlist, given the lengths of the rounding errors of these vectors and of the others."""
         most = torch.stack([part.max() for part in torch.split(lost_by_others, GROUP)])
-        return Shortlist(self._groups[:, : self._kept], self._values, lost, most)
+        return Shortlist(self._groups[:, : self._kept].cpu(), self._values.cpu(), lost, most)
 
 
 def padded(vectors: Tensor, count: int) -> Tensor:
