@@ -107,8 +107,9 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, Any]:
         runs[f"one at a time {kind}"] = partial(one_at_a_time, network, model, cycle(inputs_of(requests)))
         if dtype is torch.bfloat16:
             runs["ours, decay 0, bfloat16"] = partial(ours, network, model, requests, 0.0, args.rows)
-            # A part of them is enough for generate, whose batches do not wait for each other.
-            some = requests[: len(requests) // (4 if args.brief else 2)]
+            # A part of them is enough for generate on a processor, as its batches do not wait for each other.
+            share = (4 if args.brief else 2) if args.device == "cpu" else 1
+            some = requests[: len(requests) // share]
             each = len(some) * TEXTS
             sizes = {s: batched(network, model, some, s).rate for s in (each // 4, each // 2, each)}
             best = max(sizes, key=lambda size: sizes[size])

@@ -171,6 +171,12 @@ def from_seeds(_: Task, settings: dict[str, Any], work: Path) -> dict[str, Any]:
     return trained({**settings, "base": MINILM}, work / "crossencoder-seeds")
 
 
+def by_smollm2(_: Task, settings: dict[str, Any], work: Path) -> dict[str, Any]:
+    """SmolLM2 as a cross-encoder that learned the seeds and nothing else."""
+    learned = {**settings, "base": SMOLLM2, "learning_rate": [1e-4], "max_length": 384}
+    return {**trained(learned, work / "crossencoder-smollm2"), "dtype": "auto"}
+
+
 def from_start(task: Task, settings: dict[str, Any], work: Path) -> dict[str, Any]:
     """A cross-encoder that learned other pairs before the seeds, the same for all sets of seeds."""
     start = crossencoder_start(task, settings, work.parent)
@@ -191,6 +197,7 @@ def by_likelihood(*_: Any) -> dict[str, Any]:
 
 JUDGES: dict[str, Callable[[Task, dict[str, Any], Path], dict[str, Any]]] = {
     "seeds": from_seeds,
+    "smollm2": by_smollm2,
     "start": from_start,
     "likelihood": by_likelihood,
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-MOST_ROWS = {"cpu": 256, "other": 1024}
+MOST_ROWS = {"cpu": 256, "other": 4096}
 """The most rows in a batch of the decoder, by device: larger batches decode no faster per row."""
 
 _LIMITS = (  # a container's limit and usage, in the two versions of control groups
