@@ -13,12 +13,13 @@ from pairsmith.core.model_files import multiplies_fast
 
 
 def machine() -> dict[str, Any]:
-    """Processor, whether it multiplies bfloat16 fast, threads, versions and commit."""
+    """Processor and GPU, whether the former multiplies bfloat16 fast, threads, versions and commit."""
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
     )
     return {
         "processor": processor(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "bfloat16": multiplies_fast("bfloat16", "cpu"),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
