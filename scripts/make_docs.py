@@ -135,6 +135,7 @@ _GUIDES = {
     "train-teacher": "questions.md#answering",
     "relabel": "questions.md#answering",
     "infuse": "questions.md#the-student",
+    "queries": "retriever.md#queries",
     "evaluate-sts": "methods.md#training-and-measuring",
     "evaluate-labels": "measuring.md#are-the-labels-apart",
     "evaluate-qa": "mining.md#the-models-that-come-of-it",

@@ -8,13 +8,15 @@ from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
+
 from pairsmith.cli.steps import Step
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.paths import files_below
 from pairsmith.core.progress import Silent
 from pairsmith.core.settings import Settings
 from pairsmith.data.sources import open_source
-from pairsmith.runs import Run
+from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate, peak_memory
 
 SLICE = 256
@@ -40,25 +42,28 @@ def plan_by_slice(
         return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={})
     name = f"{PurePath(source.removeprefix('@')).stem}.jsonl"  # an error names the file
 
-    def tried(some: int) -> tuple[float, int]:
-        """Seconds that the step takes for the first rows, and bytes that it writes."""
+    def tried(some: int) -> tuple[float, int, pa.Table | None]:
+        """Seconds that the step takes for the first rows, bytes that it writes, and its rows if it has any."""
         with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
             file, out = Path(folder) / name, Path(folder) / "out"
             lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows[:some])
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             begun = time.monotonic()
-            step.run(settings.model_copy(update={step.sliced: str(file)}), Run(out, Silent()))
-            return time.monotonic() - begun, sum(f.stat().st_size for f in files_below(out).values())
+            made = step.run(settings.model_copy(update={step.sliced: str(file)}), Run(out, Silent()))
+            seconds = time.monotonic() - begun
+            table = made.table() if isinstance(made, DatasetFolder) else None
+            return seconds, sum(f.stat().st_size for f in files_below(out).values()), table
 
     small = min(_FEW, len(rows))
-    first, _ = tried(small)  # also loads libraries and the model's files
-    (few, few_bytes), (many, many_bytes) = tried(small), tried(len(rows))
+    first, *_ = tried(small)  # also loads libraries and the model's files
+    (few, few_bytes, _), (many, many_bytes, sample) = tried(small), tried(len(rows))
     left, more = count - len(rows), max(1, len(rows) - small)
     return Estimate(
         seconds=max(0.0, first - few) + many + left * max(0.0, many - few) / more,
         memory=peak_memory(),
         disk=many_bytes + left * max(0, many_bytes - few_bytes) // more,
-        rows={},
+        rows={} if sample is None else {"train": sample.num_rows * count // len(rows)},
+        sample=sample,
     )
 
 

@@ -28,6 +28,7 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.mix.settings import MixSettings
+from pairsmith.steps.retrieval.settings import QueriesSettings
 from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.question_settings import (
@@ -204,6 +205,13 @@ STEPS: Steps = {
         InfuseSettings,
         "pairsmith.steps.training.student:infuse",
         "Train an encoder whose token vectors answer questions.",
+    ),
+    "queries": Step(
+        QueriesSettings,
+        "pairsmith.steps.retrieval.queries:write_queries",
+        "Write search queries for chunks of documents.",
+        sliced="chunks",
+        reads="model",
     ),
     "evaluate-sts": Step(
         EvaluateStsSettings,

@@ -12,6 +12,7 @@ from pairsmith.runs import DatasetFolder
 _WRITTEN = {
     "generate": ("sentence2", "text"),
     "ask": ("written", "question"),
+    "queries": ("query",),
     "rewrite": ("input",),
     "rewrite summaries": ("output",),
 }

@@ -74,7 +74,7 @@ class GenerateSettings(Settings):
         default=None,
         ge=1,
         description="Number of sequences that the model processes at once; lower it if memory runs out. "
-        "Unset: as many as fit in memory, at most 256 (1,024 on a GPU). In bfloat16 another number gives "
+        "Unset: as many as fit in memory, at most 256 (4,096 on a GPU). In bfloat16 another number gives "
         "other texts.",
     )
     steering: Literal["certified", "reranked"] = Field(

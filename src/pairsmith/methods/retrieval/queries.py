@@ -1,0 +1,214 @@
+"""Search queries for chunks of documents, written by a causal language model.
+
+chunk and kind of query -> prompt; the same of the chunks beside it, and of its title alone -> counter-prompts
+-> tokens that the prompt makes likelier than these (D3) -> queries
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from pairsmith.core.errors import ModelError
+from pairsmith.data.chunk_rows import Chunk, QueryExample
+from pairsmith.data.schemas import Reject
+from pairsmith.models.language.combine import self_debias
+from pairsmith.models.language.decoder import Group, MultiPromptDecoder
+from pairsmith.models.language.protocols import Prompt, SteerableModel
+from pairsmith.models.language.sampling import Sampling
+from pairsmith.runs.seeds import stream_key
+from pairsmith.runs.work import Advance
+
+KindName = Literal["question", "keywords", "statement"]
+KINDS: Mapping[KindName, tuple[str, str]] = {
+    "question": ("Write a question that the text answers.", "Question"),
+    "keywords": ("Write the words that someone types into a search engine to find the text.", "Search"),
+    "statement": ("Write a short claim that the text supports.", "Claim"),
+}
+"""What the model is told for each kind of query, and what it begins to write."""
+
+AgainstName = Literal["neighbours", "title"]
+FLOOR = 0.01
+COPIED = 8
+"""A query of this many words or more that stands in the text word for word is a copy of it."""
+LEAST = 16
+"""Tokens of a text that have to fit the model beside the instruction and the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """How queries are written.
+
+    ``queries`` are wanted for each chunk, their kinds taking turns, with at most ``tries`` for each. A query
+    should fit its chunk better than what it is written ``against``, with a weight of ``decay``; 0 turns that
+    off. ``max_length`` tokens of a text are read.
+    """
+
+    queries: int = 3
+    kinds: tuple[KindName, ...] = ("question", "keywords", "statement")
+    against: tuple[AgainstName, ...] = ("neighbours", "title")
+    tries: int = 3
+    decay: float = 100.0
+    top_k: int = 5
+    top_p: float = 0.9
+    max_tokens: int = 32
+    max_length: int = 400
+    chat: bool = False
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenQuery:
+    """A query, and the chunk that it was written for. Its ``id`` is the chunk's with a number."""
+
+    id: str
+    query: str
+    kind: KindName
+    chunk: Chunk
+
+    def columns(self) -> dict[str, str]:
+        """The row as it is stored."""
+        chunk = self.chunk
+        row = {"id": self.id, "query": self.query, "positive": chunk.text}
+        return row | {"title": chunk.title, "chunk": chunk.id, "kind": self.kind}
+
+
+class QueryWriter:
+    """Writes queries for chunks. Those of a chunk do not depend on the chunks that are written for beside it.
+
+    Args:
+        model: a causal language model.
+        options: see there.
+        examples: the user's own queries, shown to the model. Those with a text come as they are wanted; of
+            the others the query alone.
+    """
+
+    def __init__(
+        self, model: SteerableModel, options: QueryOptions, examples: Sequence[QueryExample] = ()
+    ) -> None:
+        """Raises: ModelError: the instruction and the examples leave no room for a text."""
+        self._model = model
+        self._options = options
+        self._examples = tuple(examples)
+        self._special = len(model.encode(""))
+        around = max(len(self._prompt("", kind)) for kind in options.kinds)
+        room = model.context - around - options.max_tokens
+        if room < LEAST:
+            raise ModelError(
+                f"model {model.name}: reads {model.context} tokens, of which the instruction and the examples "
+                f"take {around} and a query {options.max_tokens}; give fewer or shorter examples"
+            )
+        self._room = min(room, options.max_length)
+
+    def write(
+        self, chunks: Sequence[Chunk], advance: Advance = lambda _: None
+    ) -> tuple[list[WrittenQuery], list[Reject]]:
+        """The queries of each chunk in turn, and what was not kept. ``advance`` gets numbers of tries."""
+        kinds = self._options.kinds
+        kept: list[dict[int, WrittenQuery]] = [{} for _ in chunks]
+        rejects: list[Reject] = []
+        for number in range(self._options.tries):
+            missing = [
+                (place, wanted)
+                for place, queries in enumerate(kept)
+                for wanted in range(self._options.queries)
+                if wanted not in queries
+            ]
+            written = self._draw(
+                [(chunks[place], kinds[wanted % len(kinds)], wanted) for place, wanted in missing], number
+            )
+            for (place, wanted), group in zip(missing, written, strict=True):
+                chunk, kind = chunks[place], kinds[wanted % len(kinds)]
+                query = WrittenQuery(f"{chunk.id}-{wanted}", group.text.strip(), kind, chunk)
+                if fault := _fault(group, query, kept[place].values()):
+                    rejects.append(Reject.of(f"{query.id}-try-{number}", *fault, query.columns()))
+                else:
+                    kept[place][wanted] = query
+            advance(len(chunks))
+        return [queries[wanted] for queries in kept for wanted in sorted(queries)], rejects
+
+    def _draw(self, wanted: Sequence[tuple[Chunk, KindName, int]], number: int) -> list[Group]:
+        """A continuation of each chunk's prompt for a kind, steered away from its counter-prompts."""
+        options = self._options
+        groups = [
+            Group(
+                self._of_text(chunk.title, chunk.text, kind),
+                self._counter_prompts(chunk, kind),
+                stream_key(chunk.id, chunk.text, place, number),
+            )
+            for chunk, kind, place in wanted
+        ]
+        decoder = MultiPromptDecoder(
+            self._model,
+            partial(self_debias, decay=options.decay, floor=FLOOR),
+            Sampling(options.top_k, options.top_p, options.max_tokens, may_end=True),
+            options.seed,
+            [prompt for group in groups for prompt in group.prompts],
+        )
+        for group in groups:
+            decoder.add(group)
+        for _ in decoder.finished():
+            pass
+        return groups
+
+    def _counter_prompts(self, chunk: Chunk, kind: KindName) -> tuple[Prompt, ...]:
+        """What a query must not fit better than its chunk: the chunks beside it, and its title alone."""
+        if not self._options.decay:
+            return ()
+        texts = list(chunk.neighbours) if "neighbours" in self._options.against else []
+        prompts = [self._of_text(chunk.title, text, kind) for text in texts]
+        if "title" in self._options.against and chunk.title:
+            prompts.append(self._of_text("", chunk.title, kind))
+        own = self._of_text(chunk.title, chunk.text, kind)
+        return tuple(prompt for prompt in dict.fromkeys(prompts) if prompt != own)
+
+    def _of_text(self, title: str, text: str, kind: KindName) -> Prompt:
+        """The prompt of a text below its title, cut to the room that there is."""
+        shown = _quotable(f"{title}: {text}" if title else text)
+        tokens = self._model.encode(shown)
+        if len(tokens) - self._special > self._room:
+            shown = self._model.decode(tokens[: self._room])
+        prompt = self._prompt(shown, kind)
+        while len(prompt) > self._model.context - self._options.max_tokens:  # cut text may encode longer
+            shown = shown[: len(shown) * 9 // 10]
+            prompt = self._prompt(shown, kind)
+        return prompt
+
+    def _prompt(self, text: str, kind: KindName) -> Prompt:
+        """The tokens of the instruction with a text, and of the beginning of what the model writes."""
+        task, label = KINDS[kind]
+        alone = [f'"{_quotable(example.query)}"' for example in self._examples if not example.text]
+        shown = f"Queries are such as {', '.join(alone)}.\n" if alone else ""
+        for example in self._examples:
+            if example.text:
+                shown += f'Text: "{_quotable(example.text)}"\nTask: {task}\n'
+                shown += f'{label}: "{_quotable(example.query)}"\n\n'
+        message = f'{shown}Text: "{text}"\nTask: {task}'
+        if self._options.chat:
+            return tuple(self._model.encode_chat(message, f'{label}: "'))
+        return tuple(self._model.encode(f'{message}\n{label}: "'))
+
+
+def _quotable(text: str) -> str:
+    """A text that can stand between quotation marks on one line."""
+    return " ".join(text.replace('"', "'").split())
+
+
+def _fault(group: Group, query: WrittenQuery, others: Iterable[WrittenQuery]) -> tuple[str, str] | None:
+    """The filter that rejects a query, and the reason; None if it is kept."""
+    text = query.query
+    words = text.casefold().split()
+    known = {" ".join(other.query.casefold().split()) for other in others}
+    if group.ending != "stop":
+        return "no end", "no quotation mark within the token limit, or the model ended the text without one"
+    if len(words) < 2:
+        return "short", "fewer than two words"
+    if text.splitlines() != [text]:
+        return "line break", "the query holds a line break"
+    if not text.isprintable() or "\ufffd" in text:
+        return "bad character", "the query holds a character that is no text"
+    if " ".join(words) in known:
+        return "repeat", "the chunk already has this query"
+    if len(words) >= COPIED and " ".join(words) in " ".join(query.chunk.text.casefold().split()):
+        return "copy", f"{COPIED} words or more that stand in the text word for word"
+    return None

@@ -1,0 +1,114 @@
+"""The step ``queries``: write search queries for chunks of documents.
+
+chunks -> queries, steered away from what is beside them -> rows
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import pyarrow as pa
+
+from pairsmith.core.citations import CITATION
+from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.model_names import model_revision
+from pairsmith.data.chunk_rows import Chunk, read_chunks, read_query_examples
+from pairsmith.data.schemas import REJECT, text_schema, to_table
+from pairsmith.methods.retrieval.queries import QueryWriter
+from pairsmith.models.heads import writes_as
+from pairsmith.models.language.remote import is_remote
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, settled, sources_of
+from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.mapped import Made, ProgressScaler, RecordShard, commit_records, completed
+from pairsmith.runs.work import Advance, Work
+from pairsmith.steps.retrieval.settings import QueriesSettings
+from pairsmith.steps.shared import hashes, refuse_sources
+
+QUERY = text_schema("id", "query", "positive", "title", "chunk", "kind")
+
+
+def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
+    """Write queries for chunks; see ``QueriesSettings``. What is no query, or a copy, becomes a reject."""
+    settings = settled(settings, run)
+    if is_remote(settings.model):
+        raise SettingsError(
+            f"model {settings.model}: queries needs a model that it can load; give a folder or a Hub id"
+        )
+    if writes_as(settings.model) != "decoder":
+        raise ModelError(f"model {settings.model}: is no causal language model, which --model has to be")
+    models = {"model": model_revision(settings.model)}
+    sources = [settings.chunks, *([settings.examples] if settings.examples else [])]
+    refuse_sources(run, chunks=settings.chunks, model=settings.model, examples=sources[1:])
+    count = sum(1 for _ in chunks(settings))
+    writer = FolderWriter.start(
+        run,
+        step="queries",
+        schema=QUERY,
+        settings=settings.deciding(),
+        inputs=hashes("chunks", sources[:1]) | hashes("examples", sources[1:]),
+        models=models,
+        planned=-(-count // settings.shard_size),
+    )
+    commit = partial(
+        commit_records,
+        writer,
+        partial(_load_worker, settings, models),
+        partial(chunks, settings),
+        count,
+        settings.shard_size,
+        ExecutorChoice.of(settings),
+        run,
+        title="write queries",
+        unit="chunks",
+    )
+    return completed(writer, run, commit, _card(settings, sources))
+
+
+def chunks(settings: QueriesSettings) -> Iterator[Chunk]:
+    """The chunks, one at a time."""
+    return read_chunks(settings.chunks, settings.column)
+
+
+def load_writer(settings: QueriesSettings) -> QueryWriter:
+    """Load the model and the examples."""
+    from pairsmith.models.language.loading import load_model
+
+    examples = read_query_examples(settings.examples)[: settings.shown] if settings.examples else []
+    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    return QueryWriter(model, settings.options, examples)
+
+
+def _load_worker(
+    settings: QueriesSettings, models: Mapping[str, str], worker: int
+) -> Work[RecordShard[Chunk], Made]:
+    """Load the model; what is returned makes the rows and rejects of a shard of chunks."""
+    if {"model": model_revision(settings.model)} != models:
+        raise ModelError(f"model {settings.model}: worker {worker} finds different weights under this name")
+    writer = load_writer(settings)
+
+    def work(shard: RecordShard[Chunk], advance: Advance) -> Made:
+        scaler = ProgressScaler(len(shard.records), len(shard.records) * settings.tries, advance)
+        written, rejects = writer.write(shard.records, scaler)
+        scaler.finish()
+        rows = [query.columns() for query in written]
+        return pa.Table.from_pylist(rows, schema=QUERY), to_table(rejects, REJECT)
+
+    return work
+
+
+def _card(settings: QueriesSettings, sources: list[str]) -> Card:
+    return Card(
+        title="Search queries for chunks of documents",
+        description=f"Queries written by {model_display_name(settings.model)} for chunks of documents, of the "
+        f"kinds {', '.join(settings.kinds)}.",
+        columns={
+            "query": "the query",
+            "positive": "the text of the chunk that it was written for",
+            "title": "the chunk's title",
+            "chunk": "the chunk's id",
+            "kind": "the kind of query",
+        },
+        made="The queries were written by a program; no person has checked them.",
+        citations=(CITATION,),
+        licence="The rights in the documents apply.",
+        sources=sources_of(models=[settings.model], data=sources),
+    )

@@ -1,0 +1,149 @@
+"""Queries by a scripted model: it writes the first word of the text that its prompt shows, or of another."""
+
+from dataclasses import replace
+
+import pytest
+
+from pairsmith.core.errors import ModelError
+from pairsmith.data.chunk_rows import Chunk, QueryExample
+from pairsmith.methods.retrieval.queries import QueryOptions, QueryWriter
+from pairsmith.models.language.scripted import ScriptedModel
+
+ALPHABET = 'abxy "'
+OPTIONS = QueryOptions(
+    queries=2, kinds=("question",), against=("neighbours",), tries=2, max_tokens=8, top_k=3
+)
+
+
+def following(prompt, text):
+    """Two letters: the text's own, which is likely, and x, which its neighbours' prompts want as much."""
+    if len(text) == 1:
+        return {" ": 1.0}
+    if len(text) >= 3:
+        return {'"': 1.0}
+    own = "a" if '"aaa' in prompt else "b"
+    return {own: 0.4, "x": 0.6}
+
+
+def writer(script=following, options=OPTIONS, examples=(), **kwargs):
+    return QueryWriter(ScriptedModel(script, ALPHABET, **kwargs), options, examples)
+
+
+def chunk(letter, *neighbours):
+    return Chunk(f"of-{letter}", "", letter * 3, tuple(each * 3 for each in neighbours))
+
+
+def test_what_the_neighbours_want_as_much_is_avoided():
+    """By D3: x has 0.6 for both, so delta is 0; a has 0.4 for its text and 0 for the neighbour's.
+
+    A neighbour that wants x with 0.9 makes delta -0.3, and the weight of x 0.6 * exp(-30), that is 0.6 * 0.01.
+    """
+
+    def script(prompt, text):
+        found = following(prompt, text)
+        if "x" in found and '"bbb' in prompt:
+            return {"b": 0.1, "x": 0.9}
+        return found
+
+    options = replace(OPTIONS, queries=1, tries=1)
+    many = [Chunk(f"{number}", "", "aaa", ("bbb",)) for number in range(300)]
+    steered, _ = writer(script, options).write(many)
+    plain, _ = writer(script, replace(options, decay=0.0)).write(many)
+    share = sum("x" in query.query for query in steered) / len(steered)
+    usual = sum("x" in query.query for query in plain) / len(plain)
+    # Two letters each: 1 - 0.4 ** 2 without, 1 - (0.4 / 0.406) ** 2 with; 0.03 is three standard errors.
+    assert usual == pytest.approx(1 - 0.4**2, abs=0.07)
+    assert share == pytest.approx(1 - (0.4 / 0.406) ** 2, abs=0.03)
+
+
+def test_repeats_are_tried_again_and_those_that_are_left_are_rejected():
+    def one(prompt, text):
+        return {"a": 1.0} if len(text) in (0, 2) else {" ": 1.0} if len(text) == 1 else {'"': 1.0}
+
+    written, rejects = writer(one).write([chunk("a")])
+    assert [query.query for query in written] == ["a a"]
+    assert [reject.filter for reject in rejects] == ["repeat", "repeat"]
+    assert [reject.id for reject in rejects] == ["of-a-1-try-0", "of-a-1-try-1"]
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        ({0: {"a": 1.0}}, "no end"),
+        ({0: {"a": 1.0}, 1: {'"': 1.0}}, "short"),
+    ],
+)
+def test_what_is_no_query_is_rejected(script, fault):
+    def following(_, text):
+        return script.get(len(text), script[max(script)])
+
+    written, rejects = writer(following).write([chunk("b")])
+    assert not written
+    assert {reject.filter for reject in rejects} == {fault}
+
+
+def test_a_copy_of_the_text_is_rejected():
+    text = "a b a b a b a b"
+
+    def copying(_, done):
+        return {text[len(done)]: 1.0} if len(done) < len(text) else {'"': 1.0}
+
+    options = replace(OPTIONS, queries=1, tries=1, max_tokens=20)
+    _, rejects = writer(copying, options).write([Chunk("1", "", f"y {text} y")])
+    assert [reject.filter for reject in rejects] == ["copy"]
+    written, _ = writer(copying, options).write([Chunk("1", "", "another text")])
+    assert [query.query for query in written] == [text]
+
+
+def test_a_chunks_queries_do_not_depend_on_the_others():
+    chunks = [chunk("a", "b"), chunk("b", "a"), Chunk("other", "", "bbb")]
+    together, _ = writer().write(chunks)
+    alone = [query for each in chunks for query in writer().write([each])[0]]
+    assert together == alone
+    assert len(together) > 3
+
+
+def test_kinds_take_turns_and_rows_lead_back_to_the_chunk():
+    options = replace(OPTIONS, queries=3, kinds=("question", "keywords"), tries=9)
+    written, _ = writer(options=options).write([Chunk("7", "a title", "aaa")])
+    assert [query.kind for query in written] == ["question", "keywords", "question"]
+    assert [query.id for query in written] == ["7-0", "7-1", "7-2"]
+    assert written[0].columns() == {
+        "id": "7-0",
+        "query": written[0].query,
+        "positive": "aaa",
+        "title": "a title",
+        "chunk": "7",
+        "kind": "question",
+    }
+
+
+def test_examples_are_shown_with_their_texts_or_alone():
+    seen = set()
+
+    def script(prompt, text):
+        seen.add(prompt)
+        return following(prompt, text)
+
+    examples = [QueryExample('who "a"', "the\ntext"), QueryExample("alone", "")]
+    writer(script, examples=examples).write([chunk("a")])
+    shown = min(seen)
+    assert shown.startswith(
+        'Queries are such as "alone".\nText: "the text"\nTask: Write a question that the text answers.\n'
+        "Question: \"who 'a'\"\n\n"
+    )
+    assert shown.endswith('Text: "aaa"\nTask: Write a question that the text answers.\nQuestion: "')
+
+
+def test_long_texts_are_cut_to_what_the_model_reads():
+    lengths = set()
+
+    def script(prompt, text):
+        lengths.add(len(prompt))
+        return following(prompt, text)
+
+    written, _ = writer(script, context=120).write([Chunk("1", "", "a" * 500)])
+    assert written
+    assert max(lengths) <= 120 - OPTIONS.max_tokens
+    with pytest.raises(ModelError, match="give fewer or shorter examples"):
+        writer(context=120, examples=[QueryExample("q", "b" * 200)])

@@ -1,0 +1,103 @@
+import json
+
+import pytest
+from tests.conftest import make_llama
+
+from pairsmith.__main__ import main
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.progress import Silent
+from pairsmith.data.chunk_rows import QueryExample, read_chunks, read_query_examples
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.steps.retrieval.queries import write_queries
+from pairsmith.steps.retrieval.settings import QueriesSettings
+
+
+def lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(make_llama(tmp_path_factory.mktemp("llama"), max_position_embeddings=512))
+
+
+@pytest.fixture
+def chunks(tmp_path):
+    rows = [
+        {"id": f"{name}-{place}", "title": name, "text": f"The {name} has part {place}.", "document": name}
+        for name in ("boat", "house")
+        for place in range(3)
+    ]
+    return lines(tmp_path / "chunks.jsonl", rows)
+
+
+def test_neighbours_are_the_chunks_beside_one_of_the_same_document(chunks):
+    read = {chunk.id: chunk for chunk in read_chunks(chunks)}
+    assert read["boat-0"].neighbours == ("The boat has part 1.",)
+    assert read["boat-1"].neighbours == ("The boat has part 0.", "The boat has part 2.")
+    assert read["boat-2"].neighbours == ("The boat has part 1.",)
+    assert read["house-0"].title == "house"
+
+
+def test_a_corpus_without_documents_has_no_neighbours(tmp_path):
+    rows = [{"_id": number, "title": "", "text": f"Text {number}."} for number in range(3)]
+    read = list(read_chunks(lines(tmp_path / "corpus.jsonl", [*rows, {"_id": 3, "title": "", "text": " "}])))
+    assert [(chunk.id, chunk.neighbours) for chunk in read] == [("0", ()), ("1", ()), ("2", ())]
+
+
+def test_examples_with_and_without_texts(tmp_path):
+    with_text = lines(tmp_path / "a.jsonl", [{"query": "who", "positive": "Ann."}, {"query": " "}])
+    assert read_query_examples(with_text) == [QueryExample("who", "Ann.")]
+    alone = tmp_path / "b.txt"
+    alone.write_text("who is it\n")
+    assert read_query_examples(str(alone)) == [QueryExample("who is it", "")]
+    with pytest.raises(InputError, match="holds no queries"):
+        read_query_examples(lines(tmp_path / "c.jsonl", [{"query": ""}]))
+
+
+def settings(model, chunks, **more):
+    given = {"chunks": chunks, "model": model, "device": "cpu", "dtype": "float32", "queries": 2, "top_k": 50}
+    return QueriesSettings(**{**given, "top_p": 1.0, "shard_size": 4, "tries": 4, "max_length": 60, **more})
+
+
+def test_rows_and_rejects_are_the_same_whatever_the_shards_and_workers(model, chunks, tmp_path):
+    one = write_queries(settings(model, chunks), Run(tmp_path / "one", Silent()))
+    other = write_queries(settings(model, chunks, shard_size=1, workers=2), Run(tmp_path / "two", Silent()))
+    table = one.table()
+    assert table.equals(other.table())
+    assert one.rejects().sort_by("id").equals(other.rejects().sort_by("id"))
+    assert table.num_rows + one.rejects().num_rows >= 12
+    texts = {chunk.id: chunk.text for chunk in read_chunks(chunks)}
+    for row in table.to_pylist():
+        assert row["positive"] == texts[row["chunk"]]
+        assert row["query"].strip()
+
+
+def test_the_command_and_its_errors(model, chunks, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = [
+        "queries",
+        "--chunks",
+        chunks,
+        "--model",
+        model,
+        "--device",
+        "cpu",
+        "--out",
+        str(out),
+        "--quiet",
+    ]
+    with pytest.raises(SystemExit, match="0"):
+        main([*command, "--queries", "1", "--kinds", "keywords", "--max-length", "40"])
+    assert {row["kind"] for row in DatasetFolder.open(out).table().to_pylist()} <= {"keywords"}
+    with pytest.raises(SystemExit, match="2"):
+        main([*command, "--kinds", "poem"])
+    assert "poem" in capsys.readouterr().err
+    with pytest.raises(SettingsError, match="it can load"):
+        write_queries(settings("http://localhost:1/v1#m", chunks), Run(tmp_path / "no", Silent()))
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    with pytest.raises(InputError):
+        write_queries(settings(model, str(empty)), Run(tmp_path / "no", Silent()))
+    assert not (tmp_path / "no" / "data").exists()
