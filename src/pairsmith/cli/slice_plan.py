@@ -43,7 +43,7 @@ def plan_by_slice(
     name = f"{PurePath(source.removeprefix('@')).stem}.jsonl"  # an error names the file
 
     def tried(some: int) -> tuple[float, int, pa.Table | None]:
-        """Seconds that the step takes for the first rows, bytes that it writes, and its rows if it has any."""
+        """Seconds that the step takes for the first rows, bytes that it writes, and the rows it makes."""
         with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
             file, out = Path(folder) / name, Path(folder) / "out"
             lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows[:some])

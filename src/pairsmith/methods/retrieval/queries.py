@@ -95,7 +95,7 @@ class QueryWriter:
         room = model.context - around - options.max_tokens
         if room < LEAST:
             raise ModelError(
-                f"model {model.name}: reads {model.context} tokens, of which the instruction and the examples "
+                f"model {model.name}: reads {model.context} tokens, of which the instruction and examples "
                 f"take {around} and a query {options.max_tokens}; give fewer or shorter examples"
             )
         self._room = min(room, options.max_length)

@@ -98,7 +98,7 @@ def _load_worker(
 def _card(settings: QueriesSettings, sources: list[str]) -> Card:
     return Card(
         title="Search queries for chunks of documents",
-        description=f"Queries written by {model_display_name(settings.model)} for chunks of documents, of the "
+        description=f"Queries written by {model_display_name(settings.model)} for chunks of documents of the "
         f"kinds {', '.join(settings.kinds)}.",
         columns={
             "query": "the query",
