@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import Settings
 from pairsmith.data.tasks import load_task
+from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings, check_retriever_name
 from pairsmith.steps.evaluate.settings import (
     EvaluateLabelsSettings,
     EvaluateMtebSettings,
@@ -218,6 +219,14 @@ STEPS: Steps = {
         "Measure how much the similarity of pairs differs by label.",
         sliced="data",
         reads="model",
+    ),
+    "evaluate-retrieval": Step(
+        EvaluateRetrievalSettings,
+        "pairsmith.steps.evaluate.retrieval:evaluate_retrieval",
+        "Evaluate how well a model ranks documents for queries.",
+        plan="pairsmith.steps.evaluate.plan:plan_evaluate_retrieval",
+        reads="model",
+        checks={"model": check_retriever_name},
     ),
     "evaluate-mteb": Step(
         EvaluateMtebSettings,
