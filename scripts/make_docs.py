@@ -142,6 +142,7 @@ _GUIDES = {
     "evaluate-paraphrase": "questions.md#what-the-vectors-are-good-for",
     "evaluate-ner": "questions.md#what-the-vectors-are-good-for",
     "evaluate-sentiment": "questions.md#what-the-vectors-are-good-for",
+    "evaluate-retrieval": "measuring.md#retrieval",
     "evaluate-mteb": "measuring.md",
     "mix": "mixing.md",
     "push": "sharing.md",

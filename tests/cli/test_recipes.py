@@ -814,5 +814,5 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
         "train-asker", "ask", "train-teacher", "relabel", "infuse",
         "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
-        "evaluate-ner", "evaluate-sentiment", "mix", "export", "push", "report", "audit",
+        "evaluate-ner", "evaluate-sentiment", "evaluate-retrieval", "mix", "export", "push", "report", "audit",
     }  # fmt: skip
