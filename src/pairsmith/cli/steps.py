@@ -36,6 +36,7 @@ from pairsmith.training.question_settings import (
     TrainQuestionGeneratorSettings,
     TrainTeacherSettings,
 )
+from pairsmith.training.retriever_settings import TrainRetrieverSettings
 from pairsmith.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
@@ -140,6 +141,11 @@ STEPS: Steps = {
         TrainBiencoderSettings,
         "pairsmith.steps.training.biencoder:train_biencoder",
         "Train an encoder on seed pairs, for mining more.",
+    ),
+    "train-retriever": Step(
+        TrainRetrieverSettings,
+        "pairsmith.steps.training.retriever:train_retriever",
+        "Train an encoder that finds documents for queries.",
     ),
     "mine": Step(
         MineSettings,
