@@ -159,6 +159,7 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     lines(folder / "questions.txt", [f"who plays the {play} so well?" for play in PLAYS])
     lines(folder / "passages.txt", map(passage, range(12)))
     retrieval(folder / "my-retrieval")
+    triplets(folder / "triplets.jsonl")
     write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
 
 
@@ -173,6 +174,15 @@ def make_earlier(folder: Path, models: dict[str, Path]) -> Path:
 
 def lines(path: Path, texts: Iterable[str]) -> None:
     path.write_text("".join(f"{text}\n" for text in texts))
+
+
+def triplets(path: Path) -> None:
+    """Questions, each with the passage that answers it and another."""
+    rows = [
+        {"query": f"who plays the {PLAYS[n]}?", "positive": passage(n), "negative": passage(n - 1)}
+        for n in range(12)
+    ]
+    write(path, rows)
 
 
 def retrieval(folder: Path) -> None:
