@@ -1,12 +1,14 @@
 """Models and BM25 on sets of ``retrieval_data.py``, and our figures against those of pytrec_eval.
 
 python benchmarks/retrieval.py --sets FOLDER --json FILE
+python benchmarks/retrieval.py --sets FOLDER --models embedded:smollm2-135m-instruct --only wikiqa --json FILE
 
-Every figure of every query is compared, on the same rankings.
+Every figure of every query is compared, on the same rankings. Results are added to those in the file.
 """
 
 import argparse
 import csv
+import json
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -23,7 +25,7 @@ from pairsmith.steps.evaluate.retrieval import figures_of_queries
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, retrieve
 
-MODELS = ("bm25", "embedded:all-minilm-l6-v2", "embedded:smollm2-135m-instruct")
+MODELS = ("bm25", "embedded:all-minilm-l6-v2")
 THEIRS = {
     "ndcg@10": "ndcg_cut_10",
     "recall@100": "recall_100",
@@ -41,15 +43,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=Path, required=True)
     parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--only", nargs="+", help="names of sets")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    results: dict[str, dict[str, Any]] = defaultdict(dict)
+    there = args.json and args.json.is_file()
+    results: dict[str, Any] = json.loads(args.json.read_text())["results"] if there else {}
     for model in args.models:
-        for folder in sorted(args.sets.iterdir()):
-            found = measured(folder, model)
-            print(folder.name, model, found, flush=True)
-            results[folder.name][model] = found
+        for name in args.only or sorted(folder.name for folder in args.sets.iterdir()):
+            found = measured(args.sets / name, model)
+            print(name, model, found, flush=True)
+            results.setdefault(name, {})[model] = found
             if args.json:
                 write(args.json, {"results": results})
 

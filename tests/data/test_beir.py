@@ -103,9 +103,9 @@ def test_queries_that_cannot_be_measured_are_left_out_and_counted(put):
     )
     assert list(found.queries) == list(found.relevance) == ["q1", "q2"]
     assert told(found) == [
-        "1 judged queries that are not among the queries (q9); they are left out",
-        "1 queries without a relevant document (q4); they are left out",
-        "1 queries without text (q5); they are left out",
+        "judged queries that are not among the queries: 1 (q9); they are left out",
+        "queries without a relevant document: 1 (q4); they are left out",
+        "queries without text: 1 (q5); they are left out",
     ]
 
 
@@ -114,14 +114,14 @@ def test_documents_that_cannot_be_retrieved_count_all_the_same(put):
     found = read_retrieval(put(documents, qrels=[*QRELS, *(f"q1\tx{n}\t1" for n in range(5)), "q1\ty\t0"]))
     assert found.relevance["q1"] == {"d1": 1, **{f"x{n}": 1 for n in range(5)}, "y": 0}
     assert told(found) == [
-        "5 relevant documents that are not in the corpus (x0, x1, x2, …); they count as not retrieved",
-        "1 documents without text (d5); they are never retrieved",
+        "relevant documents that are not in the corpus: 5 (x0, x1, x2, …); they count as not retrieved",
+        "documents without text: 1 (d5); they are never retrieved",
     ]
 
 
 def test_rows_that_repeat_others_count_once(put):
     found = read_retrieval(put([*DOCUMENTS, DOCUMENTS[0]], [*QUERIES, QUERIES[0]], [*QRELS, QRELS[0]]))
-    assert told(found) == ["3 rows that repeat an earlier one (d1, q1, q1 d1); they count once"]
+    assert told(found) == ["rows that repeat an earlier one: 3 (d1, q1, q1 d1); they count once"]
     assert found.relevance == read_retrieval(put()).relevance
 
 
@@ -134,7 +134,8 @@ def test_ids_may_be_numbers(put):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"documents": []}, "corpus.jsonl holds no documents"),
+        ({"documents": []}, "corpus.jsonl holds no documents$"),
+        ({"documents": [{"_id": "d1", "text": " "}]}, "corpus.jsonl holds no documents with text"),
         ({"qrels": []}, "test.tsv holds no judgements"),
         (
             {"documents": [*DOCUMENTS, {"_id": "d1", "text": "Other."}]},

@@ -65,7 +65,7 @@ class RetrievalSet:
         """Say what is wrong with the data, and what is done about it."""
         for fault, ids in self.faults.items():
             named = ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
-            say(f"{self.name}: {len(ids):,} {fault} ({named}); {_CONSEQUENCES[fault]}")
+            say(f"{self.name}: {fault}: {len(ids):,} ({named}); {_CONSEQUENCES[fault]}")
 
     def digest(self) -> str:
         """SHA-256 of documents, queries and relevance, whatever the format of their files."""
@@ -90,8 +90,8 @@ def read_retrieval(data: str, split: str | None = None, say: Say = lambda _: Non
     )
     faults: dict[str, list[str]] = defaultdict(list)
     documents = _texts(corpus, faults)
-    if not documents:
-        raise InputError(f"{corpus.name} holds no documents")
+    if not any(documents.values()):
+        raise InputError(f"{corpus.name} holds no documents" + (" with text" if documents else ""))
     asked = _texts(queries, faults)
     judged = _judgements(qrels, faults)
     faults[UNKNOWN_QUERIES] = [query for query in judged if query not in asked]

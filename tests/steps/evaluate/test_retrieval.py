@@ -253,8 +253,8 @@ def test_what_cannot_be_used_is_told_and_counted(data, tmp_path, capsys):
     }
     assert (found["recall@100"], found["map"]) == (50.0, 50.0)
     said = capsys.readouterr().err
-    assert "1 documents without text (d2); they are never retrieved" in said
-    assert "1 queries without a relevant document (q2); they are left out" in said
+    assert "documents without text: 1 (d2); they are never retrieved" in said
+    assert "queries without a relevant document: 1 (q2); they are left out" in said
 
 
 def test_figures_by_hand():
