@@ -229,7 +229,7 @@ STEPS: Steps = {
     "evaluate-retrieval": Step(
         EvaluateRetrievalSettings,
         "pairsmith.steps.evaluate.retrieval:evaluate_retrieval",
-        "Evaluate how well a model ranks documents for queries.",
+        "Evaluate how well a model ranks documents for queries: nDCG@10 and more, ×100.",
         plan="pairsmith.steps.evaluate.plan:plan_evaluate_retrieval",
         reads="model",
         checks={"model": check_retriever_name},
