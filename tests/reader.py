@@ -158,6 +158,8 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     squad(folder / "squad-dev.json", range(8, 12))
     lines(folder / "questions.txt", [f"who plays the {play} so well?" for play in PLAYS])
     lines(folder / "passages.txt", map(passage, range(12)))
+    retrieval(folder / "my-retrieval")
+    triplets(folder / "triplets.jsonl")
     write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
 
 
@@ -172,6 +174,27 @@ def make_earlier(folder: Path, models: dict[str, Path]) -> Path:
 
 def lines(path: Path, texts: Iterable[str]) -> None:
     path.write_text("".join(f"{text}\n" for text in texts))
+
+
+def triplets(path: Path) -> None:
+    """Questions, each with the passage that answers it and another."""
+    rows = [
+        {"query": f"who plays the {PLAYS[n]}?", "positive": passage(n), "negative": passage(n - 1)}
+        for n in range(12)
+    ]
+    write(path, rows)
+
+
+def retrieval(folder: Path) -> None:
+    """Passages and questions in BEIR's layout."""
+    (folder / "qrels").mkdir(parents=True)
+    write(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": passage(n)} for n in range(12)])
+    write(
+        folder / "queries.jsonl", [{"_id": f"q{n}", "text": f"who plays the {PLAYS[n]}?"} for n in range(6)]
+    )
+    lines(
+        folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *(f"q{n}\td{n}\t1" for n in range(6))]
+    )
 
 
 def squad(path: Path, numbers: range) -> None:

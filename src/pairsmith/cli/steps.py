@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import Settings
 from pairsmith.data.tasks import load_task
+from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings, check_retriever_name
 from pairsmith.steps.evaluate.settings import (
     EvaluateLabelsSettings,
     EvaluateMtebSettings,
@@ -36,6 +37,7 @@ from pairsmith.training.question_settings import (
     TrainQuestionGeneratorSettings,
     TrainTeacherSettings,
 )
+from pairsmith.training.retriever_settings import TrainRetrieverSettings
 from pairsmith.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
@@ -141,6 +143,11 @@ STEPS: Steps = {
         "pairsmith.steps.training.biencoder:train_biencoder",
         "Train an encoder on seed pairs, for mining more.",
     ),
+    "train-retriever": Step(
+        TrainRetrieverSettings,
+        "pairsmith.steps.training.retriever:train_retriever",
+        "Train an encoder that finds documents for queries.",
+    ),
     "mine": Step(
         MineSettings,
         "pairsmith.steps.mine.route:mine",
@@ -226,6 +233,14 @@ STEPS: Steps = {
         "Measure how much the similarity of pairs differs by label.",
         sliced="data",
         reads="model",
+    ),
+    "evaluate-retrieval": Step(
+        EvaluateRetrievalSettings,
+        "pairsmith.steps.evaluate.retrieval:evaluate_retrieval",
+        "Evaluate how well a model ranks documents for queries: nDCG@10 and more, ×100.",
+        plan="pairsmith.steps.evaluate.plan:plan_evaluate_retrieval",
+        reads="model",
+        checks={"model": check_retriever_name},
     ),
     "evaluate-mteb": Step(
         EvaluateMtebSettings,

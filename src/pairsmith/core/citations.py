@@ -15,9 +15,15 @@ QUIP = (
     "Contextualized Representations. arXiv:2106.08190."
 )
 
+RETRIEVAL = (
+    "Wang, Thakur, Reimers and Gurevych (2022): GPL: Generative Pseudo Labeling for Unsupervised Domain "
+    "Adaptation of Dense Retrieval. NAACL 2022, arXiv:2112.07577."
+)
+
 OF_TRAININGS = {
     "train-encoder": CITATION,
     "train-biencoder": MINING,
+    "train-retriever": RETRIEVAL,
     "train-crossencoder": MINING,
     "train-reader": MINING,
     "train-summarizer": MINING,

@@ -62,6 +62,7 @@ _EMBEDDED = {
 _KINDS: dict[str, tuple[str, str, list[str]]] = {
     "train-encoder": _SENTENCES,
     "train-biencoder": _SENTENCES,
+    "train-retriever": _SENTENCES,
     "train-crossencoder": (
         "sentence-transformers",
         "text-ranking",

@@ -1,6 +1,6 @@
 """Settings for training a sentence encoder on scored pairs."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,22 @@ from pairsmith.training.settings import (
     Warmup,
     WeightDecay,
 )
+
+Layers = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="Keep only the base's first N layers. The middle layers of a language model represent a "
+        "text best, and an encoder with a third of the layers takes a third of the time.",
+    ),
+]
+Attention = Annotated[
+    Literal["base", "bidirectional"],
+    Field(
+        description="base: as in the base model. bidirectional: the tokens of a causal language model also "
+        "attend to the tokens after them."
+    ),
+]
 
 
 class TrainEncoderSettings(Settings):
@@ -46,17 +62,8 @@ class TrainEncoderSettings(Settings):
         description="With --objective contrastive: the highest score of a text that counts as a hard "
         "negative. Texts between this and the highest score are not used.",
     )
-    layers: int | None = Field(
-        default=None,
-        ge=1,
-        description="Keep only the base's first N layers. The middle layers of a language model represent a "
-        "text best, and an encoder with a third of the layers takes a third of the time.",
-    )
-    attention: Literal["base", "bidirectional"] = Field(
-        default="base",
-        description="base: as in the base model. bidirectional: the tokens of a causal language model also "
-        "attend to the tokens after them.",
-    )
+    layers: Layers = None
+    attention: Attention = "base"
     centre: bool = Field(
         default=False,
         description="Subtract the mean vector of the training texts, in a layer that is trained and saved "

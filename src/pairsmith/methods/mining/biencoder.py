@@ -164,6 +164,24 @@ def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor
     return nn.functional.cross_entropy(logits, torch.arange(len(x), device=x.device))
 
 
+def side_features(encoder: SentenceTransformer, texts: Sequence[str], side: Side) -> dict[str, Any]:
+    """Features of these texts, in chunks of similar length, for ``side_vectors``."""
+    prompt = prompt_of(encoder, side)
+
+    def made(numbers: list[int]) -> Any:
+        return encoder.preprocess([texts[number] for number in numbers], prompt=prompt, task=side)
+
+    return chunked(token_counts(encoder, texts), made, encoder.device)
+
+
+def side_vectors(encoder: SentenceTransformer, features: Mapping[str, Any], side: Side) -> Tensor:
+    """The texts' vectors, ``(n, d)``; of each chunk only these are kept, so memory limits no batch."""
+    width = encoder.get_embedding_dimension()
+    return compute_chunks(
+        lambda chunk: encoder(dict(chunk), task=side)["sentence_embedding"][:, :width], features
+    )
+
+
 class BiEncoder(nn.Module):
     """A sentence encoder, of one tower or two, and the style classifier; returns the loss of a batch.
 
@@ -185,19 +203,11 @@ class BiEncoder(nn.Module):
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Any]:
         """Features of these texts, for ``vectors``."""
-        prompt = prompt_of(self.encoder, side)
-
-        def made(numbers: list[int]) -> Any:
-            return self.encoder.preprocess([texts[number] for number in numbers], prompt=prompt, task=side)
-
-        return chunked(token_counts(self.encoder, texts), made, self.encoder.device)
+        return side_features(self.encoder, texts, side)
 
     def vectors(self, features: Mapping[str, Any], side: Side) -> Tensor:
         """The texts' vectors, ``(n, d)``."""
-        width = self.encoder.get_embedding_dimension()
-        return compute_chunks(
-            lambda chunk: self.encoder(dict(chunk), task=side)["sentence_embedding"][:, :width], features
-        )
+        return side_vectors(self.encoder, features, side)
 
     def forward(
         self,

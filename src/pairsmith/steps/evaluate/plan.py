@@ -9,6 +9,7 @@ import torch
 
 from pairsmith.core.model_names import MINILM
 from pairsmith.core.progress import Silent
+from pairsmith.data.beir import read_retrieval
 from pairsmith.data.readers import read_pairs
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.data.sts import read_sts
@@ -25,6 +26,8 @@ from pairsmith.steps.evaluate.ner import few_and_test
 from pairsmith.steps.evaluate.paraphrase import labelled_pairs
 from pairsmith.steps.evaluate.qa import answerer
 from pairsmith.steps.evaluate.results import at_splits
+from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
+from pairsmith.steps.evaluate.retrievers import searcher
 from pairsmith.steps.evaluate.sentiment import judge, labelled_opinions
 from pairsmith.steps.evaluate.settings import (
     EvaluateMtebSettings,
@@ -67,6 +70,26 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before, base: str =
     spearman_draws(values, values, draws=CALIBRATION_DRAWS, rng=rng)
     draw = (time.monotonic() - begun) / CALIBRATION_DRAWS / len(values)
     return _estimate(loading + each * len(texts) + draw * drawn * settings.bootstrap)
+
+
+def plan_evaluate_retrieval(
+    settings: EvaluateRetrievalSettings, before: Before, base: str = MINILM
+) -> Estimate:
+    """Rank a sample of the documents for some queries, and extrapolate to the number of texts.
+
+    ``base`` stands in for a model that an earlier step will train.
+    """
+    data = read_retrieval(settings.data, settings.split)
+    known = settings.model_copy(update={"model": base}) if settings.model in before else settings
+    texts = [*filter(None, data.documents.values()), *data.queries.values()]
+
+    def load() -> Callable[[Sequence[str]], object]:
+        search = searcher(known, Silent())
+        return lambda some: search(some, some[:1], 1)
+
+    loading, each, _ = timed(load, spread(texts, CALIBRATION_SENTENCES))
+    size = sum(len(text) + 200 + 30 * settings.keep for text in data.queries.values())
+    return _estimate(loading + each * len(texts), size)
 
 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str = MINILM) -> Estimate:

@@ -18,7 +18,7 @@ _Bootstrap = Annotated[
         description="Number of bootstrap resamples for the 95 % interval; 0 for no interval.",
     ),
 ]
-_Bootstraps = Annotated[
+Bootstraps = Annotated[
     int,
     Field(
         ge=0,
@@ -26,18 +26,18 @@ _Bootstraps = Annotated[
         description="Number of bootstrap resamples for the 95 % intervals; 0 for no intervals.",
     ),
 ]
-_BootstrapSeed = Annotated[int, Field(ge=0, description="Seed of the bootstrap resamples.")]
+BootstrapSeed = Annotated[int, Field(ge=0, description="Seed of the bootstrap resamples.")]
 _Sentences = Annotated[
     int, Field(ge=1, description="Number of sentences encoded at once.", json_schema_extra=NO_EFFECT)
 ]
-_Pooling = Annotated[
+Pooling = Annotated[
     PoolingName,
     Field(
         description="How token vectors become a sentence vector. default: as the model was saved, or their "
         "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved."
     ),
 ]
-_TextLength = Annotated[
+TextLength = Annotated[
     int | None,
     Field(
         ge=3,
@@ -62,7 +62,7 @@ class EvaluateStsSettings(Settings):
     suites: list[str] = Field(
         default=[], description="Test sets to use: stsb, sick, sts12 … sts16. Unset: all that are there."
     )
-    pooling: _Pooling = "default"
+    pooling: Pooling = "default"
     layers: int | None = Field(
         default=None, ge=1, description="Use only the model's first N layers. Unset: all."
     )
@@ -73,7 +73,7 @@ class EvaluateStsSettings(Settings):
         description="Longest sentence in tokens; the rest is cut off. Unset: the model's own limit.",
     )
     bootstrap: _Bootstrap = 1000
-    seed: _BootstrapSeed = 0
+    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -93,7 +93,7 @@ class EvaluateLabelsSettings(Settings):
     )
     batch_size: _Sentences = 64
     bootstrap: _Bootstrap = 1000
-    seed: _BootstrapSeed = 0
+    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -123,11 +123,11 @@ class EvaluateMtebSettings(Settings):
         "and nothing is downloaded for it.",
         json_schema_extra=BY_CONTENT,
     )
-    pooling: _Pooling = "default"
+    pooling: Pooling = "default"
     batch_size: int = Field(
         default=64, ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT
     )
-    max_length: _TextLength = None
+    max_length: TextLength = None
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -165,8 +165,8 @@ class EvaluateQaSettings(Settings):
         description="Longest input in tokens: question and text together, or the text alone for a folder "
         "that infuse wrote. Longer texts are cut into windows. Unset: the model's own limit.",
     )
-    bootstrap: _Bootstraps = 1000
-    seed: _BootstrapSeed = 0
+    bootstrap: Bootstraps = 1000
+    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -200,8 +200,8 @@ class EvaluateSummariesSettings(Settings):
         description="Number of documents processed at once, each with all its beams.",
         json_schema_extra=NO_EFFECT,
     )
-    bootstrap: _Bootstraps = 1000
-    seed: _BootstrapSeed = 0
+    bootstrap: Bootstraps = 1000
+    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -248,7 +248,7 @@ class EvaluateParaphraseSettings(Settings):
         description="Random seeds; the training is repeated for each of them, with other training pairs.",
     )
     tune: bool = Field(default=False, description="Also fine-tune the encoder on the training pairs.")
-    max_length: _TextLength = None
+    max_length: TextLength = None
     batch_tokens: BatchTokens = None
     bootstrap: _Bootstrap = 1000
     seed: int = Field(

@@ -1,0 +1,240 @@
+"""Test sets of retrieval in BEIR's layout: documents, queries, and which documents are relevant to a query.
+
+A folder has ``corpus.jsonl`` (``_id``, ``title``, ``text``), ``queries.jsonl`` (``_id``, ``text``) and
+``qrels/SPLIT.tsv``, a table with the header query-id, corpus-id, score; each file may be ``.gz``. On the Hub
+the three are the configurations ``corpus``, ``queries`` and ``default`` or ``qrels`` of one data set, or the
+relevance is in a data set of its own, ``NAME-qrels``.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pairsmith.core.errors import InputError, choices
+from pairsmith.core.paths import Place, display_name, inside, is_folder, place, reaching, size_of
+from pairsmith.data.readers import column_text, parse_score, with_names
+from pairsmith.data.sources import Columns, Source, is_hub_data, missing, open_source, open_table
+from pairsmith.data.splits import Say
+
+_ID = ("_id", "id")
+_QRELS = ("query-id", "corpus-id", "score")
+_NAMED = 3
+"""Most ids that a message names."""
+
+UNANSWERED = "queries without a relevant document"
+BLANK_QUERIES = "queries without text"
+BLANK_DOCUMENTS = "documents without text"
+UNKNOWN_QUERIES = "judged queries that are not among the queries"
+UNKNOWN_DOCUMENTS = "relevant documents that are not in the corpus"
+REPEATED = "rows that repeat an earlier one"
+
+_CONSEQUENCES = {
+    UNANSWERED: "they are left out",
+    BLANK_QUERIES: "they are left out",
+    BLANK_DOCUMENTS: "they are never retrieved",
+    UNKNOWN_QUERIES: "they are left out",
+    UNKNOWN_DOCUMENTS: "they count as not retrieved",
+    REPEATED: "they count once",
+}
+"""What is done about each kind of fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalSet:
+    """A test set of retrieval.
+
+    Attributes:
+        name: for messages.
+        documents: title and text of each document, as one text, by id. The ids are in descending order of
+            their bytes, in which trec_eval ranks documents of equal score.
+        queries: the text of each query that is evaluated, by id.
+        relevance: for each of these queries the relevance of its judged documents, by id; at least one is
+            above 0, which means relevant.
+        faults: the ids of what cannot be used as it is, by a description such as ``UNANSWERED``.
+    """
+
+    name: str
+    documents: Mapping[str, str]
+    queries: Mapping[str, str]
+    relevance: Mapping[str, Mapping[str, int]]
+    faults: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def tell(self, say: Say) -> None:
+        """Say what is wrong with the data, and what is done about it."""
+        for fault, ids in self.faults.items():
+            named = ", ".join(ids[:_NAMED]) + (", …" if len(ids) > _NAMED else "")
+            say(f"{self.name}: {fault}: {len(ids):,} ({named}); {_CONSEQUENCES[fault]}")
+
+    def digest(self) -> str:
+        """SHA-256 of documents, queries and relevance, whatever the format of their files."""
+        found = hashlib.sha256()
+        for part in (self.documents, self.queries, self.relevance):
+            for each in sorted(part.items()):
+                found.update(json.dumps(each, sort_keys=True).encode() + b"\n")
+            found.update(b"\n")
+        return found.hexdigest()
+
+
+def read_retrieval(data: str, split: str | None = None, say: Say = lambda _: None) -> RetrievalSet:
+    """Read a test set of retrieval from a folder or the Hub.
+
+    Args:
+        data: a folder in BEIR's layout, or a Hub data set ``org/name``.
+        split: which judgements are read; None: ``test``, or the only ones of a folder.
+        say: told which judgements are read if these are neither named nor ``test``.
+    """
+    corpus, queries, qrels = (
+        _on_hub(data, split or "test") if is_hub_data(data) else _in_folder(data, split, say)
+    )
+    faults: dict[str, list[str]] = defaultdict(list)
+    documents = _texts(corpus, faults)
+    if not any(documents.values()):
+        raise InputError(f"{corpus.name} holds no documents" + (" with text" if documents else ""))
+    asked = _texts(queries, faults)
+    judged = _judgements(qrels, faults)
+    faults[UNKNOWN_QUERIES] = [query for query in judged if query not in asked]
+    known = {query: grades for query, grades in judged.items() if query in asked}
+    relevant = {
+        query: [each for each, grade in grades.items() if grade > 0] for query, grades in known.items()
+    }
+    faults[UNANSWERED] = [query for query, found in relevant.items() if not found]
+    faults[BLANK_QUERIES] = [query for query, found in relevant.items() if found and not asked[query]]
+    used = [query for query, found in relevant.items() if found and asked[query]]
+    if not used:
+        raise InputError(
+            f"{qrels.name}: none of its {len(judged):,} queries has a relevant document and a text in "
+            f"{queries.name}; are these files of the same data set?"
+        )
+    wanted = dict.fromkeys(each for query in used for each in relevant[query])
+    faults[UNKNOWN_DOCUMENTS] = [each for each in wanted if each not in documents]
+    if len(faults[UNKNOWN_DOCUMENTS]) == len(wanted):
+        raise InputError(
+            f"{qrels.name}: none of its {len(wanted):,} relevant documents is in {corpus.name}, the first is "
+            f"{next(iter(wanted))!r}; are these files of the same data set?"
+        )
+    faults[BLANK_DOCUMENTS] = [each for each, text in documents.items() if not text]
+    return RetrievalSet(
+        data,
+        {each: documents[each] for each in sorted(documents, reverse=True)},
+        {query: asked[query] for query in used},
+        {query: known[query] for query in used},
+        {fault: ids for fault, ids in faults.items() if ids},
+    )
+
+
+def _in_folder(data: str, split: str | None, say: Say) -> tuple[Source, Source, Source]:
+    """The three parts of a folder."""
+    folder = place(data)
+    with reaching(folder, InputError):
+        if not is_folder(folder):
+            raise (
+                InputError(f"{folder} is a file; {_EXPECTED}")
+                if size_of(folder) is not None
+                else missing(folder)
+            )
+        splits = {
+            display_name(file).removesuffix(".gz").removesuffix(".tsv"): file
+            for file in (inside(folder / "qrels") if is_folder(folder / "qrels") else [])
+            if display_name(file).endswith((".tsv", ".tsv.gz"))
+        }
+        corpus, queries = (open_source(_file(folder, f"{name}.jsonl")) for name in ("corpus", "queries"))
+    if not splits:
+        raise InputError(f"{folder} has no qrels/*.tsv; {_EXPECTED}")
+    wanted = split or "test"
+    if split is None and wanted not in splits and len(splits) == 1:
+        (wanted,) = splits
+        say(f"{folder}: the queries of its only split, {wanted}, are measured on")
+    if wanted not in splits:
+        raise InputError(f"{folder} has no split {wanted!r}; {choices(wanted, splits)}")
+    return corpus, queries, open_table(splits[wanted])
+
+
+_EXPECTED = "expected a folder in BEIR's layout: corpus.jsonl, queries.jsonl and qrels/test.tsv"
+
+
+def _file(folder: Place, name: str) -> Place:
+    found = next((path for path in (folder / name, folder / f"{name}.gz") if size_of(path) is not None), None)
+    if found is None:
+        raise InputError(f"{folder} has no {name}; {_EXPECTED}")
+    return found
+
+
+def _on_hub(data: str, split: str) -> tuple[Source, Source, Source]:
+    """The three parts of a Hub data set, in the layouts of BEIR and of mteb."""
+    if ":" in data:
+        raise InputError(f"{data}: give the name of the data set alone, and the split as --split")
+    return (
+        _first(f"{data}/corpus:{name}" for name in ("corpus", split, "train")),
+        _first(f"{data}/queries:{name}" for name in ("queries", split, "train")),
+        _first([f"{data}/default:{split}", f"{data}/qrels:{split}", f"{data}-qrels:{split}"]),
+    )
+
+
+def _first(names: Iterable[str]) -> Source:
+    """The first of these Hub data sets that has rows."""
+    fault: InputError | None = None
+    for name in names:
+        source = open_source(name)
+        try:
+            next(source.rows(), None)
+        except InputError as error:
+            fault = fault or error
+        else:
+            return source
+    assert fault is not None
+    raise fault
+
+
+def _texts(source: Source, faults: dict[str, list[str]]) -> dict[str, str]:
+    """The text of each row by id, behind its title if it has one."""
+    texts: dict[str, str] = {}
+    for where, row, (key, column) in with_names(source, _ID, ["text"]):
+        name = _id(row, key, where)
+        parts = (column_text(row, each, where) for each in ("title", column) if each in row)
+        text = " ".join(filter(None, parts))
+        if name not in texts:
+            texts[name] = text
+        elif texts[name] == text:
+            faults[REPEATED].append(name)
+        else:
+            raise InputError(
+                f"{where}: an earlier row has the id {name!r} and another text; ids have to differ"
+            )
+    return texts
+
+
+def _judgements(source: Source, faults: dict[str, list[str]]) -> dict[str, dict[str, int]]:
+    """The relevance of the judged documents of each query."""
+    judged: dict[str, dict[str, int]] = defaultdict(dict)
+    for where, row in source.rows():
+        if not judged and not set(_QRELS) <= row.keys():
+            raise InputError(
+                f"{source.name} has the columns {', '.join(row)}; expected {', '.join(_QRELS)}, which a file "
+                "has to have as its first line, separated by tabs"
+            )
+        query, document = _id(row, "query-id", where), _id(row, "corpus-id", where)
+        grade = parse_score(row.get("score"), where)
+        if not grade.is_integer():
+            raise InputError(f"{where}: the relevance is {grade:g}; it has to be a whole number")
+        if document not in judged[query]:
+            judged[query][document] = int(grade)
+        elif judged[query][document] == grade:
+            faults[REPEATED].append(f"{query} {document}")
+        else:
+            raise InputError(
+                f"{where}: an earlier row gives query {query!r} and document {document!r} another relevance"
+            )
+    if not judged:
+        raise InputError(f"{source.name} holds no judgements")
+    return judged
+
+
+def _id(row: Columns, column: str, where: str) -> str:
+    """An id, which may be a number."""
+    value = row.get(column)
+    name = str(value) if isinstance(value, int) else column_text(row, column, where)
+    if not name:
+        raise InputError(f"{where}: {column} is blank")
+    return name

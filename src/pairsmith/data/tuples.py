@@ -1,0 +1,108 @@
+"""Rows that a retriever learns from: a query, a text that answers it, and texts that do not.
+
+Texts stand in the columns query (or anchor, question, input), positive (or context, output), and negative,
+negative_1, negative_2, … or a list negatives; a judge's scores in the columns scores, score or label.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pairsmith.core.errors import InputError
+from pairsmith.data.readers import at_least_one, column_text, with_names
+from pairsmith.data.sources import Columns, open_source
+
+QUERY = ("query", "anchor", "question", "input")
+POSITIVE = ("positive", "context", "output")
+_SCORES = ("scores", "score", "label")
+_NEGATIVE = re.compile(r"negatives?|negative_(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalExample:
+    """A query, a text that answers it, and texts that do not.
+
+    ``scores`` say how well the positive, and then each of the negatives, answers the query. They may be on
+    any scale, as only their differences matter. Without a judge it is empty.
+    """
+
+    query: str
+    positive: str
+    negatives: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
+
+
+def read_tuples(source: str, *, scored: bool = False) -> Iterator[RetrievalExample]:
+    """The rows of a file, dataset folder or Hub data set, one at a time; blank negatives are left out.
+
+    With ``scored`` each row has to have negatives and scores: a number ``score`` for the positive and a list
+    ``scores`` for the negatives; or one list, of the positive and the negatives; or the positive's lead over
+    each negative, as a list or, with one negative, a number.
+    """
+    opened = open_source(source)
+    rows = (
+        _example(row, where, query, positive, scored)
+        for where, row, (query, positive) in with_names(opened, QUERY, POSITIVE)
+    )
+    return at_least_one(rows, f"{opened.name} holds no examples")
+
+
+def _example(row: Columns, where: str, query: str, positive: str, scored: bool) -> RetrievalExample:
+    asked, right = column_text(row, query, where), column_text(row, positive, where)
+    if not asked or not right:
+        raise InputError(f"{where}: {positive if asked else query} is blank; give both texts or drop the row")
+    wrong = _negatives(row, where)
+    scores = _scores(row, len(wrong), where) if scored else ()
+    kept = [number for number, text in enumerate(wrong) if text]
+    if scored and not kept:
+        raise InputError(f"{where}: the row has no negative, whose score could be learned; drop it")
+    return RetrievalExample(
+        asked,
+        right,
+        tuple(wrong[number] for number in kept),
+        (scores[0], *(scores[1 + number] for number in kept)) if scored else (),
+    )
+
+
+def _negatives(row: Columns, where: str) -> list[str]:
+    """The texts in the columns of negatives, in the order of their numbers; blank ones are empty."""
+    columns = [(int(found[1] or 0), name) for name in row if (found := _NEGATIVE.fullmatch(name))]
+    texts: list[str] = []
+    for _, name in sorted(columns):
+        value = row[name]
+        several = isinstance(value, Sequence) and not isinstance(value, str)
+        texts += [column_text({name: each}, name, where) for each in (value if several else [value])]
+    return texts
+
+
+def _scores(row: Columns, negatives: int, where: str) -> tuple[float, ...]:
+    """The scores of the positive and of each negative."""
+    given = {name: found for name in _SCORES if (found := _numbers(row.get(name), name, where))}
+    if not given:
+        raise InputError(f"{where}: the row has no scores; expected a column scores, score or label")
+    if len(given.get("score", ())) == 1 and len(given.get("scores", ())) == negatives:
+        return (*given["score"], *given["scores"])
+    name, found = next(iter(given.items()))
+    if len(found) == negatives + 1:
+        return found
+    if len(found) == negatives:  # how far the positive is ahead of each
+        return (0.0, *(-lead for lead in found))
+    raise InputError(
+        f"{where}: {name} has {len(found)} numbers and the row {negatives} negatives; expected a score of "
+        "the positive and one of each negative, or the positive's lead over each"
+    )
+
+
+def _numbers(value: Any, name: str, where: str) -> tuple[float, ...]:
+    """The number or the numbers in a column; empty where it is null."""
+    if value is None or value == "":
+        return ()
+    try:
+        found = tuple(float(each) for each in (value if isinstance(value, list | tuple) else [value]))
+    except (TypeError, ValueError):
+        found = (math.nan,)
+    if not all(map(math.isfinite, found)):
+        raise InputError(f"{where}: {name} is {str(value)[:40]!r}; expected a number or a list of numbers")
+    return found

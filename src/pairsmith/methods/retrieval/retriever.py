@@ -1,0 +1,227 @@
+"""A retriever: an encoder trained on queries, the texts that answer them, and texts that do not.
+
+rows -> all documents of a batch -> ranking loss, or a judge's scores of a row's own documents -> encoder
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import losses
+from sentence_transformers.util import pairwise_cos_sim
+from torch import Tensor, nn
+
+from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.progress import Progress
+from pairsmith.data.tuples import RetrievalExample
+from pairsmith.methods.mining.biencoder import contrastive_loss, side_features, side_vectors
+from pairsmith.metrics.ranking import ndcg
+from pairsmith.models.encode import Side, encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.search.exact import nearest
+from pairsmith.training.best_step import TrainingHistory
+from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.fit import Draw, TrainingTask, fit_each_rate
+from pairsmith.training.retriever_settings import TrainRetrieverSettings
+
+NEAREST = 10
+"""Documents in the validation figure."""
+
+
+def train_retriever_on(
+    examples: Sequence[RetrievalExample],
+    validation: Sequence[RetrievalExample],
+    settings: TrainRetrieverSettings,
+    device: str,
+    *,
+    progress: Progress | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> tuple["Retriever", float, TrainingHistory]:
+    """Train a retriever at each learning rate; returns the best, its rate, and how its training went.
+
+    Step and rate are chosen by ``validation``, if it is not empty. ``base`` is the only path of the settings
+    that is read here.
+    """
+    check_examples(examples, settings)
+    right = positives_of(examples)
+    draw = drawn_rows(examples, right, settings.negatives)
+
+    def make() -> tuple[Retriever, TrainingTask[Row]]:
+        torch.manual_seed(settings.seed)
+        model = Retriever(base_retriever(settings, device), settings)
+        measure = partial(ndcg_of, model.encoder, validation) if validation else None
+        return model, TrainingTask(len(examples), draw, model.batch, measure, f"ndcg@{NEAREST}")
+
+    return fit_each_rate(make, settings, device, progress, checkpoints)
+
+
+def base_retriever(settings: TrainRetrieverSettings, device: str) -> SentenceTransformer:
+    """The base with the layers, the attention and the prompts of the settings; its vectors have cosines."""
+    encoder = load_sentence_encoder(
+        settings.base,
+        pooling=settings.pooling,
+        device=device,
+        max_length=settings.max_length,
+        layers=settings.layers,
+        bidirectional=settings.attention == "bidirectional",
+    )
+    for name, prompt in (("query", settings.query_prompt), ("document", settings.document_prompt)):
+        if prompt is not None:
+            encoder.prompts[name] = prompt
+    encoder.similarity_fn_name = "cosine"
+    width = encoder.get_embedding_dimension()
+    if too_wide := [each for each in settings.matryoshka if each >= width]:
+        raise SettingsError(
+            f"--matryoshka {too_wide[0]}: the base's vectors have {width} numbers, all of which are trained; "
+            "give smaller numbers"
+        )
+    return encoder
+
+
+def check_examples(examples: Sequence[RetrievalExample], settings: TrainRetrieverSettings) -> None:
+    """Refuse rows from which nothing can be learned with these settings."""
+    most, name = settings.negatives, settings.objective
+    counts = [len(each.negatives) if most is None else min(most, len(each.negatives)) for each in examples]
+    few = min(counts)
+    if name != "ranking" and few < max(counts):
+        query = examples[counts.index(few)].query[:60]
+        raise InputError(
+            f"a row has {few} negatives (query {query!r}), another {max(counts)}; --objective {name} needs "
+            f"equally many of all rows, so give --negatives {few} or drop the rows with few"
+        )
+    if name == "ranking" and few == 0 and (settings.batch_size == 1 or len(examples) == 1):
+        raise InputError(
+            "a batch of one row without negatives has nothing to tell its positive apart from; give a "
+            "--batch-size of 2 or more and two rows or more, or negatives"
+        )
+
+
+def positives_of(examples: Sequence[RetrievalExample]) -> Mapping[str, frozenset[str]]:
+    """All positives of each query."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for each in examples:
+        found[each.query].add(each.positive)
+    return {query: frozenset(texts) for query, texts in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A query, one of its positives, all of them, some negatives, and scores of the positive and of these."""
+
+    query: str
+    positive: str
+    right: frozenset[str]
+    negatives: Sequence[str]
+    scores: Sequence[float]
+
+
+def drawn_rows(
+    examples: Sequence[RetrievalExample], right: Mapping[str, frozenset[str]], negatives: int | None
+) -> Draw[Row]:
+    """Makes the row of an example, with so many of its negatives drawn at random, or all if ``None``."""
+
+    def draw(number: int, _: int, rng: np.random.Generator) -> Row:
+        each = examples[number]
+        count = len(each.negatives)
+        kept: Sequence[int] = range(count)
+        if negatives is not None and negatives < count:
+            kept = sorted(rng.choice(count, negatives, replace=False).tolist())
+        scores = [each.scores[0], *(each.scores[1 + i] for i in kept)] if each.scores else []
+        return Row(each.query, each.positive, right[each.query], [each.negatives[i] for i in kept], scores)
+
+    return draw
+
+
+class Retriever(nn.Module):
+    """A sentence encoder that returns the loss of a batch."""
+
+    def __init__(self, encoder: SentenceTransformer, settings: TrainRetrieverSettings) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self._scale = settings.scale
+        self._temperature = settings.temperature
+        self._widths = [encoder.get_embedding_dimension(), *settings.matryoshka]
+
+        def similarity(queries: Tensor, documents: Tensor) -> Tensor:
+            cosines: Tensor = pairwise_cos_sim(queries, documents)
+            return settings.scale * cosines
+
+        # These losses are given vectors, so they need no model.
+        self._distillation: Any = {
+            "ranking": None,
+            "margin-mse": losses.MarginMSELoss(None, similarity),
+            "kl": losses.DistillKLDivLoss(None, similarity),
+        }[settings.objective]
+
+    def batch(self, rows: Sequence[Row]) -> Mapping[str, Any]:
+        """The arguments of ``forward``: the documents are the rows' positives, then their negatives."""
+        documents = [row.positive for row in rows] + [text for row in rows for text in row.negatives]
+        made: dict[str, Any] = {
+            "queries": side_features(self.encoder, [row.query for row in rows], "query"),
+            "documents": side_features(self.encoder, documents, "document"),
+        }
+        if self._distillation is None:
+            made["same"] = torch.tensor([[text in row.right for text in documents] for row in rows])
+        else:
+            made["scores"] = torch.tensor([row.scores for row in rows]) / self._temperature
+        return made
+
+    def forward(
+        self,
+        queries: Mapping[str, Any],
+        documents: Mapping[str, Any],
+        same: Tensor | None = None,
+        scores: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """The loss of a batch of n queries, summed over the widths of the vectors.
+
+        Args:
+            queries: features of the queries.
+            documents: features of the m documents, the positive of query i being the i-th.
+            same: ``(n, m)`` bool, which documents are positives of which query; for the objective ranking.
+            scores: ``(n, 1 + negatives)``, the judge's, of the positive and of each negative; for others.
+        """
+        x = side_vectors(self.encoder, queries, "query").float()
+        y = side_vectors(self.encoder, documents, "document").float()
+        parts = [self._loss(x[:, :width], y[:, :width], same, scores) for width in self._widths]
+        return {"loss": torch.stack(parts).sum()}
+
+    def _loss(self, x: Tensor, y: Tensor, same: Tensor | None, scores: Tensor | None) -> Tensor:
+        if same is not None:
+            return contrastive_loss(x, y, same, self._scale)
+        positives, negatives = y[: len(x)], y[len(x) :].view(len(x), -1, y.shape[1])
+        found: Tensor = self._distillation.compute_loss_from_embeddings(
+            [x, positives, *negatives.unbind(dim=1)], scores
+        )
+        return found
+
+
+def ndcg_of(encoder: SentenceTransformer, examples: Sequence[RetrievalExample]) -> float | None:
+    """Mean nDCG@10, ×100, of the examples' queries, ranked among all of their documents.
+
+    None if a vector is not finite.
+    """
+    right = positives_of(examples)
+    documents = list(dict.fromkeys(text for each in examples for text in (each.positive, *each.negatives)))
+
+    def vectors(texts: Sequence[str], side: Side) -> Tensor:
+        return nn.functional.normalize(torch.from_numpy(encode_texts(encoder, texts, side=side)), dim=1)
+
+    x, y = vectors(list(right), "query"), vectors(documents, "document")
+    if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
+        return None
+    ranked = nearest(x, y, NEAREST).ids.tolist()
+    figures = [
+        ndcg(
+            np.array([documents[place] in texts for place in places], np.int64),
+            np.ones(len(texts), np.int64),
+            NEAREST,
+        )
+        for places, texts in zip(ranked, right.values(), strict=True)
+    ]
+    return 100.0 * float(np.mean(figures))

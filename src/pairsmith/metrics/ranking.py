@@ -1,0 +1,75 @@
+"""Measures of rankings: how many of a query's relevant documents were retrieved, and how near the top.
+
+They are those of trec_eval. A document's relevance is a whole number, above 0 for a relevant one; documents
+that nobody judged have relevance 0, and negative ones count as 0.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+Grades = NDArray[np.int64]
+Measure = Callable[[Grades, Grades], float]
+"""A figure within [0, 1] of a ranking: from the relevance of the retrieved documents, the best-ranked first,
+``(r,)``, and that of all judged documents, in any order, ``(j,)``."""
+
+
+def ndcg(ranked: Grades, judged: Grades, k: int) -> float:
+    """Normalised discounted cumulative gain of the first ``k`` documents.
+
+    The gain of a document is its relevance divided by the binary logarithm of its rank plus 1, and the sum of
+    the gains is divided by that of the best possible ranking.
+    """
+    check_relevant(judged)
+    return _gain(ranked[:k]) / _gain(np.sort(judged)[::-1][:k])
+
+
+def recall(ranked: Grades, judged: Grades, k: int) -> float:
+    """Share of the relevant documents that are among the first ``k``."""
+    return int((ranked[:k] > 0).sum()) / check_relevant(judged)
+
+
+def precision(ranked: Grades, judged: Grades, k: int) -> float:  # noqa: ARG001 - the signature of Measure
+    """Share of the first ``k`` places that hold a relevant document; a ranking may have fewer places."""
+    return int((ranked[:k] > 0).sum()) / k
+
+
+def reciprocal_rank(ranked: Grades, judged: Grades, k: int) -> float:  # noqa: ARG001 - the signature of Measure
+    """1 divided by the rank of the first relevant document, or 0 if none is among the first ``k``."""
+    ranks = np.flatnonzero(ranked[:k] > 0)
+    return 1.0 / (int(ranks[0]) + 1) if ranks.size else 0.0
+
+
+def average_precision(ranked: Grades, judged: Grades) -> float:
+    """The precision at the rank of each relevant document, averaged over all relevant documents.
+
+    A relevant document that was not retrieved adds 0.
+    """
+    ranks = np.flatnonzero(ranked > 0) + 1
+    return float((np.arange(1, ranks.size + 1) / ranks).sum()) / check_relevant(judged)
+
+
+MEASURES: Mapping[str, Measure] = {
+    "ndcg@10": partial(ndcg, k=10),
+    "recall@100": partial(recall, k=100),
+    "recall@10": partial(recall, k=10),
+    "precision@10": partial(precision, k=10),
+    "mrr@10": partial(reciprocal_rank, k=10),
+    "map": average_precision,
+}
+"""The usual measures, by the names of their means over queries."""
+
+
+def check_relevant(judged: Grades) -> int:
+    """The number of relevant documents; a ``ValueError`` where there is none, as figures need one."""
+    relevant = int((judged > 0).sum())
+    if not relevant:
+        raise ValueError("a query without a relevant document has no figures")
+    return relevant
+
+
+def _gain(grades: Grades) -> float:
+    gains = np.maximum(grades, 0) / np.log2(np.arange(2, len(grades) + 2))
+    return float(gains.sum())

@@ -1,0 +1,93 @@
+"""Retrieval: does a model rank the documents that are relevant to a query above all others?"""
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pairsmith.core.errors import ModelError
+from pairsmith.core.model_names import GLOVE, model_revision
+from pairsmith.core.progress import Progress
+from pairsmith.data.beir import RetrievalSet, read_retrieval
+from pairsmith.metrics.ranking import MEASURES
+from pairsmith.runs import Run, settled
+from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, mean_intervals, with_interval
+from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
+from pairsmith.steps.evaluate.retrievers import Rankings, bm25_revision, ranked_grades, retrieve
+
+
+def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[str, Any]:
+    """Rank the documents for each query, write the results into the run's folder, and show a table.
+
+    ``results.json``, which is returned, has the mean of each of ``MEASURES`` over the queries, ×100, under
+    its name (``ndcg@10``), with its 95 % interval (``ndcg@10_ci``), the number of ``queries`` and
+    ``documents``, and under ``faults`` how many of them could not be used, and why. ``predictions.jsonl`` has
+    a line for each query, with its figures ×100 and the documents that were retrieved first.
+    """
+    if settings.model.startswith(GLOVE):
+        raise ModelError(
+            f"model {settings.model}: evaluate retrieval takes no GloVe vectors; evaluate sts does"
+        )
+    settings = settled(settings, run)
+    revision = bm25_revision() if settings.model == BM25 else model_revision(settings.model)
+    data = read_retrieval(settings.data, settings.split, run.progress.say)
+    data.tell(run.progress.say)
+    if not settings.exclude_own:
+        tell_own(data, run.progress)
+    return evaluate_once(
+        run,
+        "evaluate retrieval",
+        settings,
+        inputs={"data": data.digest()},
+        models={"model": revision},
+        compute=partial(_compute, settings, data, run.progress),
+        table=retrieval_table,
+    )
+
+
+def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, progress: Progress) -> Evaluated:
+    rankings = retrieve(settings, data.documents, data.queries, progress)
+    each = figures_of_queries(data, rankings)
+    means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in each.items()}
+    limits = mean_intervals(each, bootstrap=settings.bootstrap, seed=settings.seed)
+    counts = {"queries": len(data.queries), "documents": len(data.documents)}
+    faults = {fault: len(ids) for fault, ids in data.faults.items()}
+    lines = (
+        {
+            "query": query,
+            "text": text,
+            **{name: round(figures[row], 4) for name, figures in each.items()},
+            "relevant": {name: grade for name, grade in data.relevance[query].items() if grade > 0},
+            # Nine digits are what tells any two float32 numbers apart.
+            "retrieved": {name: float(f"{score:.9g}") for name, score in rankings.best(row, settings.keep)},
+        }
+        for row, (query, text) in enumerate(data.queries.items())
+    )
+    return {**means, **limits, **counts, "faults": faults}, lines
+
+
+def figures_of_queries(data: RetrievalSet, rankings: Rankings) -> dict[str, list[float]]:
+    """The figures of each query, ×100, by the names of ``MEASURES``."""
+    relevance = list(data.relevance.values())
+    judged = [np.array(list(grades.values()), np.int64) for grades in relevance]
+    pairs = list(zip(ranked_grades(rankings, relevance), judged, strict=True))
+    return {name: [100.0 * measure(*pair) for pair in pairs] for name, measure in MEASURES.items()}
+
+
+def tell_own(data: RetrievalSet, progress: Progress) -> None:
+    """Say how many queries are documents themselves, which any search finds first."""
+    own = [query for query, text in data.queries.items() if data.documents.get(query, "").endswith(text)]
+    if own:
+        progress.say(
+            f"{data.name}: {len(own):,} of {len(data.queries):,} queries are documents too, of the same id "
+            f"and text ({own[0]}); --exclude-own leaves these out of their queries' rankings"
+        )
+
+
+def retrieval_table(results: Mapping[str, Any]) -> str:
+    """The figures of ``results.json`` as a plain table, a line for each measure."""
+    head = f"{results['queries']:,} queries, {results['documents']:,} documents"
+    lines = [f"{name:<14}{with_interval(results, name)}" for name in MEASURES]
+    return "\n".join([head, f"{'measure':<14}{'×100':>6}  (95 %)", *lines])

@@ -1,0 +1,110 @@
+"""Settings of ``evaluate retrieval``."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from pairsmith.core.fields import Device, Dtype
+from pairsmith.core.model_names import check_name
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Settings, refuse
+from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, Pooling, TextLength
+
+BM25 = "bm25"
+
+Language = Literal[
+    "none",
+    "danish",
+    "dutch",
+    "english",
+    "french",
+    "german",
+    "italian",
+    "norwegian",
+    "portuguese",
+    "russian",
+    "spanish",
+    "swedish",
+    "turkish",
+]
+"""Languages with a stemmer and stop words."""
+
+
+class EvaluateRetrievalSettings(Settings):
+    """How many of the documents that are relevant to a query are retrieved, and how near the top."""
+
+    model: str = Field(
+        description="Encoder: a folder or Hub id of a sentence-transformers or transformers model, "
+        "embedded:all-minilm-l6-v2, or pairsmith:tiny; or bm25 for BM25, the usual baseline, which compares "
+        "words (extra eval).",
+        json_schema_extra=BY_CONTENT,
+    )
+    data: str = Field(
+        description="Folder in BEIR's layout, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, such as "
+        "export --form beir writes, or a Hub data set in the layout of BEIR or mteb.",
+        json_schema_extra=BY_CONTENT,
+    )
+    split: str | None = Field(
+        default=None,
+        description="Split whose queries are used. Unset: test, or the only split of a folder.",
+        json_schema_extra=BY_CONTENT,
+    )
+    query_prompt: str | None = Field(
+        default=None,
+        description='Text put before each query, such as "query: ". Unset: the prompt query that was saved '
+        "with the model, if any.",
+    )
+    document_prompt: str | None = Field(
+        default=None,
+        description='Text put before each document, such as "passage: ". Unset: the prompt document that was '
+        "saved with the model, if any.",
+    )
+    depth: int = Field(
+        default=1000,
+        ge=100,
+        description="Number of documents retrieved for each query; map depends on it.",
+    )
+    exclude_own: bool = Field(
+        default=False,
+        description="Leave out the document that has the query's own id, as BEIR does; for data sets whose "
+        "queries are documents too, such as ArguAna and Quora.",
+    )
+    keep: int = Field(
+        default=10,
+        ge=0,
+        description="Number of retrieved documents that are written to predictions.jsonl for each query.",
+    )
+    dimensions: int | None = Field(
+        default=None,
+        ge=1,
+        description="Use only the first N numbers of each vector, for a model trained with --matryoshka. "
+        "Unset: all.",
+    )
+    language: Language = Field(
+        default="english",
+        description="With --model bm25: the language of the stemmer and the stop words; none: words are "
+        "compared as they are.",
+    )
+    pooling: Pooling = "default"
+    batch_size: int = Field(
+        default=64, ge=1, description="Number of texts encoded at once.", json_schema_extra=NO_EFFECT
+    )
+    max_length: TextLength = None
+    bootstrap: Bootstraps = 1000
+    seed: BootstrapSeed = 0
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.model == BM25:
+            names = ("query_prompt", "document_prompt", "dimensions", "pooling", "max_length")
+            refuse(self, names, "with bm25, which has no vectors")
+        else:
+            refuse(self, ("language",), "without bm25, whose words it is for")
+        return self
+
+
+def check_retriever_name(model: str) -> None:
+    """Check that ``model`` can rank documents, as far as its name shows."""
+    if model != BM25:
+        check_name(model)

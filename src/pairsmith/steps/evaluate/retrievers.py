@@ -1,0 +1,230 @@
+"""The two ways in which documents are ranked for queries: by the vectors of an encoder, and by BM25."""
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
+from pairsmith.core.progress import Progress
+from pairsmith.metrics.ranking import Grades
+from pairsmith.models.encode import Side, encode_texts, not_finite
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.search.exact import Neighbours, merged, nearest
+from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings, Language
+from pairsmith.steps.shared import load_options
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Places = NDArray[np.int64]
+Scores = NDArray[np.float32]
+Search = Callable[[Sequence[str], Sequence[str], int], tuple[Places, Scores]]
+"""Ranks documents for queries: from both and a depth to the arrays of ``Rankings``."""
+
+TOGETHER = 50_000
+"""Documents whose vectors are held at once."""
+QUERIES = 2_048
+"""Queries whose nearest documents are searched for at once."""
+K1, B = 0.9, 0.4
+"""Parameters of BM25: those of the BM25 that is published for BEIR's data sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rankings:
+    """The documents retrieved for each of n queries, the best first.
+
+    Attributes:
+        documents: the ids of all documents; of two with equal scores, the earlier one ranks higher.
+        places: ``(n, depth)``, the place of each retrieved document in ``documents``; -1 where fewer
+            were retrieved.
+        scores: ``(n, depth)``, -inf where fewer were retrieved.
+    """
+
+    documents: Sequence[str]
+    places: Places
+    scores: Scores
+
+    def best(self, query: int, count: int) -> Iterator[tuple[str, float]]:
+        """The first documents retrieved for a query, each with its score; fewer if fewer were retrieved."""
+        for place, score in zip(self.places[query, :count], self.scores[query, :count], strict=True):
+            if place >= 0:
+                yield self.documents[place], float(score)
+
+
+def retrieve(
+    settings: EvaluateRetrievalSettings,
+    documents: Mapping[str, str],
+    queries: Mapping[str, str],
+    progress: Progress,
+) -> Rankings:
+    """The ``depth`` best documents for each query, by the model of ``settings``.
+
+    Of documents with equal scores the earlier one is better. Blank documents are not retrieved, and with
+    ``exclude_own`` neither is a document with the query's own id.
+    """
+    ids = [each for each, text in documents.items() if text]
+    depth = min(settings.depth + settings.exclude_own, len(ids))
+    search = searcher(settings, progress)
+    found = search([documents[each] for each in ids], list(queries.values()), depth)
+    rankings = Rankings(ids, *found)
+    return _without_own(rankings, list(queries), settings.depth) if settings.exclude_own else rankings
+
+
+def searcher(settings: EvaluateRetrievalSettings, progress: Progress) -> Search:
+    """A function that ranks documents by the model of ``settings``, which is loaded."""
+    if settings.model == BM25:
+        return partial(by_bm25, language=settings.language, progress=progress)
+    encoder = retrieval_encoder(settings)
+    return partial(by_vectors, encoder, batch_size=settings.batch_size, progress=progress)
+
+
+def _without_own(rankings: Rankings, queries: Sequence[str], depth: int) -> Rankings:
+    """The rankings without the documents that have the ids of their queries."""
+    numbers = {each: number for number, each in enumerate(rankings.documents)}
+    own = np.array([numbers.get(query, len(numbers)) for query in queries])
+    last = np.where(rankings.places == own[:, None], 2, rankings.places < 0)
+    order = last.argsort(axis=1, kind="stable")[:, :depth]
+    gone = np.take_along_axis(last, order, axis=1) > 0
+    places = np.where(gone, -1, np.take_along_axis(rankings.places, order, axis=1))
+    scores = np.where(gone, -np.inf, np.take_along_axis(rankings.scores, order, axis=1))
+    return Rankings(rankings.documents, places, scores.astype(np.float32))
+
+
+def ranked_grades(rankings: Rankings, relevance: Sequence[Mapping[str, int]]) -> list[Grades]:
+    """The relevance of the documents retrieved for each query, best first, ``(depth,)``; 0 if not judged."""
+    numbers = {each: number for number, each in enumerate(rankings.documents)}
+    found = []
+    for places, judged in zip(rankings.places, relevance, strict=True):
+        grades: Grades = np.zeros(len(places), np.int64)
+        for document, grade in judged.items():
+            if document in numbers:
+                grades[places == numbers[document]] = grade
+        found.append(grades)
+    return found
+
+
+# By vectors
+
+
+def retrieval_encoder(settings: EvaluateRetrievalSettings) -> "SentenceTransformer":
+    """The encoder of ``settings``, with the prompts and the number of dimensions that these name."""
+    encoder = load_sentence_encoder(settings.model, pooling=settings.pooling, **load_options(settings))
+    if encoder.similarity_fn_name not in ("cosine", "dot"):
+        raise ModelError(
+            f"model {settings.model}: its vectors are compared by {encoder.similarity_fn_name}; evaluate "
+            "retrieval compares by cosine or dot"
+        )
+    for name, prompt in (("query", settings.query_prompt), ("document", settings.document_prompt)):
+        if prompt is not None:
+            encoder.prompts[name] = prompt
+    if settings.dimensions is not None:
+        width = encoder.get_embedding_dimension()
+        if settings.dimensions > width:
+            raise SettingsError(f"--dimensions {settings.dimensions}: the model's vectors have only {width}")
+        encoder.truncate_dim = settings.dimensions
+    return encoder
+
+
+def by_vectors(
+    encoder: "SentenceTransformer",
+    documents: Sequence[str],
+    queries: Sequence[str],
+    depth: int,
+    *,
+    batch_size: int,
+    progress: Progress,
+) -> tuple[Places, Scores]:
+    """The ``depth`` documents nearest to each query, by cosine or dot product, whichever the encoder says.
+
+    The vectors of ``TOGETHER`` documents are held at a time, among which equal texts have equal scores.
+    """
+    best: list[Neighbours] = []
+    with progress.task("encode", len(queries) + len(documents), "texts") as bar:
+        encode = partial(_encoded, encoder, batch_size=batch_size, advance=bar.advance)
+        x = torch.split(encode(queries, "query"), QUERIES)
+        for first in range(0, len(documents), TOGETHER):
+            y = encode(documents[first : first + TOGETHER], "document")
+            found = [nearest(some, y, depth) for some in x]
+            found = [Neighbours(each.ids + first, each.similarities) for each in found]
+            best = [merged(both, depth) for both in zip(best, found, strict=True)] if best else found
+    return (
+        torch.cat([each.ids for each in best]).numpy(),
+        torch.cat([each.similarities for each in best]).numpy(),
+    )
+
+
+def _encoded(
+    encoder: "SentenceTransformer",
+    texts: Sequence[str],
+    side: Side,
+    *,
+    batch_size: int,
+    advance: Callable[[int], None],
+) -> torch.Tensor:
+    """The vectors of texts, ``(n, d)``, each distinct text encoded once."""
+    distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    found = encode_texts(encoder, list(distinct), side=side, batch_size=batch_size, advance=advance)
+    advance(len(texts) - len(distinct))
+    if not np.isfinite(found).all():
+        raise not_finite("the model gives vectors")
+    vectors = torch.from_numpy(found)
+    # The length of a query's vector has no effect on the order of the documents.
+    if side == "query" or encoder.similarity_fn_name == "cosine":
+        vectors = torch.nn.functional.normalize(vectors, dim=1)
+    return vectors[[distinct[text] for text in texts]]
+
+
+# By BM25
+
+
+def bm25_revision() -> str:
+    """The package and version that computes BM25."""
+    for module, package in (("bm25s", "bm25s"), ("Stemmer", "PyStemmer")):
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtra(package, "eval")
+    return f"bm25s {version('bm25s')}"
+
+
+def by_bm25(
+    documents: Sequence[str], queries: Sequence[str], depth: int, *, language: Language, progress: Progress
+) -> tuple[Places, Scores]:
+    """The ``depth`` documents with the highest BM25 for each query; only those that share a word with it.
+
+    Words of two letters or more are compared in lower case, by their stems in ``language`` and without its
+    stop words, or with ``none`` as they are.
+    """
+    bm25_revision()
+    import bm25s
+    import Stemmer
+
+    plain = language == "none"
+    words = partial(
+        bm25s.tokenize,
+        stopwords=None if plain else language,
+        stemmer=None if plain else Stemmer.Stemmer(language),
+        return_ids=False,
+        show_progress=False,
+    )
+    places = np.full((len(queries), depth), -1, np.int64)
+    scores = np.full((len(queries), depth), -np.inf, np.float32)
+    with progress.task("search", len(queries), "queries") as bar:
+        corpus = words(documents)
+        if not any(corpus):
+            return places, scores
+        index = bm25s.BM25(k1=K1, b=B)
+        index.index(corpus, show_progress=False)
+        for row, asked in enumerate(words(queries)):
+            if known := index.get_tokens_ids(asked):
+                found = index.get_scores_from_ids(known)
+                there = np.flatnonzero(found > 0)
+                best = there[np.argsort(-found[there], kind="stable")[:depth]]
+                places[row, : len(best)], scores[row, : len(best)] = best, found[best]
+            bar.advance()
+    return places, scores

@@ -1,0 +1,63 @@
+"""The step ``train-retriever``: an encoder that finds the documents that answer a query."""
+
+from functools import partial
+
+from pairsmith.data.tuples import RetrievalExample, read_tuples
+from pairsmith.methods.dino.encoder import save_encoder
+from pairsmith.methods.retrieval.retriever import train_retriever_on
+from pairsmith.steps.training.reading import QuestionData, first_of
+from pairsmith.steps.training.step import Means, Trained, TrainingStep
+from pairsmith.training.retriever_settings import TrainRetrieverSettings
+
+_USE = """```python
+from sentence_transformers import SentenceTransformer
+
+encoder = SentenceTransformer("path/to/this/folder")
+queries = encoder.encode_query(["Who wrote Hamlet?"])
+documents = encoder.encode_document(["Hamlet is a play by Shakespeare.", "Rome is a city."])
+print(encoder.similarity(queries, documents))
+```"""
+
+
+def _read(settings: TrainRetrieverSettings, most: int | None) -> QuestionData[list[RetrievalExample]]:
+    read = partial(read_tuples, scored=settings.objective != "ranking")
+    examples, unread = first_of(settings.data, read, most)
+    distinct = list(dict.fromkeys(examples))
+    validation = list(read_tuples(settings.validation)) if settings.validation else []
+    return QuestionData(distinct, len(examples), unread, validation)
+
+
+def _train(
+    data: QuestionData[list[RetrievalExample]], settings: TrainRetrieverSettings, means: Means
+) -> Trained:
+    repeated = data.rows - data.examples
+    if repeated:
+        means["progress"].say(f"{repeated:,} of {data.rows:,} rows are duplicates and are left out")
+    retriever, rate, history = train_retriever_on(data.each, data.validation, settings, **means)
+    facts = {
+        "rows": data.examples,
+        "duplicate rows left out": repeated,
+        "negatives": sum(len(each.negatives) for each in data.each),
+        "objective": settings.objective,
+        "validation": len(data.validation),
+        "learning rate": rate,
+    }
+    return Trained(
+        "A retriever of documents for queries",
+        _USE,
+        (retriever,),
+        lambda card, out: save_encoder(retriever.encoder, out, card),
+        facts,
+        history,
+    )
+
+
+train_retriever = TrainingStep(
+    "train-retriever",
+    TrainRetrieverSettings,
+    ("data", "validation"),
+    _read,
+    _train,
+    alone="each document of a batch is compared with all of its queries",
+)
+"""Trains a retriever on queries and documents. The folder opens with ``SentenceTransformer``."""

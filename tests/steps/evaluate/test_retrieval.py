@@ -1,0 +1,305 @@
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from pairsmith.core.errors import MissingExtra, ModelError, SettingsError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.data.beir import RetrievalSet
+from pairsmith.metrics.ranking import MEASURES
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs import Run
+from pairsmith.steps.evaluate import retrievers
+from pairsmith.steps.evaluate.plan import plan_evaluate_retrieval
+from pairsmith.steps.evaluate.retrieval import evaluate_retrieval, figures_of_queries, retrieval_table
+from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
+from pairsmith.steps.evaluate.retrievers import Rankings, by_bm25, by_vectors, retrieve
+
+pytestmark = pytest.mark.slow
+
+WORDS = ("horn", "lute", "bell", "drum", "harp", "onion", "market", "dog", "beach", "horse")
+
+
+def texts(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, 4)) for _ in range(count)]
+
+
+def write(folder, documents, queries, judged):
+    (folder / "qrels").mkdir(parents=True)
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        lines = (json.dumps({"_id": key, "text": text}) + "\n" for key, text in rows.items())
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+    table = [
+        f"{query}\t{each}\t{grade}\n" for query, found in judged.items() for each, grade in found.items()
+    ]
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(table))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """300 documents, of which many are equal, and 20 queries with documents of several grades."""
+    documents = {f"d{number}": text for number, text in enumerate(texts(300))}
+    queries = {f"q{number}": text for number, text in enumerate(texts(20, 1))}
+    rng = np.random.default_rng(2)
+    judged = {
+        query: {f"d{n}": int(rng.integers(-1, 3)) for n in rng.choice(300, 12, replace=False)}
+        | {f"d{row}": 1}
+        for row, query in enumerate(queries)
+    }
+    return write(tmp_path_factory.mktemp("data") / "set", documents, queries, judged)
+
+
+def settings(model, data, **more):
+    return EvaluateRetrievalSettings(
+        model=str(model), data=str(data), device="cpu", **{"bootstrap": 50} | more
+    )
+
+
+def predicted(out):
+    return [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
+
+
+def of_trec_eval(out, data, depth):
+    """Means ×100 by pytrec_eval, from the documents of ``predictions.jsonl``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pytrec_eval
+
+    judged = {}
+    for line in (data / "qrels" / "test.tsv").read_text().splitlines()[1:]:
+        query, document, grade = line.split("\t")
+        judged.setdefault(query, {})[document] = int(grade)
+    run = {row["query"]: row["retrieved"] for row in predicted(out)}
+    assert max(map(len, run.values())) <= depth
+    found = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10", "recall.10,100", "P.10", "map"}).evaluate(
+        run
+    )
+    return {
+        name: 100 * sum(each[name] for each in found.values()) / len(found)
+        for name in next(iter(found.values()))
+    }
+
+
+@pytest.mark.parametrize("model", ["bm25", "tiny_bert"])
+def test_the_figures_are_those_of_trec_eval(model, data, tmp_path, request):
+    model = model if model == "bm25" else request.getfixturevalue(model)
+    out = tmp_path / "out"
+    found = evaluate_retrieval(settings(model, data, keep=120, depth=120), Run(out, Silent()))
+    theirs = of_trec_eval(out, data, 120)
+    assert (found["queries"], found["documents"]) == (20, 300)
+    for ours, other in [("ndcg@10", "ndcg_cut_10"), ("recall@100", "recall_100"), ("recall@10", "recall_10"),
+                        ("precision@10", "P_10"), ("map", "map")]:  # fmt: skip
+        assert found[ours] == pytest.approx(theirs[other], abs=1e-4), ours  # four places are written
+        low, high = found[f"{ours}_ci"]
+        assert low <= found[ours] <= high
+    assert 0 < found["ndcg@10"] < 100
+
+
+def test_what_is_written_for_each_query(data, tiny_bert, tmp_path, capsys):
+    out = tmp_path / "out"
+    results = evaluate_retrieval(settings(tiny_bert, data), Run(out, Progress()))
+    assert capsys.readouterr().out.splitlines() == retrieval_table(results).splitlines()
+    assert retrieval_table(results).splitlines()[:2] == [
+        "20 queries, 300 documents",
+        "measure         ×100  (95 %)",
+    ]
+    lines = predicted(out)
+    assert [line["query"] for line in lines] == [f"q{number}" for number in range(20)]
+    assert all(len(line["retrieved"]) == 10 for line in lines)
+    assert all(grade > 0 for line in lines for grade in line["relevant"].values())
+    for name in MEASURES:
+        assert results[name] == pytest.approx(np.mean([line[name] for line in lines]), abs=2e-4)
+    assert json.loads((out / "results.json").read_text()) == results
+    evaluate_retrieval(settings(tiny_bert, data), Run(out, Progress()))
+    assert "already evaluated" in capsys.readouterr().err
+
+
+def test_equal_documents_rank_by_their_ids_the_last_first(tiny_bert):
+    documents = dict.fromkeys(("d9", "d2", "d10", "d1"), "A dog runs.") | {"d5": "The market fell."}
+    ordered = {name: documents[name] for name in sorted(documents, reverse=True)}
+    for model in ("bm25", tiny_bert):
+        rankings = retrieve(settings(model, "x"), ordered, {"q": "A dog runs."}, Silent())
+        assert [name for name, _ in rankings.best(0, 4)] == ["d9", "d2", "d10", "d1"]
+
+
+def test_the_nearest_are_the_same_however_many_documents_are_held_at_once(tiny_bert, monkeypatch):
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    documents, queries = list(dict.fromkeys(texts(300))), texts(20, 1)
+    vectors = [
+        encoder.encode(each, normalize_embeddings=True, show_progress_bar=False)
+        for each in (queries, documents)
+    ]
+    expected = -np.sort(-(vectors[0] @ vectors[1].T), axis=1)[:, :100]
+    whole = by_vectors(encoder, documents, queries, 100, batch_size=64, progress=Silent())
+    assert whole[1] == pytest.approx(expected, abs=1e-5)
+    monkeypatch.setattr(retrievers, "TOGETHER", 70)
+    monkeypatch.setattr(retrievers, "QUERIES", 7)
+    parts = by_vectors(encoder, documents, queries, 100, batch_size=64, progress=Silent())
+    assert parts[1] == pytest.approx(expected, abs=1e-5)
+    assert (parts[0] == whole[0]).mean() > 0.95  # rounding exchanges some that are as near
+
+
+def test_an_encoder_of_dot_products_is_compared_by_them(tiny_bert, tmp_path):
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    encoder.similarity_fn_name = "dot"
+    encoder.save(str(tmp_path / "dot"), create_model_card=False)
+    dot = retrievers.retrieval_encoder(settings(tmp_path / "dot", "x"))
+    documents, queries = list(dict.fromkeys(texts(50))), texts(5, 1)
+    products = encoder.encode(queries) @ encoder.encode(documents).T
+    places, _ = by_vectors(dot, documents, queries, 50, batch_size=64, progress=Silent())
+    assert (places[:, 0] == products.argmax(axis=1)).all()
+    encoder.similarity_fn_name = "euclidean"
+    encoder.save(str(tmp_path / "far"), create_model_card=False)
+    with pytest.raises(
+        ModelError, match="its vectors are compared by euclidean; evaluate retrieval compares by"
+    ):
+        retrievers.retrieval_encoder(settings(tmp_path / "far", "x"))
+
+
+def test_prompts_are_put_before_queries_and_documents(tiny_bert, tmp_path):
+    documents, queries = {"d1": "A horn.", "d2": "A lute."}, {"q": "which horn?"}
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+
+    def scores(ask, tell):
+        x = encoder.encode([ask + text for text in queries.values()], normalize_embeddings=True)
+        y = encoder.encode([tell + text for text in documents.values()], normalize_embeddings=True)
+        return sorted((x @ y.T)[0], reverse=True)
+
+    def found(model, **more):
+        return [
+            score
+            for _, score in retrieve(settings(model, "x", **more), documents, queries, Silent()).best(0, 9)
+        ]
+
+    given = found(tiny_bert, query_prompt="find: ", document_prompt="text: ")
+    assert given == pytest.approx(scores("find: ", "text: "), abs=1e-5)
+    assert found(tiny_bert) == pytest.approx(scores("", ""), abs=1e-5)
+    encoder.prompts = {"query": "ask: ", "document": "tell: "}
+    encoder.save(str(tmp_path / "prompted"), create_model_card=False)
+    assert found(tmp_path / "prompted") == pytest.approx(scores("ask: ", "tell: "), abs=1e-5)
+    assert found(tmp_path / "prompted", query_prompt="") == pytest.approx(scores("", "tell: "), abs=1e-5)
+
+
+def test_fewer_dimensions(tiny_bert):
+    documents, queries = {"d1": "A horn.", "d2": "A lute."}, {"q": "which horn?"}
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    x, y = (torch.tensor(encoder.encode(list(each.values())))[:, :4] for each in (queries, documents))
+    expected = torch.nn.functional.cosine_similarity(x, y).sort(descending=True).values.tolist()
+    rankings = retrieve(settings(tiny_bert, "x", dimensions=4), documents, queries, Silent())
+    assert [score for _, score in rankings.best(0, 2)] == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(SettingsError, match="--dimensions 400: the model's vectors have only 16"):
+        retrieve(settings(tiny_bert, "x", dimensions=400), documents, queries, Silent())
+
+
+def test_bm25_counts_words_that_are_rare_and_repeated():
+    documents = ["a horn and a lute", "horns, horns and a horn", "the market", "a horn"]
+    places, scores = by_bm25(
+        documents, ["the Horn", "of the", "zebra"], 4, language="english", progress=Silent()
+    )
+    # By hand: the stem horn is in three of four texts, once in the first of 2 words without stop words, thrice
+    # in the second of 3, once in the last of 1; their mean length is 7 / 4.
+    idf = np.log(1 + (4 - 3 + 0.5) / (3 + 0.5))
+    worth = {
+        n: idf * tf / (tf + 0.9 * (0.6 + 0.4 * size / 1.75))
+        for n, tf, size in ((0, 1, 2), (1, 3, 3), (3, 1, 1))
+    }
+    order = sorted(worth, key=lambda n: -worth[n])
+    assert places[0].tolist() == [*order, -1]
+    assert scores[0, :3] == pytest.approx([worth[n] for n in order], abs=1e-5)
+    assert places[1:].tolist() == [[-1] * 4] * 2  # stop words alone, and a word that no document has
+    plain, _ = by_bm25(documents, ["the Horn"], 4, language="none", progress=Silent())
+    assert set(plain[0].tolist()) == {0, 1, 2, 3}
+    assert by_bm25(["-", "?"], ["horn"], 2, language="english", progress=Silent())[0].tolist() == [[-1, -1]]
+
+
+def test_the_document_of_a_query_is_left_out_of_its_ranking(tiny_bert, tmp_path, capsys):
+    documents = {f"d{n}": text for n, text in enumerate(dict.fromkeys(texts(150)))}
+    queries = {"d7": documents["d7"], "q": documents["d8"]}
+    folder = write(tmp_path / "set", documents, queries, {"d7": {"d7": 1, "d3": 1}, "q": {"d8": 1}})
+    for model in ("bm25", tiny_bert):
+        found = []
+        for own in (False, True):
+            out = tmp_path / f"{model == 'bm25'}-{own}"
+            evaluate_retrieval(
+                settings(model, folder, keep=200, depth=100, exclude_own=own), Run(out, Progress())
+            )
+            found.append([list(line["retrieved"]) for line in predicted(out)])
+        with_own, without = found
+        assert with_own[0][0] == "d7"
+        assert without[0][:99] == with_own[0][1:100]  # and one more in the place that became free
+        assert len(without[0]) == 100 or model == "bm25"
+        assert without[1] == with_own[1]
+    told = "1 of 2 queries are documents too, of the same id and text (d7); --exclude-own leaves"
+    assert capsys.readouterr().err.count(told) == 2
+
+
+def test_what_cannot_be_used_is_told_and_counted(data, tmp_path, capsys):
+    folder = tmp_path / "set"
+    write(
+        folder,
+        {"d1": "A horn.", "d2": " "},
+        {"q1": "horn", "q2": "lute"},
+        {"q1": {"d1": 1, "d9": 1}, "q2": {"d1": 0}},
+    )
+    found = evaluate_retrieval(settings("bm25", folder), Run(tmp_path / "out", Progress()))
+    assert found["faults"] == {
+        "queries without a relevant document": 1,
+        "relevant documents that are not in the corpus": 1,
+        "documents without text": 1,
+    }
+    assert (found["recall@100"], found["map"]) == (50.0, 50.0)
+    said = capsys.readouterr().err
+    assert "documents without text: 1 (d2); they are never retrieved" in said
+    assert "queries without a relevant document: 1 (q2); they are left out" in said
+
+
+def test_figures_by_hand():
+    data = RetrievalSet(
+        "x", {"c": "", "b": "", "a": ""}, {"q": "", "r": ""}, {"q": {"a": 1, "c": 1}, "r": {"b": 2}}
+    )
+    rankings = Rankings(["c", "b", "a"], np.array([[1, 0], [0, -1]]), np.zeros((2, 2), np.float32))
+    found = figures_of_queries(data, rankings)
+    assert found["recall@10"] == [50.0, 0.0]
+    assert found["mrr@10"] == [50.0, 0.0]
+    assert found["map"] == [25.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"model": "bm25", "query_prompt": "x"}, "query_prompt does nothing with bm25, which has no vectors"),
+        ({"model": "bm25", "dimensions": 4}, "dimensions does nothing with bm25"),
+        ({"model": "org/name", "language": "dutch"}, "language does nothing without bm25"),
+        ({"model": "org/name", "depth": 50}, "greater than or equal to 100"),
+    ],
+)
+def test_settings_without_effect_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        EvaluateRetrievalSettings(data="x", **given)
+
+
+def test_models_that_cannot_rank_are_refused(data, tmp_path, monkeypatch):
+    with pytest.raises(ModelError, match="takes no GloVe vectors; evaluate sts does"):
+        evaluate_retrieval(settings("glove:x", data), Run(tmp_path, Silent()))
+    monkeypatch.setattr(
+        retrievers.importlib.util, "find_spec", lambda name: None if name == "Stemmer" else name
+    )
+    with pytest.raises(
+        MissingExtra, match=r"the package PyStemmer, which is not installed; .*pairsmith\[eval\]"
+    ):
+        evaluate_retrieval(settings("bm25", data), Run(tmp_path, Silent()))
+
+
+@pytest.mark.parametrize("model", ["bm25", "@later", "tiny_bert"])
+def test_the_plan(model, data, tiny_bert):
+    from pairsmith.runs.estimate import Estimate
+
+    before = {"@later": Estimate(seconds=1, memory=1, disk=1, rows={})}
+    named = str(tiny_bert) if model == "tiny_bert" else model
+    found = plan_evaluate_retrieval(settings(named, data), before, base=str(tiny_bert))
+    assert 0 < found.seconds < 60
+    assert found.disk > 20 * 300
