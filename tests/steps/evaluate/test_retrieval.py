@@ -303,3 +303,22 @@ def test_the_plan(model, data, tiny_bert):
     found = plan_evaluate_retrieval(settings(named, data), before, base=str(tiny_bert))
     assert 0 < found.seconds < 60
     assert found.disk > 20 * 300
+
+
+def test_rows_of_queries_with_their_chunks(tmp_path):
+    """The words of each query are those of its chunk, so that BM25 finds all of them first."""
+    pytest.importorskip("bm25s")
+    chunks = [{"id": str(n), "title": f"word{n}", "text": f"text{n} and more"} for n in range(12)]
+    (tmp_path / "chunks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chunks))
+    rows = [{"query": f"word{n} text{n}", "chunk": str(n)} for n in range(12)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = {
+        "model": "bm25",
+        "data": str(tmp_path / "rows.jsonl"),
+        "corpus": [str(tmp_path / "chunks.jsonl")],
+    }
+    results = evaluate_retrieval(EvaluateRetrievalSettings(**given), Run(tmp_path / "out", Silent()))
+    assert results["ndcg@10"] == results["recall@100"] == 100.0
+    assert (results["queries"], results["documents"]) == (12, 12)
+    with pytest.raises(ValueError, match="split"):
+        EvaluateRetrievalSettings(**given, split="test")

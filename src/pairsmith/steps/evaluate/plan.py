@@ -9,7 +9,6 @@ import torch
 
 from pairsmith.core.model_names import MINILM
 from pairsmith.core.progress import Silent
-from pairsmith.data.beir import read_retrieval
 from pairsmith.data.readers import read_pairs
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.data.sts import read_sts
@@ -26,6 +25,7 @@ from pairsmith.steps.evaluate.ner import few_and_test
 from pairsmith.steps.evaluate.paraphrase import labelled_pairs
 from pairsmith.steps.evaluate.qa import answerer
 from pairsmith.steps.evaluate.results import at_splits
+from pairsmith.steps.evaluate.retrieval import retrieval_data
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import searcher
 from pairsmith.steps.evaluate.sentiment import judge, labelled_opinions
@@ -79,17 +79,39 @@ def plan_evaluate_retrieval(
 
     ``base`` stands in for a model that an earlier step will train.
     """
-    data = read_retrieval(settings.data, settings.split)
     known = settings.model_copy(update={"model": base}) if settings.model in before else settings
-    texts = [*filter(None, data.documents.values()), *data.queries.values()]
+    texts, count, queries = _texts_of_retrieval(settings, before)
 
     def load() -> Callable[[Sequence[str]], object]:
         search = searcher(known, Silent())
         return lambda some: search(some, some[:1], 1)
 
     loading, each, _ = timed(load, spread(texts, CALIBRATION_SENTENCES))
-    size = sum(len(text) + 200 + 30 * settings.keep for text in data.queries.values())
-    return _estimate(loading + each * len(texts), size)
+    return _estimate(loading + each * count, queries * (300 + 30 * settings.keep))
+
+
+def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> tuple[list[str], int, int]:
+    """Some documents and queries, existing or from earlier steps; the number of all, and that of queries."""
+    if not {settings.data, *settings.corpus} & before.keys():
+        data = retrieval_data(settings, Silent())
+        texts = [*filter(None, data.documents.values()), *data.queries.values()]
+        return texts, len(texts), len(data.queries)
+    rows = {
+        name: sum(before[name].rows.values()) for name in (settings.data, *settings.corpus) if name in before
+    }
+    samples = (before[name].sample for name in rows)
+    columns = (
+        sample[name]
+        for sample in samples
+        if sample
+        for name in ("text", "query")
+        if name in sample.column_names
+    )
+    return (
+        [text for column in columns for text in column.to_pylist()],
+        sum(rows.values()),
+        rows.get(settings.data, 0),
+    )
 
 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, before: Before, base: str = MINILM) -> Estimate:

@@ -11,6 +11,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.data.beir import RetrievalSet, read_retrieval
+from pairsmith.data.query_rows import read_query_rows
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, settled
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, mean_intervals, with_interval
@@ -32,7 +33,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
         )
     settings = settled(settings, run)
     revision = bm25_revision() if settings.model == BM25 else model_revision(settings.model)
-    data = read_retrieval(settings.data, settings.split, run.progress.say)
+    data = retrieval_data(settings, run.progress)
     data.tell(run.progress.say)
     if not settings.exclude_own:
         tell_own(data, run.progress)
@@ -45,6 +46,13 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
         compute=partial(_compute, settings, data, run.progress),
         table=retrieval_table,
     )
+
+
+def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> RetrievalSet:
+    """The documents, queries and relevance that the settings name."""
+    if settings.corpus:
+        return read_query_rows(settings.data, settings.corpus)
+    return read_retrieval(settings.data, settings.split, progress.say)
 
 
 def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, progress: Progress) -> Evaluated:

@@ -1,12 +1,12 @@
 """Settings of ``evaluate retrieval``."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from pairsmith.core.fields import Device, Dtype
 from pairsmith.core.model_names import check_name
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Settings, refuse
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
 from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, Pooling, TextLength
 
 BM25 = "bm25"
@@ -40,7 +40,15 @@ class EvaluateRetrievalSettings(Settings):
     )
     data: str = Field(
         description="Folder in BEIR's layout, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, such as "
-        "export --form beir writes, or a Hub data set in the layout of BEIR or mteb.",
+        "export --form beir writes, or a Hub data set in the layout of BEIR or mteb; with --corpus, rows of "
+        "queries.",
+        json_schema_extra=BY_CONTENT,
+    )
+    corpus: Annotated[list[str], Listed] = Field(
+        default=[],
+        description="Documents for --data that has rows with the columns query and chunk, the id of the "
+        "document that answers it, or query and positive, its text: a folder that chunk wrote, or rows with "
+        "the columns id, title and text.",
         json_schema_extra=BY_CONTENT,
     )
     split: str | None = Field(
@@ -101,6 +109,8 @@ class EvaluateRetrievalSettings(Settings):
             refuse(self, names, "with bm25, which has no vectors")
         else:
             refuse(self, ("language",), "without bm25, whose words it is for")
+        if self.corpus:
+            refuse(self, ("split",), "with corpus; FOLDER:SPLIT as data names a split of rows")
         return self
 
 
