@@ -9,7 +9,6 @@ Every figure of every query is compared, on the same rankings. Results are added
 import argparse
 import csv
 import json
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -62,9 +61,7 @@ def measured(folder: Path, model: str) -> dict[str, Any]:
     """Means and intervals ×100, and the largest difference of a query's figure from pytrec_eval's."""
     settings = EvaluateRetrievalSettings(model=model, data=str(folder), device="cpu")
     data = read_retrieval(settings.data)
-    begun = time.monotonic()
     rankings = retrieve(settings, data.documents, data.queries, Progress())
-    seconds = time.monotonic() - begun
     each = figures_of_queries(data, rankings)
     means = {name: round(sum(figures) / len(figures), 4) for name, figures in each.items()}
     theirs = figures_of_pytrec_eval(rankings, list(data.queries), judgements(folder))
@@ -76,7 +73,6 @@ def measured(folder: Path, model: str) -> dict[str, Any]:
         "queries": len(data.queries),
         "documents": len(data.documents),
         "faults": {fault: len(ids) for fault, ids in data.faults.items()},
-        "seconds": round(seconds, 1),
         **means,
         **mean_intervals(each, bootstrap=1000, seed=0),
         "largest difference from pytrec_eval": max(differences.values()),
