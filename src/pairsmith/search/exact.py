@@ -89,12 +89,7 @@ def two_way_search(
         device: where these are computed; None: the processor, which computes the few float32 products anyway.
         advance: called with the number of rows of x that were multiplied with all of y.
     """
-    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
-        raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
-    device = device or torch.device("cpu")
-    short = short or short_format(device, x, y)
-    if short == torch.int8 and not multiplies_int8(device, x.shape[1]):
-        short = torch.float32
+    device, short = _checked(x, y, k, short, device)
     all_of_y, all_of_x = (MANY * k >= groups_of(len(side)) for side in (y, x))
     of_x = of_y = None
     if not (all_of_x and all_of_y):
@@ -104,6 +99,46 @@ def two_way_search(
     if of_x is None:
         advance(len(x))
     return found_x, _nearest(y, x, min(k, len(x)), None if all_of_x else of_y, memory)
+
+
+def one_way_search(
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    *,
+    memory: int = 2**30,
+    short: torch.dtype | None = None,
+    device: torch.device | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Neighbours:
+    """The k nearest of each x among y, as ``two_way_search`` finds them, with the same arguments.
+
+    Nothing is kept for each y, so that many more y than x need little memory besides their vectors.
+    """
+    device, short = _checked(x, y, k, short, device)
+    shortlist = None
+    if MANY * k < groups_of(len(y)):
+        with sums_in_float32():
+            shortlist, _ = shortlists(
+                x, y, k, memory=memory, short=short, device=device, advance=advance, one_way=True
+            )
+    found = _nearest(x, y, min(k, len(y)), shortlist, memory)
+    if shortlist is None:
+        advance(len(x))
+    return found
+
+
+def _checked(
+    x: Tensor, y: Tensor, k: int, short: torch.dtype | None, device: torch.device | None
+) -> tuple[torch.device, torch.dtype]:
+    """The device and the number format of a search, filled in; raises ``ValueError`` for wrong shapes."""
+    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
+        raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
+    device = device or torch.device("cpu")
+    short = short or short_format(device, x, y)
+    if short == torch.int8 and not multiplies_int8(device, x.shape[1]):
+        short = torch.float32
+    return device, short
 
 
 def nearest(x: Tensor, y: Tensor, k: int) -> Neighbours:
