@@ -89,8 +89,8 @@ def find_hard_negatives(
         others = [(texts[i], nearness) for i, nearness in ranked if texts[i] not in own[query]]
         others = others[first - 1 : last]
         scores = np.array([[nearness for _, nearness in others]]).reshape(1, -1)
-        places = chosen_places(scores, np.array([cosine]), rule)[0]
-        kept = [others[place] for place in places.tolist() if place >= 0]
+        chosen = chosen_places(scores, np.array([cosine]), rule)[0]
+        kept = [others[place] for place in chosen.tolist() if place >= 0]
         negatives = tuple(text for text, _ in kept)
         found.append(HardNegatives(query, positive, negatives, tuple(nearness for _, nearness in kept)))
     return found
