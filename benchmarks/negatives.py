@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from common import write
 from pairsmith.core.progress import Progress
 from pairsmith.data.readers import text_id
 
-WIDTH = 128
 WORDS = 30_000
 SPECIAL = 60
 """Words of a topic; a text has seven of one topic and five of all words."""
@@ -40,6 +39,7 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--texts", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--width", type=int, default=128, help="numbers in a vector")
     parser.add_argument("--seconds", type=int, default=2_400, help="each run is ended after so long")
     parser.add_argument("--only", choices=["ours", "theirs"])
     parser.add_argument("--run", choices=["ours", "theirs"], help=argparse.SUPPRESS)
@@ -47,26 +47,29 @@ def main() -> None:
     os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
     if args.run:
         (count,) = args.texts
-        found = {"ours": ours, "theirs": theirs}[args.run](args.work, args.work / str(count))
+        encoder = args.work / f"encoder-{args.width}"
+        found = {"ours": ours, "theirs": theirs}[args.run](encoder, args.work / str(count))
         found["peak_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 3)
         print(json.dumps(found))
         return
     args.work.mkdir(parents=True, exist_ok=True)
-    make_encoder(args.work / "encoder")
+    make_encoder(args.work / f"encoder-{args.width}", args.width)
     results: dict[str, Any] = {}
     for count in args.texts:
         make_texts(args.work / str(count), count)
         of_size = results[str(count)] = {"queries": count // 10}
         for name in [args.only] if args.only else ["ours", "theirs"]:
-            command = [sys.executable, __file__, "--run", name, "--texts", count, "--work", args.work]
-            of_size[name] = timed([*map(str, command), "--json", str(args.json)], args.seconds)
+            command = [sys.executable, __file__, "--run", name, "--texts", count, "--width", args.width]
+            of_size[name] = timed(
+                [*map(str, command), "--work", str(args.work), "--json", str(args.json)], args.seconds
+            )
             print(count, name, of_size[name], flush=True)
         if all((args.work / str(count) / f"{name}.json").is_file() for name in ("ours", "theirs")):
             of_size |= in_common(args.work / str(count))
         print(count, of_size, flush=True)
         write(
             args.json,
-            {"width": WIDTH, "negatives": COUNT, "ranks": RANKS, "share": SHARE, "results": results},
+            {"width": args.width, "negatives": COUNT, "ranks": RANKS, "share": SHARE, "results": results},
         )
 
 
@@ -82,7 +85,7 @@ def timed(command: list[str], seconds: int) -> dict[str, Any]:
     return found
 
 
-def make_encoder(folder: Path) -> None:
+def make_encoder(folder: Path, width: int) -> None:
     """Save an encoder whose vector of a text is the mean of its words' random vectors."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -93,7 +96,7 @@ def make_encoder(folder: Path) -> None:
     vocabulary = {word(number): number for number in range(WORDS)} | {"[UNK]": WORDS}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    weights = np.random.default_rng(0).standard_normal((WORDS + 1, WIDTH)).astype(np.float32)
+    weights = np.random.default_rng(0).standard_normal((WORDS + 1, width)).astype(np.float32)
     module = StaticEmbedding(tokenizer, embedding_weights=weights)
     SentenceTransformer(modules=[module], device="cpu").save(str(folder))
 
@@ -122,7 +125,7 @@ def make_texts(folder: Path, count: int) -> None:
     (folder / "pairs.tmp").rename(folder / "pairs.jsonl")
 
 
-def ours(work: Path, folder: Path) -> dict[str, Any]:
+def ours(encoder: Path, folder: Path) -> dict[str, Any]:
     """The step, as the command runs it; libraries are loaded before."""
     import pairsmith.models.sentence_encoder  # noqa: F401
     from pairsmith.runs import Run
@@ -133,7 +136,7 @@ def ours(work: Path, folder: Path) -> dict[str, Any]:
     settings = NegativesSettings(
         pairs=str(folder / "pairs.jsonl"),
         corpus=[str(folder / "corpus.jsonl")],
-        encoder=str(work / "encoder"),
+        encoder=str(encoder),
         negatives=COUNT,
         last_rank=RANKS,
         positive_share=SHARE,
@@ -141,28 +144,28 @@ def ours(work: Path, folder: Path) -> dict[str, Any]:
         shard_size=20_000,
     )
     shutil.rmtree(folder / "out", ignore_errors=True)
-    begun = perf_counter()
+    begun, spent = perf_counter(), process_time()
     found = negatives(settings, Run(folder / "out", Progress()))
-    seconds = perf_counter() - begun
+    seconds, processor = perf_counter() - begun, process_time() - spent
     rows = (row for table in found.batches("train") for row in table.to_pylist())
     save(folder / "ours.json", ((row["query_id"], row["negative_ids"]) for row in rows))
     shutil.rmtree(folder / "out")
-    return {"seconds": round(seconds, 1), "rows": found.rows}
+    return {"seconds": round(seconds, 1), "processor": round(processor, 1), "rows": found.rows}
 
 
-def theirs(work: Path, folder: Path) -> dict[str, Any]:
+def theirs(encoder: Path, folder: Path) -> dict[str, Any]:
     """The function of sentence-transformers on lists of the same texts."""
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
 
     torch.set_num_threads(1)
-    begun = perf_counter()
+    begun, spent = perf_counter(), process_time()
     lines = (folder / "pairs.jsonl").read_text().splitlines()
     corpus = [json.loads(line)["text"] for line in (folder / "corpus.jsonl").read_text().splitlines()]
     found = mine_hard_negatives(
         Dataset.from_list([json.loads(line) for line in lines]),
-        SentenceTransformer(str(work / "encoder"), device="cpu"),
+        SentenceTransformer(str(encoder), device="cpu"),
         anchor_column_name="query",
         positive_column_name="positive",
         corpus=corpus,
@@ -175,12 +178,12 @@ def theirs(work: Path, folder: Path) -> dict[str, Any]:
         output_scores=True,
         verbose=False,
     )
-    seconds = perf_counter() - begun
+    seconds, processor = perf_counter() - begun, process_time() - spent
     save(
         folder / "theirs.json",
         ((text_id(row["query"]), [text_id(text) for text in row["positive"][1:]]) for row in found),
     )
-    return {"seconds": round(seconds, 1), "rows": len(found)}
+    return {"seconds": round(seconds, 1), "processor": round(processor, 1), "rows": len(found)}
 
 
 def save(file: Path, rows: Iterator[tuple[str, list[str]]]) -> None:

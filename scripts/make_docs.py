@@ -125,6 +125,7 @@ _GUIDES = {
     "train-encoder": "methods.md#training-and-measuring",
     "train-biencoder": "mining.md#the-bi-encoder",
     "mine": "mining.md#the-search",
+    "negatives": "negatives.md",
     "train-crossencoder": "mining.md#the-cross-encoder",
     "filter": "mining.md#the-cross-encoder",
     "rewrite": "mining.md#the-models-that-come-of-it",

@@ -43,9 +43,12 @@ def lines(path, rows):
 
 @pytest.fixture
 def world(tmp_path, words_encoder):
-    """A folder with pairs and a corpus, and settings for it: 40 texts, 12 queries, some with two positives."""
-    corpus = texts(40, 1)
-    queries = texts(12, 2, 4)
+    """A folder with pairs and a corpus, and settings for it.
+
+    40 texts and 12 queries, each of four words of its positive; five have a second positive, of any words.
+    """
+    corpus, draw = texts(40, 1), random.Random(2)
+    queries = [" ".join(draw.sample(corpus[3 * i].split(), 4)) for i in range(12)]
     pairs = [{"query": query, "positive": corpus[3 * i]} for i, query in enumerate(queries)]
     pairs += [{"query": query, "positive": corpus[3 * i + 1]} for i, query in enumerate(queries[:5])]
     lines(tmp_path / "pairs.jsonl", pairs)

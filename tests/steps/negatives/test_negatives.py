@@ -10,6 +10,7 @@ from tests.steps.negatives.conftest import lines, texts
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
+from pairsmith.data.text.folding import folded
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
@@ -132,7 +133,7 @@ def test_copies_titles_and_the_query_itself_are_no_negatives(tmp_path, words_enc
         {"_id": "2", "title": "", "text": "Del, dem den!"},
         {"_id": "3", "title": "", "text": "BAL bam"},  # the query
         {"_id": "4", "title": "", "text": "bal bam fil"},
-        {"_id": "5", "title": "x", "text": "bal bam fil"},
+        {"_id": "5", "title": "gor", "text": "bal bam fil"},
         {"_id": "6", "title": "", "text": "Bal bam, fil."},
         {"_id": "7", "title": "", "text": "gol gom"},
     ]
@@ -143,7 +144,7 @@ def test_copies_titles_and_the_query_itself_are_no_negatives(tmp_path, words_enc
     (row,) = rows_of(made(tmp_path, given))
     # The positive has its title as the negatives have theirs; of copies the nearest counts.
     assert row["positive"] == "Del, dem den!"
-    assert row["negatives"] == ["bal bam fil", "x\nbal bam fil", "gol gom"]
+    assert [folded(text) for text in row["negatives"]] == ["balbamfil", "gorbalbamfil", "golgom"]
 
 
 def test_a_positive_is_written_with_the_title_that_it_has_in_the_corpus(tmp_path, world):
@@ -307,11 +308,10 @@ def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encode
     assert not list((tmp / "stopped").rglob("*.tmp"))
 
 
-def test_two_workers_write_the_same_bytes(world, cross_encoder):
+def test_two_workers_write_the_same_bytes(world):
     tmp, settings, *_ = world
-    given = settings(judge=str(cross_encoder))
-    one = made(tmp, given, "one")
-    two = made(tmp, given.model_copy(update={"workers": 2}), "two")
+    one = made(tmp, settings(), "one")
+    two = made(tmp, settings(workers=2), "two")
     assert files(one.path) == files(two.path)
 
 
