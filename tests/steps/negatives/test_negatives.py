@@ -405,6 +405,8 @@ def test_a_corpus_of_nothing_but_positives_is_told(world):
     pairs = lines(tmp / "p.jsonl", [{"query": "bal", "positive": "bal bam"}])
     with pytest.raises(InputError, match=r"no query has a text .* besides its positives, among 2 distinct"):
         made(tmp, settings(corpus=corpus, pairs=pairs))
+    with pytest.raises(InputError, match=r"at the ranks 50 to 60 besides"):
+        made(tmp, settings(first_rank=50, last_rank=60), "beyond")
 
 
 def test_a_query_with_only_copies_as_neighbours_is_searched_deeper(world):
@@ -423,6 +425,16 @@ def test_ranks_beyond_the_corpus_and_labels_of_other_queries(world):
     other = lines(tmp / "other.jsonl", [{"query": "of another", "positive": "text"}])
     with pytest.raises(InputError, match="none of its 1 pairs has a query of the pairs"):
         made(tmp, settings(labelled=other), "other")
+
+
+def test_other_columns_are_other_queries(world):
+    tmp, settings, pairs, _ = world
+    both = [{**row, "asked": row["query"] + " bal"} for row in pairs]
+    path = lines(tmp / "both.jsonl", both)
+    made(tmp, settings(pairs=path))
+    found = made(tmp, settings(pairs=path, query_column="asked"), fresh=True)
+    new = lines(tmp / "asked.jsonl", [{"query": row["asked"], "positive": row["positive"]} for row in both])
+    assert rows_of(found) == rows_of(made(tmp, settings(pairs=new), "new"))
 
 
 @pytest.mark.parametrize(

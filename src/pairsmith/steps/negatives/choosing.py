@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.data.readers import text_id
-from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, to_table
+from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
 from pairsmith.steps.mine.encoded import Texts
@@ -68,7 +68,7 @@ def in_parts(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 
 def _ids(pairs: Pairs, rows: NDArray[np.int64]) -> list[str]:
     """The id of each pair: those of its two texts as they were given."""
-    table = pairs.table.take(pa.array(rows))
+    table = rows_at(pairs.table, rows)
     texts = (table[name].to_pylist() for name in ("query", "positive"))
     return ["-".join(map(text_id, pair)) for pair in zip(*texts, strict=True)]
 

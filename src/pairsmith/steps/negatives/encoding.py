@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.paths import is_folder, place, size_of
 from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.schemas import rows_at
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.search.exact import products_with
@@ -42,11 +43,17 @@ def in_beir(source: str) -> str:
     return source
 
 
+def _columns(settings: NegativesSettings, *more: str | None) -> str | None:
+    """The columns that are named, on which the texts depend; None where none is."""
+    named = [settings.query_column, settings.positive_column, *more]
+    return ", ".join(name or "" for name in named) if any(named) else None
+
+
 def encode_queries(
     pairs: Pairs, settings: NegativesSettings, inputs: Mapping[str, str], revision: str, run: Run
 ) -> DatasetFolder:
     """Encode the distinct queries into ``run.out``."""
-    queries = _Stream("inputs", [settings.pairs], None, None, inputs, read=pairs.queries)
+    queries = _Stream("inputs", [settings.pairs], _columns(settings), None, inputs, read=pairs.queries)
     return encode_corpus(queries, settings.encoding(), revision, run)
 
 
@@ -91,7 +98,7 @@ class Positives:
     def texts(self, rows: NDArray[np.int64]) -> list[str]:
         """The positives of some rows."""
         there = self.place[rows] >= 0
-        found: list[str] = self.pairs.table["positive"].take(pa.array(rows)).to_pylist()
+        found: list[str] = rows_at(self.pairs.table, rows)["positive"].to_pylist()
         held = self.passages.rows(self.place[rows][there].tolist()) if there.any() else []
         for at, passage in zip(np.flatnonzero(there).tolist(), held, strict=True):
             found[at] = passage["text"]
@@ -131,7 +138,8 @@ def encode_positives(
     _, first, of_row = np.unique(pairs.positive[lacking], return_index=True, return_inverse=True)
     order = first.argsort()
     read = partial(pairs.positives, lacking[first[order]])
-    texts = _Stream("outputs", [settings.pairs], None, None, inputs, read=read)
+    column = _columns(settings, settings.corpus_column)
+    texts = _Stream("outputs", [settings.pairs], column, None, inputs, read=read)
     folder = encode_corpus(texts, settings.encoding(), revision, run)
     there = with_vector(folder, read())
     number = np.empty(len(first), np.int64)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.core.model_names import check_revision
-from pairsmith.data.schemas import REJECT, to_table
+from pairsmith.data.schemas import REJECT, rows_at, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.mapped import Made, RowShard, commit_each, start_part
@@ -54,8 +54,8 @@ class ToJudge:
         asking, ranks = (self.candidates[first:stop] != NOBODY).nonzero()
         pairs = self.pairs[self.edges[first] : self.edges[stop]]
         numbers = np.concatenate([asking + first, self.positives.pairs.query[pairs]])
-        table = self.positives.pairs.table["query"]
-        asked = table.take(pa.array(self.positives.pairs.first[numbers]))
+        given = self.positives.pairs
+        asked = rows_at(given.table, given.first[numbers])["query"]
         texts = [
             row["text"] for row in self.passages.rows(self.candidates[first:stop][asking, ranks].tolist())
         ]

@@ -18,7 +18,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.documents import Document
 from pairsmith.data.query_pairs import QueryPair
 from pairsmith.data.readers import text_id
-from pairsmith.data.schemas import text_schema
+from pairsmith.data.schemas import rows_at, text_schema
 from pairsmith.data.text.folding import folded
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs.storage import storage_errors
@@ -102,7 +102,7 @@ class Pairs:
 
     def _documents(self, name: str, rows: NDArray[np.int64]) -> Iterator[Document]:
         for some in np.split(rows, range(AT_ONCE, len(rows), AT_ONCE)):
-            for row in self.table.take(pa.array(some)).to_pylist():
+            for row in rows_at(self.table, some).to_pylist():
                 yield Document(text_id(row[name]), row[name], "", "", row["where"])
 
     def forbidden(self) -> Keys:
@@ -176,7 +176,7 @@ def _refuse_shared_ids(table: pa.Table, good: NDArray[np.int64], ids: Keys, text
     order = named[np.lexsort([texts[named], ids[named]])]
     wrong = np.flatnonzero((ids[order][1:] == ids[order][:-1]) & (texts[order][1:] != texts[order][:-1]))
     if len(wrong):
-        one, other = table.take(pa.array(np.sort(order[wrong[0] : wrong[0] + 2]))).to_pylist()
+        one, other = rows_at(table, np.sort(order[wrong[0] : wrong[0] + 2])).to_pylist()
         raise InputError(
             f"{source}: different queries have the id {one['query_id']!r} "
             f"({one['where']}, {other['where']}); give each an id of its own, or drop the column"

@@ -103,7 +103,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         left_out = leave_out(near, pairs.forbidden(), copies, queries, corpus, settings.last_rank)
         ranks = slice(settings.first_rank - 1, settings.last_rank)
         candidates, scores = near.ids[:, ranks], near.similarities[:, ranks]
-        if not (candidates != NOBODY).any():
+        if not candidates.size or (candidates[:, 0] == NOBODY).all():  # nobody comes last
             raise InputError(
                 f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
                 f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus"
@@ -120,6 +120,8 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         files = scratch("chosen"), scratch("chosen-scores")
         chosen = choose(pairs, candidates, scores, of_rows, settings, files)
         counts = _counts(positives, chosen, len(corpus), left_out, settings)
+        if fewer := counts["pairs with fewer"]:
+            run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
         false = ""
         if settings.labelled:
             known = Labelled.of(read_query_pairs(settings.labelled, **columns), pairs, settings.labelled)
