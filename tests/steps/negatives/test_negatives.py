@@ -8,6 +8,7 @@ from datasets import Dataset, load_dataset
 from tests.steps.negatives.conftest import lines, texts
 
 from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.text.folding import folded
@@ -313,6 +314,15 @@ def test_two_workers_write_the_same_bytes(world):
     one = made(tmp, settings(), "one")
     two = made(tmp, settings(workers=2), "two")
     assert files(one.path) == files(two.path)
+
+
+def test_ranks_of_an_array_job_write_the_same_bytes(world):
+    tmp, settings, *_ = world
+    one = made(tmp, settings(), "one")
+    for number in (1, 0):
+        given = settings(executor="array", rank=number, world_size=2)
+        STEPS["negatives"].run(given, Run(tmp / "many", Silent()))
+    assert files(tmp / "many") == files(one.path)
 
 
 def test_other_settings_are_refused_and_afresh_vectors_stay(world):
