@@ -126,6 +126,7 @@ _GUIDES = {
     "train-biencoder": "mining.md#the-bi-encoder",
     "train-retriever": "retrieval.md",
     "mine": "mining.md#the-search",
+    "negatives": "negatives.md",
     "train-crossencoder": "mining.md#the-cross-encoder",
     "filter": "mining.md#the-cross-encoder",
     "rewrite": "mining.md#the-models-that-come-of-it",

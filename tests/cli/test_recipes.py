@@ -710,7 +710,13 @@ def beside(tmp_path):
 def test_the_mining_recipes_are_sound_and_name_files_beside_them(name, beside, tmp_path):
     plan = beside(name)
     kinds = {planned.name: planned.kind for planned in plan.steps if not planned.name.endswith("-start")}
-    assert list(kinds.values())[:4] == ["train-biencoder", "mine", "train-crossencoder", "filter"]
+    assert list(kinds.values())[:4] == [
+        "train-biencoder",
+        "mine",
+        "negatives",
+        "train-crossencoder",
+        "filter",
+    ]
     for planned in plan.steps:
         for value in planned.settings(tmp_path / "run").model_dump().values():
             for text in texts_in(value):

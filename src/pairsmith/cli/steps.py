@@ -29,6 +29,7 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.mix.settings import MixSettings
+from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.retrieval.settings import QueriesSettings
 from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
@@ -154,6 +155,14 @@ STEPS: Steps = {
         "Find pairs of texts in two corpora.",
         plan="pairsmith.steps.mine.plan:plan_mine",
         reads="encoder",
+    ),
+    "negatives": Step(
+        NegativesSettings,
+        "pairsmith.steps.negatives.route:negatives",
+        "Find hard negatives for pairs of a query and a positive.",
+        plan="pairsmith.steps.negatives.plan:plan_negatives",
+        reads="encoder",
+        checks={"judge": check_name},
     ),
     "train-crossencoder": Step(
         TrainCrossencoderSettings,

@@ -37,6 +37,7 @@ def read_documents(
     column: str | None = None,
     group_column: str | None = None,
     prefer: Sequence[str] = (),
+    titles: bool = False,
 ) -> Iterator[Document]:
     """Read documents one at a time, stripped of white space; blank ones are skipped.
 
@@ -48,13 +49,17 @@ def read_documents(
             that exists. A list of texts, e.g. of paragraphs, is joined by line breaks.
         group_column: the column with the group. A date or time, also as ISO 8601 text, becomes its day.
         prefer: see ``column``.
+        titles: put the text of a column ``title``, where there is one, on a line before the document.
     """
     opened = open_source(source)
     columns = [column] if column else [*prefer, *DOCUMENT_COLUMNS]
-    return at_least_one(_documents(opened, columns, group_column), f"{opened.name} holds no documents")
+    found = _documents(opened, columns, group_column, titles=titles)
+    return at_least_one(found, f"{opened.name} holds no documents")
 
 
-def _documents(source: Source, columns: Sequence[str], group_column: str | None) -> Iterator[Document]:
+def _documents(
+    source: Source, columns: Sequence[str], group_column: str | None, *, titles: bool
+) -> Iterator[Document]:
     wanted = [columns, [group_column]] if group_column else [columns]
     summary_name: str | None = None
     for number, (where, row, names) in enumerate(with_names(source, *wanted)):
@@ -64,6 +69,9 @@ def _documents(source: Source, columns: Sequence[str], group_column: str | None)
         if document := _joined(row, name, where):
             summary = _joined(row, summary_name, where) if summary_name else ""
             group = _group(row.get(names[1]), names[1], where) if group_column else ""
+            if titles and row.get("title") and name != "title":
+                title = " ".join(_joined(row, "title", where).split())
+                document = f"{title}\n{document}" if title else document
             yield Document(row_id(row, document), document, summary, group, where)
 
 

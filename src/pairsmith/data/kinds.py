@@ -9,8 +9,8 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import place
 from pairsmith.data.documents import DOCUMENT, read_documents
-from pairsmith.data.readers import column_text, parse_score, whole_id
-from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, SCORED_PAIR, text_schema
+from pairsmith.data.readers import column_text, parse_score, text_id, whole_id
+from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, NEGATIVES, SCORED_PAIR, text_schema
 from pairsmith.data.sources import Source, open_source
 from pairsmith.data.squad import QUESTION, official, one_a_row, read_questions, to_question_table
 
@@ -107,12 +107,39 @@ def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
     return read
 
 
+def _negatives(source: str | Source) -> Iterator[Row]:
+    """Rows as ``negatives`` writes them; scores and ids may be missing."""
+    for number, (where, row) in enumerate(open_source(source).rows(), start=1):
+        query, positive = (column_text(row, name, where) for name in ("query", "positive"))
+        others = row["negatives"]
+        if not isinstance(others, list) or not all(isinstance(text, str) and text for text in others):
+            raise InputError(f"{where}: negatives has to be a list of texts")
+        if not query or not positive:
+            raise InputError(f"{where}: {'positive' if query else 'query'} is blank; fill it or drop the row")
+        ids = row.get("negative_ids") or [text_id(text) for text in others]
+        scores = row.get("scores")
+        if len(ids) != len(others) or (scores is not None and len(scores) != len(others)):
+            raise InputError(f"{where}: scores and negative_ids have to be as many as the negatives")
+        yield {
+            "id": whole_id(row, where) or str(number),
+            "query": query,
+            "positive": positive,
+            "negatives": others,
+            "score": None if row.get("score") is None else parse_score(row["score"], where),
+            "scores": None if scores is None else [parse_score(score, where) for score in scores],
+            "query_id": str(row.get("query_id") or text_id(query)),
+            "positive_id": str(row.get("positive_id") or text_id(positive)),
+            "negative_ids": [str(each) for each in ids],
+        }
+
+
 QUESTIONS = Kind("questions with answers", QUESTION, ("context", "question"), "answers", _questions)
 _SUMMARIES = Kind("documents with summaries", DOCUMENT, ("document", "summary"), "", _documents)
 _SCORED = Kind("scored pairs", SCORED_PAIR, ("sentence1", "sentence2"), "score", _plain(SCORED_PAIR))
 _LABELLED = Kind("labelled pairs", LABELLED_PAIR, ("sentence1", "sentence2"), "label", _plain(LABELLED_PAIR))
 _TEXTS = Kind("labelled texts", LABELLED_TEXT, ("text",), "label", _plain(LABELLED_TEXT))
 _PAIRS = Kind("pairs of inputs and outputs", PAIR, ("input", "output"), "", _plain(PAIR))
+WITH_NEGATIVES = Kind("queries with negatives", NEGATIVES, ("query", "positive"), "", _negatives)
 
 _KINDS: Sequence[tuple[set[str], Kind]] = (
     ({"context", "question", "answers"}, QUESTIONS),
@@ -122,4 +149,5 @@ _KINDS: Sequence[tuple[set[str], Kind]] = (
     ({"sentence1", "sentence2", "label"}, _LABELLED),
     ({"text", "label"}, _TEXTS),
     ({"input", "output"}, _PAIRS),
+    ({"query", "positive", "negatives"}, WITH_NEGATIVES),
 )

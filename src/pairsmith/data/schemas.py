@@ -30,6 +30,14 @@ MINED_PAIR: pa.Schema = pa.schema(
 )  # fmt: skip
 ANSWERS = pa.struct([("text", pa.list_(pa.string())), ("answer_start", pa.list_(pa.int32()))])
 MINED_ANSWER: pa.Schema = pa.schema([*MINED_PAIR, ("context", pa.string()), ("answers", ANSWERS)])
+NEGATIVES: pa.Schema = pa.schema(
+    [
+        *text_schema("id", "query", "positive"), ("negatives", pa.list_(pa.string())),
+        ("score", pa.float64()), ("scores", pa.list_(pa.float64())),
+        *text_schema("query_id", "positive_id"), ("negative_ids", pa.list_(pa.string())),
+    ]
+)  # fmt: skip
+"""A query, a text that answers it and its score, and texts that do not, with theirs."""
 REJECT = text_schema("id", "filter", "reason", "row")
 
 

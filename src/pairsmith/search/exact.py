@@ -93,23 +93,63 @@ def two_way_search(
             too if it is a GPU with room for x and y, else by the processor.
         advance: called with the number of rows of x that were multiplied with all of y.
     """
+    device, short = _checked(x, y, k, short, device)
+    all_of_y, all_of_x = (MANY * k >= groups_of(len(side)) for side in (y, x))
+    of_x = of_y = None
+    with products_in_float32():  # the error bound covers rounded factors, not rounded sums
+        if not (all_of_x and all_of_y):
+            of_x, of_y = shortlists(x, y, k, memory=memory, short=short, device=device, advance=advance)
+        x, y = _there(x, y, device)
+        found_x = _nearest(x, y, min(k, len(y)), None if all_of_y else of_x, memory)
+        if of_x is None:
+            advance(len(x))
+        return found_x, _nearest(y, x, min(k, len(x)), None if all_of_x else of_y, memory)
+
+
+def one_way_search(
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    *,
+    memory: int = 2**30,
+    short: torch.dtype | None = None,
+    device: torch.device | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Neighbours:
+    """The k nearest of each x among y, as ``two_way_search`` finds them, with the same arguments.
+
+    Nothing is kept for each y, so that many more y than x need little memory besides their vectors.
+    """
+    device, short = _checked(x, y, k, short, device)
+    promising = None
+    with products_in_float32():
+        if MANY * k < groups_of(len(y)):
+            promising, _ = shortlists(
+                x, y, k, memory=memory, short=short, device=device, advance=advance, one_way=True
+            )
+        else:
+            advance(len(x))
+        x, y = _there(x, y, device)
+        return _nearest(x, y, min(k, len(y)), promising, memory)
+
+
+def _there(x: Tensor, y: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Both sides, on a GPU if it has room for them."""
+    room = device.type == "cuda" and 16 * (x.numel() + y.numel()) < free_memory(device)
+    return (x.to(device), y.to(device)) if room else (x, y)
+
+
+def _checked(
+    x: Tensor, y: Tensor, k: int, short: torch.dtype | None, device: torch.device | None
+) -> tuple[torch.device, torch.dtype]:
+    """The device and the number format of a search, filled in; raises ``ValueError`` for wrong shapes."""
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or not len(x) or not len(y) or k < 1:
         raise ValueError(f"expected (n, d), (m, d) and k >= 1, got {tuple(x.shape)}, {tuple(y.shape)}, {k}")
     device = device or torch.device("cpu")
     short = short or short_format(device, x, y)
     if short == torch.int8 and not multiplies_int8(device, x.shape[1]):
         short = torch.float32
-    all_of_y, all_of_x = (MANY * k >= groups_of(len(side)) for side in (y, x))
-    of_x = of_y = None
-    with products_in_float32():  # the error bound covers rounded factors, not rounded sums
-        if not (all_of_x and all_of_y):
-            of_x, of_y = shortlists(x, y, k, memory=memory, short=short, device=device, advance=advance)
-        if device.type == "cuda" and 16 * (x.numel() + y.numel()) < free_memory(device):
-            x, y = x.to(device), y.to(device)
-        found_x = _nearest(x, y, min(k, len(y)), None if all_of_y else of_x, memory)
-        if of_x is None:
-            advance(len(x))
-        return found_x, _nearest(y, x, min(k, len(x)), None if all_of_x else of_y, memory)
+    return device, short
 
 
 def nearest(x: Tensor, y: Tensor, k: int) -> Neighbours:

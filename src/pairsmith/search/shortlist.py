@@ -119,14 +119,16 @@ def shortlists(
     short: torch.dtype,
     device: torch.device,
     advance: Callable[[int], None],
-) -> tuple[Shortlist, Shortlist]:
+    one_way: bool = False,
+) -> tuple[Shortlist, Shortlist | None]:
     """Multiply x with y, and keep the most promising groups of y for each x, and of x for each y.
 
-    The arguments are those of ``two_way_search``; ``short`` is int8 only where ``multiplies_int8``.
+    The arguments are those of ``two_way_search``; ``short`` is int8 only where ``multiplies_int8``. With
+    ``one_way`` no groups are kept for y, and None is returned in their place.
     """
     sums = torch.int32 if short == torch.int8 else short
     side_x, side_y = _Side(x, short, device), _Side(y, short, device)
-    best_x, best_y = _Best(side_x, side_y, k), _Best(side_y, side_x, k)
+    best_x, best_y = _Best(side_x, side_y, k), None if one_way else _Best(side_y, side_x, k)
     # This many rows, and their largest similarities to all groups, fit an eighth of the memory.
     each = max(groups_of(len(y)) * sums.itemsize, x.shape[1] * short.itemsize)
     size = tile_on(device)
@@ -134,12 +136,13 @@ def shortlists(
     tile = torch.empty(size[0] * size[1], dtype=sums, device=device)
     for top in range(0, len(x), height):
         bottom = min(top + height, len(x))
-        of_rows, of_columns = _largest_of_groups(side_x, slice(top, bottom), side_y, tile)
+        of_rows, of_columns = _largest_of_groups(side_x, slice(top, bottom), side_y, tile, one_way=one_way)
         best_x.add(top, of_rows, 0)
-        best_y.add(0, of_columns.T, top // GROUP)
+        if best_y:
+            best_y.add(0, of_columns.T, top // GROUP)
         advance(bottom - top)
     lost_x, lost_y = side_x.lost(), side_y.lost()
-    return best_x.shortlist(lost_x, lost_y), best_y.shortlist(lost_y, lost_x)
+    return best_x.shortlist(lost_x, lost_y), best_y.shortlist(lost_y, lost_x) if best_y else None
 
 
 class _Side:
@@ -199,14 +202,17 @@ class _Side:
         return groups.repeat_interleave(GROUP)[:count, None]
 
 
-def _largest_of_groups(x: _Side, rows: slice, y: _Side, tile: Tensor) -> tuple[Tensor, Tensor]:
+def _largest_of_groups(
+    x: _Side, rows: slice, y: _Side, tile: Tensor, *, one_way: bool
+) -> tuple[Tensor, Tensor]:
     """The largest products of each x of ``rows`` with each group of y, and of their groups with each y.
 
-    They are ``(rows, groups of y)`` and ``(groups of rows, m)``, 0 where all are negative.
+    They are ``(rows, groups of y)`` and ``(groups of rows, m)``, 0 where all are negative. With ``one_way``
+    the second is ``(0, m)``.
     """
     factors, count, m = x.rounded(rows), rows.stop - rows.start, len(y.vectors)
     of_rows = tile.new_empty(len(factors), groups_of(m))
-    of_columns = tile.new_empty(len(factors) // GROUP, GROUP * groups_of(m))
+    of_columns = tile.new_empty(0 if one_way else len(factors) // GROUP, GROUP * groups_of(m))
     high_step, wide_step = tile_on(tile.device)
     for left in range(0, m, wide_step):
         columns = y.rounded(slice(left, min(left + wide_step, m)))
@@ -217,9 +223,10 @@ def _largest_of_groups(x: _Side, rows: slice, y: _Side, tile: Tensor) -> tuple[T
             # torch's only product of int8 that does not round its sums
             (torch._int_mm if part.dtype == torch.int8 else torch.mm)(part, columns.T, out=block)
             high = low + len(part)
-            of_columns[low // GROUP : high // GROUP, left:right] = _largest(
-                block.view(-1, GROUP, len(columns)), 1
-            )
+            if not one_way:
+                of_columns[low // GROUP : high // GROUP, left:right] = _largest(
+                    block.view(-1, GROUP, len(columns)), 1
+                )
             of_rows[low:high, left // GROUP : right // GROUP] = _largest(block.view(len(part), -1, GROUP), 2)
     return of_rows[:count], of_columns[:, :m]
 

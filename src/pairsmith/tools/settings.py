@@ -7,7 +7,10 @@ from pydantic import Field, field_validator
 from pairsmith.core.fields import Device, Dtype
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
 
-FormName = Literal["jsonl", "squad", "beir", "sentence-transformers", "croissant"]
+FormName = Literal[
+    "jsonl", "squad", "beir", "sentence-transformers", "triplets", "scored-tuples", "tevatron",
+    "flag-embedding", "croissant",
+]  # fmt: skip
 
 
 class ReportSettings(Settings):
@@ -112,7 +115,9 @@ class ExportSettings(Settings):
     form: FormName = Field(
         description="Output format. jsonl: one row per line; squad: questions as in SQuAD 1.1; beir: a "
         "corpus, queries, and which of them belong together; sentence-transformers: the columns that its "
-        "losses expect; croissant: the Parquet files of a dataset folder with a description in Croissant "
+        "losses expect; triplets, scored-tuples, tevatron, flag-embedding: queries with negatives, for "
+        "sentence-transformers (a row for each negative, or all with their scores), Tevatron and "
+        "FlagEmbedding; croissant: the Parquet files of a dataset folder with a description in Croissant "
         "1.1."
     )
 

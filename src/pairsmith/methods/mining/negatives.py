@@ -10,8 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pairsmith.methods.mining.method import directions
-from pairsmith.search.exact import two_way_search
+from pairsmith.search.exact import one_way_search
+from pairsmith.search.hard_negatives import NegativesRule, chosen_places
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -65,14 +68,14 @@ def find_hard_negatives(
         raise ValueError(f"ranks must be a first and a last place, counted from 1, not {ranks}")
     if count < 1 or not 0 < share <= 1:
         raise ValueError(f"count must be at least 1 and share above 0 and at most 1, not {count} and {share}")
-    every = list(pairs)
+    every, rule = list(pairs), NegativesRule(count, share)
     own: dict[str, set[str]] = defaultdict(set)  # the query's texts that are no negatives of it
     for query, positive in every:
         own[query] |= {query, positive}
     queries, of_queries = directions(encoder, own, "query", "pairs")
     positives, of_positives = directions(encoder, (positive for _, positive in every), "document", "pairs")
     texts, of_texts = directions(encoder, corpus, "document", "corpus")
-    near, _ = two_way_search(of_queries, of_texts, last + max(map(len, own.values())))
+    near = one_way_search(of_queries, of_texts, last + max(map(len, own.values())))
     rows = {query: row for row, query in enumerate(queries)}
     places = {positive: place for place, positive in enumerate(positives)}
     found = []
@@ -82,10 +85,12 @@ def find_hard_negatives(
             continue
         row = rows[query]
         cosine = float(of_queries[row] @ of_positives[places[positive]])
-        limit = cosine - (1 - share) * abs(cosine)
         ranked = zip(near.ids[row].tolist(), near.similarities[row].tolist(), strict=True)
         others = [(texts[i], nearness) for i, nearness in ranked if texts[i] not in own[query]]
-        kept = [(text, nearness) for text, nearness in others[first - 1 : last] if nearness <= limit][:count]
+        others = others[first - 1 : last]
+        scores = np.array([[nearness for _, nearness in others]]).reshape(1, -1)
+        chosen = chosen_places(scores, np.array([cosine]), rule)[0]
+        kept = [others[place] for place in chosen.tolist() if place >= 0]
         negatives = tuple(text for text, _ in kept)
         found.append(HardNegatives(query, positive, negatives, tuple(nearness for _, nearness in kept)))
     return found

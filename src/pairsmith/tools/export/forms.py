@@ -1,19 +1,24 @@
 """Export formats: each turns rows of a kind into the files of another tool, as names and contents."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.data.kinds import Kind, Row
+from pairsmith.data.kinds import WITH_NEGATIVES, Kind, Row
 from pairsmith.data.readers import text_id
+from pairsmith.tools.export.negatives import (
+    Files,
+    Splits,
+    beir_with_negatives,
+    flag_embedding,
+    line,
+    scored_tuples,
+    tevatron,
+    triplets,
+    tuples,
+)
 from pairsmith.tools.settings import FormName
-
-Splits = Mapping[str, Sequence[Row]]
-"""Rows by split."""
-
-Files = Iterator[tuple[str, Iterable[str]]]
-"""File names, each with the lines of the file."""
 
 RowForm = Callable[[Splits, Kind], Files]
 
@@ -28,7 +33,7 @@ _BELONG = {
 def jsonl(splits: Splits, kind: Kind) -> Files:
     """JSON Lines: one row per line, with the columns of its kind."""
     for split, rows in splits.items():
-        yield f"{split}.jsonl", [_line({name: row[name] for name in kind.schema.names}) for row in rows]
+        yield f"{split}.jsonl", [line({name: row[name] for name in kind.schema.names}) for row in rows]
 
 
 def squad(splits: Splits, kind: Kind) -> Files:
@@ -48,13 +53,16 @@ def squad(splits: Splits, kind: Kind) -> Files:
 
 def beir(splits: Splits, kind: Kind) -> Files:
     """BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``; equal texts are one document."""
+    if kind is WITH_NEGATIVES:
+        yield from beir_with_negatives(splits)
+        return
     asked, found = _belonging(kind, "beir")
     every = [row for rows in splits.values() for row in rows]
     queries = {text_id(str(row[asked])): str(row[asked]) for row in every}
     documents = {text_id(str(row[found])): row for row in every}
     corpus = ({"_id": name, "title": _title(row), "text": row[found]} for name, row in documents.items())
-    yield "corpus.jsonl", map(_line, corpus)
-    yield "queries.jsonl", (_line({"_id": name, "text": text}) for name, text in queries.items())
+    yield "corpus.jsonl", map(line, corpus)
+    yield "queries.jsonl", (line({"_id": name, "text": text}) for name, text in queries.items())
     for split, rows in splits.items():
         pairs = dict.fromkeys((text_id(str(row[asked])), text_id(str(row[found]))) for row in rows)
         lines = [f"{query}\t{document}\t1" for query, document in pairs]
@@ -62,7 +70,13 @@ def beir(splits: Splits, kind: Kind) -> Files:
 
 
 def sentence_transformers(splits: Splits, kind: Kind) -> Files:
-    """Columns in the order that losses expect: anchor and positive, or two sentences with score or label."""
+    """Columns in the order that losses expect: two sentences with score or label, or anchor and positive.
+
+    Queries with negatives have the columns ``negative_1``, ``negative_2`` … besides.
+    """
+    if kind is WITH_NEGATIVES:
+        yield from tuples(splits)
+        return
     if kind.name in ("scored pairs", "labelled pairs"):
         target = "score" if kind.name == "scored pairs" else "label"
         names = {name: name for name in ("sentence1", "sentence2", target)}
@@ -70,7 +84,18 @@ def sentence_transformers(splits: Splits, kind: Kind) -> Files:
         asked, found = _belonging(kind, "sentence-transformers")
         names = {asked: "anchor", found: "positive"}
     for split, rows in splits.items():
-        yield f"{split}.jsonl", [_line({name: row[column] for column, name in names.items()}) for row in rows]
+        yield f"{split}.jsonl", [line({name: row[column] for column, name in names.items()}) for row in rows]
+
+
+def _of_negatives(form: FormName, write: Callable[[Splits], Files]) -> RowForm:
+    """A form that only queries with negatives have."""
+
+    def written(splits: Splits, kind: Kind) -> Files:
+        if kind is not WITH_NEGATIVES:
+            raise SettingsError(f"--form {form} is for {WITH_NEGATIVES.name}; these are {kind.name}")
+        yield from write(splits)
+
+    return written
 
 
 FORMS: Mapping[FormName, RowForm] = {
@@ -78,12 +103,16 @@ FORMS: Mapping[FormName, RowForm] = {
     "squad": squad,
     "beir": beir,
     "sentence-transformers": sentence_transformers,
+    "triplets": _of_negatives("triplets", triplets),
+    "scored-tuples": _of_negatives("scored-tuples", scored_tuples),
+    "tevatron": _of_negatives("tevatron", tevatron),
+    "flag-embedding": _of_negatives("flag-embedding", flag_embedding),
 }
 
 
 def _belonging(kind: Kind, form: str) -> tuple[str, str]:
     if kind.name not in _BELONG:
-        known = ", ".join(_BELONG)
+        known = ", ".join([*_BELONG, WITH_NEGATIVES.name])
         raise SettingsError(f"--form {form} is for {known}; these are {kind.name}")
     return _BELONG[kind.name]
 
@@ -104,7 +133,3 @@ def _paragraph(context: str, rows: Iterable[Row]) -> dict[str, Any]:
             }
         )
     return {"context": context, "qas": questions}
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return json.dumps(dict(row), ensure_ascii=False)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from pairsmith.core.paths import Place, place
-from pairsmith.data.kinds import is_whole, kind_of, lack
+from pairsmith.data.kinds import WITH_NEGATIVES, is_whole, kind_of, lack
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import official, one_a_row
@@ -14,6 +14,7 @@ from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
 from pairsmith.runs.folder import check_files
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors, write_atomic
+from pairsmith.tools.export import negatives
 from pairsmith.tools.export.forms import FORMS
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import ExportSettings
@@ -66,6 +67,12 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, Content]:
         first = next((row for _, row in one_a_row(open_source(settings.data).rows())), {})
         if others := [name for name in first if name not in kind.schema.names]:
             run.progress.say(f"written with the columns of {kind.name}; left out: {', '.join(others)}")
+    tuples = kind is WITH_NEGATIVES and settings.form in ("sentence-transformers", "scored-tuples")
+    if tuples and (fewer := negatives.left_out(rows)):
+        run.progress.say(
+            f"left out, as they have fewer than {negatives.most(rows)} negatives: {fewer:,} rows; "
+            "--form triplets takes all"
+        )
     return {
         name: partial(str.encode, "".join(f"{line}\n" for line in lines))
         for name, lines in FORMS[settings.form](rows, kind)

@@ -1,0 +1,123 @@
+"""The rows of ``negatives``: which of its candidates each pair gets, and what becomes of the others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
+from pairsmith.runs.seeds import stream_key, uniforms
+from pairsmith.search.hard_negatives import NegativesRule, chosen_places
+from pairsmith.steps.mine.encoded import Texts
+from pairsmith.steps.negatives.encoding import Positives
+from pairsmith.steps.negatives.pairs import AT_ONCE, FAULTS, GOOD, Pairs
+from pairsmith.steps.negatives.search import NOBODY, Nearest
+from pairsmith.steps.negatives.settings import NegativesSettings
+
+
+def choose(
+    pairs: Pairs,
+    candidates: NDArray[np.uint32],
+    scores: NDArray[np.float32],
+    of_rows: NDArray[np.float32],
+    settings: NegativesSettings,
+    files: tuple[Path, Path],
+) -> Nearest:
+    """The negatives of each row and their scores, in files; nobody for rows that are no pairs.
+
+    Args:
+        pairs: the rows, and the number of each one's query.
+        candidates: ``(queries, ranks)``, numbers in the corpus or ``NOBODY``; ``scores`` are theirs.
+        of_rows: ``(rows,)``, the score of each row's positive.
+        settings: the rule, and how negatives are picked.
+        files: where the numbers and the scores are written.
+    """
+    share = settings.positive_share or None
+    rule = NegativesRule(settings.negatives, share, settings.margin, settings.lowest, settings.highest)
+    chosen = Nearest.empty(len(pairs.fault), settings.negatives, files)
+    good, limit = pairs.good, of_rows
+    if settings.compare == "lowest":
+        of_query = np.full(len(candidates), np.inf, np.float32)
+        np.minimum.at(of_query, pairs.query[good], of_rows[good])
+        limit = of_query[pairs.query]
+    for rows in in_parts(good):
+        asking = pairs.query[rows]
+        there = np.where(candidates[asking] == NOBODY, -np.inf, scores[asking])
+        draws = None
+        if settings.pick == "random":
+            streams = np.array([stream_key("negatives", row) for row in _ids(pairs, rows)], np.uint64)
+            width = there.shape[1]
+            draws = uniforms(
+                settings.seed, np.repeat(streams, width), np.tile(np.arange(width), len(rows))
+            ).reshape(there.shape)
+        places = chosen_places(there, limit[rows], rule, draws)
+        none = places < 0
+        at = np.maximum(places, 0)
+        chosen.ids[rows] = np.where(none, NOBODY, np.take_along_axis(candidates[asking], at, axis=1))
+        chosen.similarities[rows] = np.where(none, -np.inf, np.take_along_axis(there, at, axis=1))
+    return chosen
+
+
+def in_parts(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Rows in parts that memory holds at once."""
+    return (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
+
+
+def _ids(pairs: Pairs, rows: NDArray[np.int64]) -> list[str]:
+    """The id of each pair: those of its two texts as they were given."""
+    table = rows_at(pairs.table, rows)
+    texts = (table[name].to_pylist() for name in ("query", "positive"))
+    return ["-".join(map(text_id, pair)) for pair in zip(*texts, strict=True)]
+
+
+def shard_of_rows(
+    part: slice,
+    positives: Positives,
+    chosen: Nearest,
+    of_rows: NDArray[np.float32],
+    passages: Texts,
+    settings: NegativesSettings,
+) -> tuple[dict[str, pa.Table], pa.Table]:
+    """The rows of ``NEGATIVES`` for some rows of the pairs, and rejects for the others.
+
+    ``chosen`` and ``of_rows`` are what ``choose`` gave and took.
+    """
+    pairs = positives.pairs
+    numbers = np.arange(part.start, part.stop)
+    counts = (chosen.ids[part] != NOBODY).sum(axis=1)
+    enough = settings.negatives if settings.fewer == "reject" else 1
+    kept = numbers[counts >= enough]
+    table, rejects = pairs.table.slice(part.start, len(numbers)).to_pylist(), []
+    for number, row, count in zip(numbers.tolist(), table, counts.tolist(), strict=True):
+        if count < enough:
+            fault = int(pairs.fault[number])
+            score = {} if fault != GOOD else {"score": float(of_rows[number])}
+            why = FAULTS.get(fault, ("negatives", _TOO_FEW[count > 0]))
+            rejects.append(Reject.of(text_id(row["query"]), *why, row | score))
+    held = iter(passages.rows(chosen.ids[kept][chosen.ids[kept] != NOBODY].tolist()) if len(kept) else [])
+    rows = []
+    for number, positive in zip(kept.tolist(), positives.texts(kept), strict=True):
+        given, count = table[number - part.start], int(counts[number - part.start])
+        texts = [next(held) for _ in range(count)]
+        query_id, positive_id = text_id(given["query"]), text_id(positive)
+        rows.append(
+            {
+                "id": f"{query_id}-{positive_id}",
+                "query": given["query"],
+                "positive": positive,
+                "negatives": [text["text"] for text in texts],
+                "score": float(of_rows[number]),
+                "scores": chosen.similarities[number, :count].tolist(),
+                "query_id": given["query_id"] or query_id,
+                "positive_id": positive_id,
+                "negative_ids": [text["id"] for text in texts],
+            }
+        )
+    return {"train": pa.Table.from_pylist(rows, NEGATIVES)}, to_table(rejects, REJECT)
+
+
+_TOO_FEW = {False: "no text of these ranks is allowed by the scores", True: "fewer negatives than wanted"}
+"""Why a pair is no row, by whether it has any negatives."""

@@ -1,0 +1,149 @@
+"""Queries, corpus and positives, encoded as ``mine`` does it, each into a dataset folder of its own."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from pairsmith.core.paths import is_folder, place, size_of
+from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.schemas import rows_at
+from pairsmith.data.text_keys import text_keys
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.search.exact import products_with
+from pairsmith.steps.mine.corpus import Corpus, encode_corpus
+from pairsmith.steps.mine.encoded import Encoded, Texts
+from pairsmith.steps.negatives.pairs import NO_POSITIVE, Pairs
+from pairsmith.steps.negatives.search import Vectors, every
+from pairsmith.steps.negatives.settings import NegativesSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream(Corpus):
+    """A corpus whose documents come from a function."""
+
+    read: Callable[[], Iterator[Document]] = field(kw_only=True)
+
+    def records(self) -> Iterator[Document]:
+        """All documents, one at a time."""
+        return self.read()
+
+
+def in_beir(source: str) -> str:
+    """The file of the texts where the source is a folder of BEIR; else the source."""
+    folder = place(source)
+    if is_folder(folder) and size_of(folder / "corpus.jsonl") is not None:
+        return str(folder / "corpus.jsonl")
+    return source
+
+
+def _columns(settings: NegativesSettings, *more: str | None) -> str | None:
+    """The columns that are named, on which the texts depend; None where none is."""
+    named = [settings.query_column, settings.positive_column, *more]
+    return ", ".join(name or "" for name in named) if any(named) else None
+
+
+def encode_queries(
+    pairs: Pairs, settings: NegativesSettings, inputs: Mapping[str, str], revision: str, run: Run
+) -> DatasetFolder:
+    """Encode the distinct queries into ``run.out``."""
+    queries = _Stream("inputs", [settings.pairs], _columns(settings), None, inputs, read=pairs.queries)
+    return encode_corpus(queries, settings.encoding(), revision, run)
+
+
+def encode_texts_of(
+    corpus: Sequence[str], settings: NegativesSettings, inputs: Mapping[str, str], revision: str, run: Run
+) -> DatasetFolder:
+    """Encode the texts of the corpus, with their titles, into ``run.out``."""
+    column = settings.corpus_column
+
+    def read() -> Iterator[Document]:
+        return chain.from_iterable(read_documents(source, column=column, titles=True) for source in corpus)
+
+    texts = _Stream("outputs", corpus, column, None, inputs, read=read)
+    return encode_corpus(texts, settings.encoding(), revision, run)
+
+
+def with_vector(folder: DatasetFolder, documents: Iterable[Document]) -> NDArray[np.bool_]:
+    """Which of the distinct documents that were encoded have a vector in the folder, in their order."""
+    ids = pa.chunked_array([pa.array([document.id for document in documents], pa.string())])
+    held = [text_keys(table["id"]) for table in folder.shards("train", ["id"])]
+    return np.isin(text_keys(ids), np.concatenate(held))
+
+
+@dataclass(frozen=True)
+class Positives:
+    """The text and the vector of each row's positive: the corpus's where it is there, else its own.
+
+    Attributes:
+        pairs: the rows; those whose positive has no vector have that fault.
+        passages: the texts of the corpus.
+        place: ``(rows,)`` int64, the number of the positive in the corpus, or -1.
+        other: ``(rows,)`` int64, the number of its own vector in ``vectors``, or -1.
+        vectors: the vectors of positives that are not in the corpus; None where all are.
+    """
+
+    pairs: Pairs
+    passages: Texts
+    place: NDArray[np.int64]
+    other: NDArray[np.int64]
+    vectors: Vectors | None
+
+    def texts(self, rows: NDArray[np.int64]) -> list[str]:
+        """The positives of some rows."""
+        there = self.place[rows] >= 0
+        found: list[str] = rows_at(self.pairs.table, rows)["positive"].to_pylist()
+        held = self.passages.rows(self.place[rows][there].tolist()) if there.any() else []
+        for at, passage in zip(np.flatnonzero(there).tolist(), held, strict=True):
+            found[at] = passage["text"]
+        return found
+
+    def similarities(self, rows: NDArray[np.int64], queries: Vectors, corpus: Encoded) -> NDArray[np.float32]:
+        """The cosine of query and positive of some rows, as the search computes them, ``(len(rows),)``."""
+        found = np.empty(len(rows), np.float32)
+        there = self.place[rows] >= 0
+        asked = queries.all()
+        sides = [(there, self.place, every(corpus))]
+        if self.vectors:
+            sides.append((~there, self.other, self.vectors.all()))
+        for some, numbers, vectors in sides:
+            if some.any():
+                asking = asked[torch.from_numpy(self.pairs.query[rows[some]])]
+                of_rows = torch.from_numpy(numbers[rows[some]])[:, None]
+                found[some] = products_with(asking, vectors, of_rows)[:, 0].numpy()
+        return found
+
+
+def encode_positives(
+    pairs: Pairs,
+    place: NDArray[np.int64],
+    passages: Texts,
+    settings: NegativesSettings,
+    inputs: Mapping[str, str],
+    revision: str,
+    run: Run,
+    file: Path,
+) -> Positives:
+    """Encode the positives that are not in the corpus into ``run.out``, their vectors into ``file``."""
+    other = np.full(len(place), -1, np.int64)
+    lacking = pairs.good[place[pairs.good] < 0]
+    if not len(lacking):
+        return Positives(pairs, passages, place, other, None)
+    _, first, of_row = np.unique(pairs.positive[lacking], return_index=True, return_inverse=True)
+    order = first.argsort()
+    read = partial(pairs.positives, lacking[first[order]])
+    column = _columns(settings, settings.corpus_column)
+    texts = _Stream("outputs", [settings.pairs], column, None, inputs, read=read)
+    folder = encode_corpus(texts, settings.encoding(), revision, run)
+    there = with_vector(folder, read())
+    number = np.empty(len(first), np.int64)
+    number[order] = np.where(there, np.cumsum(there) - 1, -1)
+    other[lacking] = number[of_row]
+    pairs = pairs.without(NO_POSITIVE, (place < 0) & (other < 0))
+    return Positives(pairs, passages, place, other, Vectors.of(folder, file))

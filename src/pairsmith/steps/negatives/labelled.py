@@ -1,0 +1,57 @@
+"""How many negatives are positives after all, on queries of which all positives are known."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import InputError
+from pairsmith.data.query_pairs import QueryPair
+from pairsmith.steps.negatives.pairs import Keys, Pairs, of_query, own_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Queries of the pairs whose positives are all known.
+
+    ``queries`` is ``(queries,)`` bool; ``positives`` are their numbers with the keys of their positives
+    (``of_query``), sorted.
+    """
+
+    queries: NDArray[np.bool_]
+    positives: Keys
+
+    @classmethod
+    def of(cls, stream: Iterable[QueryPair], pairs: Pairs, source: str) -> "Labelled":
+        """Read labelled pairs; those of other queries are left out."""
+        rows = [(row.query, row.positive) for row in stream if row.query and row.positive]
+        asked, _ = own_keys([query for query, _ in rows])
+        order = pairs.asked[:, 0].argsort(kind="stable")
+        known = pairs.asked[order, 0]
+        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+        there = known[at] == asked
+        if not there.any():
+            raise InputError(
+                f"{source}: none of its {len(rows):,} pairs has a query of the pairs that get negatives"
+            )
+        number = order[at[there]]
+        whole, _ = own_keys([positive for (_, positive), hit in zip(rows, there, strict=True) if hit])
+        queries = np.zeros(len(known), bool)
+        queries[number] = True
+        return cls(queries, np.unique(of_query(number, whole)))
+
+    def among(self, queries: NDArray[np.int64], ids: NDArray[np.int64], copies: Keys) -> tuple[int, int]:
+        """How many texts of the corpus are given to these queries, and how many are labelled as positives.
+
+        ``queries`` is ``(n,)``, ``ids`` ``(n, c)`` with -1 for none, and ``copies`` are the keys of the
+        corpus. Queries that are not labelled do not count.
+        """
+        asking, places = ((ids >= 0) & self.queries[queries][:, None]).nonzero()
+        keys = copies[ids[asking, places]]
+        found = np.zeros(len(asking), bool)
+        for column in (0, 1):
+            named = of_query(queries[asking], keys[:, column])
+            at = np.minimum(np.searchsorted(self.positives, named), len(self.positives) - 1)
+            found |= self.positives[at] == named
+        return len(asking), int(found.sum())

@@ -1,0 +1,213 @@
+"""The pairs and the corpus of ``negatives`` as numbers: which texts are queries, positives, or copies of one.
+
+All texts lie in files that are mapped. Memory holds some numbers for each pair, and of the corpus nothing:
+its keys are in a file, too.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import InputError
+from pairsmith.data.documents import Document
+from pairsmith.data.query_pairs import QueryPair
+from pairsmith.data.readers import text_id
+from pairsmith.data.schemas import rows_at, text_schema
+from pairsmith.data.text.folding import folded
+from pairsmith.data.text_keys import text_keys
+from pairsmith.runs.storage import storage_errors
+from pairsmith.steps.mine.encoded import Encoded
+
+AT_ONCE = 2**14
+"""Pairs, and texts of the corpus, that are held in memory at once."""
+PAIR = text_schema("query", "positive", "query_id", "where")
+GOOD, BLANK_QUERY, BLANK_POSITIVE, REPEATED, NO_QUERY, NO_POSITIVE = range(6)
+FAULTS = {
+    BLANK_QUERY: ("blank", "the query is blank"),
+    BLANK_POSITIVE: ("blank", "the positive is blank"),
+    REPEATED: ("duplicate", "repeats an earlier pair"),
+    NO_QUERY: ("zero vector", "the encoder's vector of the query is zero"),
+    NO_POSITIVE: ("zero vector", "the encoder's vector of the positive is zero"),
+}
+"""Why a row is no pair: the filter and the reason of the reject."""
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+Keys = NDArray[np.uint64]
+
+
+def own_keys(texts: Sequence[str]) -> tuple[Keys, Keys]:
+    """Keys by which copies of texts are known: those of the texts, and those without the first line.
+
+    They are ``(n,)`` each, of the texts without case, spaces and punctuation. The first line is that of a
+    title, where there is one; a text of one line has the same key twice.
+    """
+    rests = [text.partition("\n")[2].strip() or text for text in texts]
+    whole, rest = (_keys([folded(text) for text in each]) for each in (texts, rests))
+    return whole, rest
+
+
+def _keys(texts: Sequence[str]) -> Keys:
+    return text_keys(pa.chunked_array([pa.array(texts, pa.string())]))
+
+
+def of_query(queries: NDArray[np.int64], keys: Keys) -> Keys:
+    """A number for each query with each key, of the same shape; different ones differ as surely as keys."""
+    return keys ^ ((queries.astype(np.uint64) + np.uint64(1)) * _SPREAD)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The rows that were read, and what their texts are, by numbers.
+
+    Rows that are pairs twice, or whose positive has no vector, keep their query.
+
+    Attributes:
+        table: the rows as ``PAIR``, mapped from a file.
+        fault: ``(rows,)`` uint8: ``GOOD``, or why a row is no pair.
+        query: ``(rows,)`` int64, the number of each row's query among the distinct ones, which are numbered
+            as they appear; -1 for rows that are no pairs.
+        first: ``(queries,)`` int64, the first row of each query.
+        positive: ``(rows,)`` uint64, a key for each row's positive; ``copy`` and ``rest`` are its
+            ``own_keys``.
+        asked: ``(queries, 2)`` uint64, the ``own_keys`` of each query.
+    """
+
+    table: pa.Table
+    fault: NDArray[np.uint8]
+    query: NDArray[np.int64]
+    first: NDArray[np.int64]
+    positive: Keys
+    copy: Keys
+    rest: Keys
+    asked: Keys = field(repr=False)
+
+    @property
+    def good(self) -> NDArray[np.int64]:
+        """The rows that are pairs, ascending."""
+        return np.flatnonzero(self.fault == GOOD)
+
+    def queries(self) -> Iterator[Document]:
+        """The distinct queries, in the order of their numbers."""
+        return self._documents("query", self.first)
+
+    def positives(self, rows: NDArray[np.int64]) -> Iterator[Document]:
+        """The positives of these rows."""
+        return self._documents("positive", rows)
+
+    def _documents(self, name: str, rows: NDArray[np.int64]) -> Iterator[Document]:
+        for some in np.split(rows, range(AT_ONCE, len(rows), AT_ONCE)):
+            for row in rows_at(self.table, some).to_pylist():
+                yield Document(text_id(row[name]), row[name], "", "", row["where"])
+
+    def forbidden(self) -> Keys:
+        """Each query with each text that is no negative of it (``of_query``): its positives and itself."""
+        rows = np.flatnonzero(self.query >= 0)
+        queries = np.arange(len(self.first))
+        parts = [of_query(self.query[rows], keys[rows]) for keys in (self.copy, self.rest)]
+        return np.unique(np.concatenate([*parts, *(of_query(queries, keys) for keys in self.asked.T)]))
+
+    def without(self, fault: int, rows: NDArray[np.bool_]) -> Self:
+        """The same, where ``rows``, ``(rows,)``, tells which pairs have this fault."""
+        return replace(self, fault=np.where(rows & (self.fault == GOOD), np.uint8(fault), self.fault))
+
+    def with_queries(self, there: NDArray[np.bool_]) -> Self:
+        """The same with those queries alone that are ``there``, ``(queries,)``, numbered anew."""
+        number = np.where(there, np.cumsum(there) - 1, -1)
+        query = np.where(self.query >= 0, number[self.query], -1)
+        left = self.without(NO_QUERY, query < 0)
+        return replace(left, query=query, first=self.first[there], asked=self.asked[there])
+
+
+def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Pairs:
+    """Read all pairs, and write their texts to ``file``."""
+    held: list[tuple[Keys, ...]] = []
+    blank: list[NDArray[np.uint8]] = []
+    with storage_errors(file), pa.ipc.new_file(str(file), PAIR) as out:
+        while rows := list(islice(stream, AT_ONCE)):
+            out.write_table(
+                pa.Table.from_pylist(
+                    [{name: getattr(row, name) for name in PAIR.names} for row in rows], PAIR
+                )
+            )
+            queries, positives = [row.query for row in rows], [row.positive for row in rows]
+            ids = _keys([row.query_id for row in rows])
+            held.append((_keys(queries), _keys(positives), *own_keys(positives), *own_keys(queries), ids))
+            blank.append(
+                np.array(
+                    [
+                        BLANK_POSITIVE if r.query and not r.positive else BLANK_QUERY * (not r.query)
+                        for r in rows
+                    ],
+                    np.uint8,
+                )
+            )
+    if not held:
+        raise InputError(f"{source} holds no pairs")
+    table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+    text, positive, copy, rest, *asked, ids = (np.concatenate(each) for each in zip(*held, strict=True))
+    fault = np.concatenate(blank)
+    good = np.flatnonzero(fault == GOOD)
+    if not len(good):
+        raise InputError(f"{source}: a query or a positive is blank in each of its {len(fault):,} rows")
+    _, first = np.unique(text[good] * _SPREAD ^ positive[good], return_index=True)
+    fault[np.delete(good, first)] = REPEATED
+    good = np.flatnonzero(fault == GOOD)
+    _refuse_shared_ids(table, good, ids, text, source)
+    _, first, of_row = np.unique(text[good], return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.int64)
+    number[first.argsort()] = np.arange(len(first))
+    query = np.full(len(fault), -1, np.int64)
+    query[good] = number[of_row]
+    first = good[np.sort(first)]
+    return Pairs(
+        table, fault, query, first, positive, copy, rest, np.stack([k[first] for k in asked], axis=1)
+    )
+
+
+def _refuse_shared_ids(table: pa.Table, good: NDArray[np.int64], ids: Keys, texts: Keys, source: str) -> None:
+    """Refuse different queries with one id: the positives of each might become negatives of the other."""
+    named = good[ids[good] != _keys([""])[0]]
+    order = named[np.lexsort([texts[named], ids[named]])]
+    wrong = np.flatnonzero((ids[order][1:] == ids[order][:-1]) & (texts[order][1:] != texts[order][:-1]))
+    if len(wrong):
+        one, other = rows_at(table, np.sort(order[wrong[0] : wrong[0] + 2])).to_pylist()
+        raise InputError(
+            f"{source}: different queries have the id {one['query_id']!r} "
+            f"({one['where']}, {other['where']}); give each an id of its own, or drop the column"
+        )
+
+
+def corpus_keys(corpus: Encoded, file: Path) -> Keys:
+    """The ``own_keys`` of each text of the corpus, ``(texts, 2)``, mapped from ``file``."""
+    with storage_errors(file), file.open("wb") as out:
+        for table in corpus.texts():
+            for batch in table.select(["text"]).to_batches(max_chunksize=AT_ONCE):
+                out.write(np.stack(own_keys(batch["text"].to_pylist()), axis=1).tobytes())
+    return np.memmap(file, np.uint64, "r", shape=(len(corpus), 2))
+
+
+def places_in(corpus: Keys, pairs: Pairs) -> NDArray[np.int64]:
+    """For each row the number of its positive in the corpus, ``(rows,)`` int64; -1 where it is not there.
+
+    Of several texts with its key the first counts, and before those the ones that have it without their
+    first line. ``corpus`` are the keys of its texts, ``(texts, 2)``.
+    """
+    found = np.full(len(pairs.copy), -1, np.int64)
+    for column in (0, 1):
+        wanted, of_row = np.unique(pairs.copy, return_inverse=True)
+        place = np.full(len(wanted), len(corpus), np.int64)
+        for start in range(0, len(corpus), 2**20):
+            some = np.asarray(corpus[start : start + 2**20, column])
+            at = np.searchsorted(wanted, some)
+            hit = np.flatnonzero(wanted[np.minimum(at, len(wanted) - 1)] == some)
+            np.minimum.at(place, at[hit], hit + start)
+        new = place[of_row]
+        found = np.where((found < 0) & (new < len(corpus)), new, found)
+    found[pairs.fault != GOOD] = -1
+    return found

@@ -1,0 +1,172 @@
+"""The cost estimate of ``negatives``: a sample is encoded, searched and judged, timed and extrapolated."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain, islice
+from math import ceil
+
+import pyarrow as pa
+import torch
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.model_names import MINILM
+from pairsmith.data.documents import read_documents
+from pairsmith.data.query_pairs import QueryPair, read_query_pairs
+from pairsmith.data.schemas import NEGATIVES
+from pairsmith.data.splits import to_train_on
+from pairsmith.models.encode import encode_texts
+from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.search.exact import one_way_search
+from pairsmith.steps.mine.judges import load_judge
+from pairsmith.steps.negatives.encoding import in_beir
+from pairsmith.steps.negatives.search import looked_up
+from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.planning import sample_of, sharded, spread, timed
+from pairsmith.steps.shared import load_options
+
+CALIBRATION_TEXTS = 256
+CALIBRATION_QUERIES = 512
+CALIBRATION_ROWS = 32_768
+_FOUND_BYTES = 12
+"""Bytes of a neighbour on the disk: its number and its similarity."""
+_SCRATCH_BYTES = 8
+
+
+def plan_negatives(settings: NegativesSettings, before: Before, base: str = MINILM) -> Estimate:
+    """Estimate ``negatives``; ``base`` stands in for an encoder or a judge not yet trained.
+
+    A search with an index is counted as an exact one, which takes longer; every pair as one of a new query.
+    """
+    started = time.monotonic()
+    untrained = settings.encoder in before
+    encoder = load_sentence_encoder(base if untrained else settings.encoder, **load_options(settings))
+    loading = time.monotonic() - started
+    width = encoder.get_embedding_dimension() or 1
+    encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
+    pairs, pair_count = _pairs(settings, before)
+    texts, text_count = _corpus(settings, before)
+    if not (pairs and texts):
+        raise InputError(f"{settings.pairs}: the pairs or the corpus have no texts to try")
+    _, each_query, _ = timed(lambda: encode, [query for query, _ in pairs])
+    _, each_text, _ = timed(lambda: encode, texts)
+    seconds = each_query * pair_count + each_text * text_count
+    seconds += _search_seconds(width, settings) * pair_count * text_count
+    if settings.judge:
+        ranks = settings.last_rank - settings.first_rank + 1
+        wait, each = _judge_seconds(settings, before, pairs, texts, base)
+        loading, seconds = loading + wait, seconds + each * pair_count * (ranks + 1)
+    length = sum(len(text.encode()) for text in texts) // len(texts)
+    vectors = (pair_count + text_count) * 4 * width
+    held = vectors + text_count * length
+    found = pair_count * looked_up(settings) * _FOUND_BYTES
+    rows = pair_count * length * (settings.negatives + 2)
+    estimate = sharded(
+        loading=loading,
+        shared=seconds,
+        size=held + found + rows,
+        rows=pair_count,
+        shards=ceil(pair_count / settings.shard_size) + ceil(text_count / settings.shard_size),
+        sample=_rows(pairs, texts, settings),
+    )
+    similarities = int(min(settings.memory * 2**30, 4.0 * settings.search_rows * text_count / 64))
+    scratch = held + pair_count * looked_up(settings) * _SCRATCH_BYTES
+    return replace(estimate, memory=estimate.memory + vectors + similarities, scratch=scratch)
+
+
+def _pairs(settings: NegativesSettings, before: Before) -> tuple[list[tuple[str, str]], int]:
+    """Some pairs, and the number of all."""
+    columns = {"query_column": settings.query_column, "positive_column": settings.positive_column}
+    sample = sample_of(settings.pairs, before)
+    if sample is not None:
+        names = set(sample.column_names)
+        query = next((n for n in (settings.query_column, "query", "question", "input") if n in names), None)
+        other = next(
+            (n for n in (settings.positive_column, "positive", "context", "output") if n in names), None
+        )
+        if query is None or other is None:
+            raise InputError(f"{settings.pairs} will have no columns of queries and positives: {names}")
+        rows = sample.slice(0, CALIBRATION_TEXTS).select([query, other]).to_pylist()
+        return [(row[query], row[other]) for row in rows], sum(before[settings.pairs].rows.values())
+    read: Iterator[QueryPair] = read_query_pairs(to_train_on(settings.pairs, "taken"), **columns)
+    good = ((pair.query, pair.positive) for pair in read if pair.query and pair.positive)
+    some = list(islice(good, CALIBRATION_TEXTS))
+    return some, len(some) + sum(1 for _ in good)
+
+
+def _corpus(settings: NegativesSettings, before: Before) -> tuple[list[str], int]:
+    """Some texts of the corpus, and the number of all."""
+    held = [each for each in settings.corpus if each in before]
+    column = settings.corpus_column
+    sources = (in_beir(each) for each in settings.corpus if each not in before)
+    read = chain.from_iterable(read_documents(source, column=column, titles=True) for source in sources)
+    some = [document.document for document in islice(read, CALIBRATION_TEXTS)]
+    count = len(some) + sum(1 for _ in read)
+    for each in held:
+        sample = before[each].sample
+        names = sample.column_names if sample is not None else []
+        known = [column] if column else ["document", "text", "input", "passage", "context"]
+        name = next((name for name in known if name in names), None)
+        if sample is not None and name:
+            some += [text for text in sample[name].to_pylist()[:CALIBRATION_TEXTS] if text]
+        count += sum(before[each].rows.values())
+    return list(spread(some, CALIBRATION_TEXTS)), count
+
+
+def _search_seconds(width: int, settings: NegativesSettings) -> float:
+    """Seconds for each comparison of a query and a text, measured on random vectors."""
+    x, y = (
+        torch.nn.functional.normalize(torch.randn(count, width), dim=1)
+        for count in (CALIBRATION_QUERIES, CALIBRATION_ROWS)
+    )
+    one_way_search(x[:64], y[:1024], looked_up(settings))
+    begun = time.monotonic()
+    one_way_search(x, y, looked_up(settings))
+    return (time.monotonic() - begun) / (CALIBRATION_QUERIES * CALIBRATION_ROWS)
+
+
+def _judge_seconds(
+    settings: NegativesSettings,
+    before: Before,
+    pairs: Sequence[tuple[str, str]],
+    texts: Sequence[str],
+    base: str,
+) -> tuple[float, float]:
+    """Seconds to load the judge, and for each text that it scores."""
+    assert settings.judge is not None
+    stand_in = base if settings.judge in before else settings.judge
+    sides = [[pairs[i % len(pairs)][0] for i in range(64)], [texts[i % len(texts)] for i in range(64)]]
+    if settings.judge_kind == "likelihood":
+        sides.reverse()
+    table = pa.table({"input": sides[0], "output": sides[1]})
+
+    def load() -> Callable[[Sequence[int]], object]:
+        judge = load_judge(settings.judging(), stand_in, untrained=settings.judge in before)
+        return lambda numbers: judge(table.take(numbers), lambda _: None)
+
+    loading, each, _ = timed(load, list(range(table.num_rows)))
+    return loading, each
+
+
+def _rows(pairs: Sequence[tuple[str, str]], texts: Sequence[str], settings: NegativesSettings) -> pa.Table:
+    """Rows about as long as those that will come."""
+    rows = []
+    for number, (query, positive) in enumerate(pairs):
+        others = [texts[(number + k) % len(texts)] for k in range(settings.negatives)]
+        ids = [str(k) for k in range(len(others))]
+        rows.append(
+            {
+                "id": str(number),
+                "query": query,
+                "positive": positive,
+                "negatives": others,
+                "score": 0.5,
+                "scores": [0.4] * len(others),
+                "query_id": str(number),
+                "positive_id": str(number),
+                "negative_ids": ids,
+            }
+        )
+    return pa.Table.from_pylist(rows, NEGATIVES)

@@ -1,0 +1,268 @@
+"""The nearest texts of each query: searched part by part, merged, and without the query's own positives.
+
+Each part is saved as soon as a worker has computed it, as a shard of the search's dataset folder.
+"""
+
+import atexit
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pairsmith.core.errors import SettingsError
+from pairsmith.core.model_files import pick_device
+from pairsmith.data.schemas import REJECT, to_table
+from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
+from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.mapped import Made, commit_each, start_part
+from pairsmith.runs.storage import storage_errors
+from pairsmith.runs.work import Advance, Work
+from pairsmith.runs.writer import MOST_SHARDS
+from pairsmith.search.exact import Neighbours, merged, nearest, one_way_search
+from pairsmith.search.faiss_search import faiss_search, needed_vectors
+from pairsmith.search.permitted import permitted
+from pairsmith.steps.mine.encoded import Encoded
+from pairsmith.steps.mine.neighbours import NEAR, Part, SearchBlock, SearchGroup, parts_by_index, rows_of
+from pairsmith.steps.negatives.pairs import Keys, of_query
+from pairsmith.steps.negatives.settings import NegativesSettings
+
+SPARE = 4
+"""Neighbours looked up beyond the last rank; a query that needs more is searched again."""
+AT_ONCE = 4_096
+"""Queries whose neighbours are held in memory at once."""
+NOBODY = 2**32 - 1
+"""The number in a file of a neighbour that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The vectors of all rows of an encoded folder, in their order: float32 in a file, ``width`` each."""
+
+    folder: DatasetFolder
+    file: Path
+    width: int
+
+    @classmethod
+    def of(cls, folder: DatasetFolder, file: Path) -> Self:
+        """Write the vectors of a folder that ``encode_corpus`` wrote to ``file``."""
+        width = 0
+        with storage_errors(file), file.open("wb") as out:
+            for table in folder.shards("train", ["vector"]):
+                if table.num_rows:
+                    vectors = table["vector"].combine_chunks().flatten()
+                    width = len(vectors) // table.num_rows
+                    out.write(np.ascontiguousarray(vectors.to_numpy(zero_copy_only=False)).tobytes())
+        return cls(folder, file, width)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return sum(self.folder.shard_rows())
+
+    def here(self) -> Self:
+        """The same with their file on this machine; if it is missing here, it is written again."""
+        if self.file.is_file() and self.file.stat().st_size == 4 * self.width * len(self):
+            return self
+        with tempfile.NamedTemporaryFile(prefix="pairsmith-", suffix=".tmp", delete=False) as made:
+            file = Path(made.name)
+        atexit.register(file.unlink, missing_ok=True)
+        Vectors.of(self.folder, file)
+        return replace(self, file=file)
+
+    def all(self) -> torch.Tensor:
+        """All of them, ``(len(self), width)`` float32, mapped from the file."""
+        if not len(self):
+            return torch.empty(0, self.width)
+        return torch.from_numpy(np.memmap(self.file, np.float32, "c").reshape(-1, self.width))
+
+
+def every(corpus: Encoded) -> torch.Tensor:
+    """The vectors of all texts of a corpus, mapped from its file."""
+    return corpus.vectors(np.arange(len(corpus)))
+
+
+def looked_up(settings: NegativesSettings) -> int:
+    """How many nearest texts of each query are searched for."""
+    return settings.last_rank + SPARE
+
+
+def find_nearest(
+    queries: Vectors, corpus: Encoded, settings: NegativesSettings, inputs: Mapping[str, str], run: Run
+) -> DatasetFolder:
+    """Search and save the nearest texts in a folder of their own; finished parts are kept.
+
+    ``inputs`` are the fingerprints of the encoded queries and of the encoded corpus, by name.
+    """
+    group = SearchGroup(np.arange(len(queries)), np.arange(len(corpus)))
+    if settings.index:
+        needed = needed_vectors(settings.index, queries.width)
+        blocks = [part.pieces[0] for part in parts_by_index([group], settings.index_rows, needed)]
+        blocks = [block for block in blocks if block.side == "x"]
+    else:
+        edges = range(0, len(queries), settings.search_rows)
+        ends = ((first, min(first + settings.search_rows, len(queries))) for first in edges)
+        blocks = [SearchBlock(0, "x", each, (0, len(corpus))) for each in ends]
+    todo = [Part(number, (block,)) for number, block in enumerate(blocks)]
+    if len(todo) > MOST_SHARDS:
+        remedy = "leave out --index" if settings.index else "give a larger --search-rows"
+        raise SettingsError(f"the search has {len(todo):,} parts, more than {MOST_SHARDS:,}; {remedy}")
+    writer = start_part(
+        run,
+        step="search",
+        schema=NEAR,
+        settings=settings.model_dump(
+            mode="json", include={"index", "index_rows", "recall"} if settings.index else {"search_rows"}
+        )
+        | {"neighbours": looked_up(settings)},
+        inputs=inputs,
+        models={},
+        planned=len(todo),
+    )
+    if not writer.finished:
+        left = [part for part in todo if not writer.is_done(part.number)]
+        total = sum(part.size for part in todo)
+        commit_each(
+            writer,
+            partial(_load_search, queries, corpus, settings),
+            left,
+            ExecutorChoice.of(settings),
+            run,
+            title="search",
+            unit="queries",
+            done=total - sum(part.size for part in left),
+            total=total,
+        )
+        writer.finish(
+            Card(
+                title=f"Nearest texts of queries under {model_display_name(settings.encoder)}",
+                description="For each query the numbers of its nearest texts, and their cosines.",
+                made="The neighbours were computed from the texts' vectors.",
+                tags=("embeddings",),
+                licence="It contains no texts.",
+                sources=sources_of(models=[settings.encoder]),
+            )
+        )
+    folder = writer.folder()
+    if settings.index:
+        recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
+        run.progress.say(
+            f"index {settings.index}: finds at least {min(recall):.1%} of the nearest texts, "
+            "as checked by an exact search for a sample"
+        )
+    return folder
+
+
+def _load_search(
+    queries: Vectors,
+    corpus: Encoded,
+    settings: NegativesSettings,
+    worker: int,  # noqa: ARG001 - all workers are alike
+) -> Work[Part, Made]:
+    """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
+    asked, texts = queries.here().all(), every(corpus.here())
+    device = torch.device(pick_device(settings.device))
+    memory, most = int(settings.memory * 2**30), looked_up(settings)
+
+    def search(part: Part, advance: Advance) -> Made:
+        (block,) = part.pieces
+        some, others = asked[slice(*block.queries)], texts[slice(*block.others)]
+        recall = None
+        if settings.index:
+            near, recall = faiss_search(
+                some, others, most, index=settings.index, recall=settings.recall, advance=advance
+            )
+            near.ids.add_(block.others[0])
+        else:
+            near = one_way_search(some, others, most, memory=memory, device=device, advance=advance)
+        return rows_of(0, "x", block.queries[0], near, recall), to_table([], REJECT)
+
+    return search
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The texts at the first ranks of each query: numbers and cosines, ``(queries, ranks)``, in files.
+
+    Where a query has fewer, the last have the number ``NOBODY`` and the cosine minus infinity.
+    """
+
+    ids: NDArray[np.uint32]
+    similarities: NDArray[np.float32]
+
+    @classmethod
+    def empty(cls, count: int, width: int, files: tuple[Path, Path]) -> Self:
+        """Nobody's neighbours, in new files."""
+        for file in files:
+            with storage_errors(file), file.open("wb") as out:
+                out.truncate(4 * count * width)
+        ids = np.memmap(files[0], np.uint32, "r+", shape=(count, width))
+        similarities = np.memmap(files[1], np.float32, "r+", shape=(count, width))
+        for start in range(0, count, AT_ONCE):
+            ids[start : start + AT_ONCE], similarities[start : start + AT_ONCE] = NOBODY, -np.inf
+        return cls(ids, similarities)
+
+    def read(self, rows: slice) -> Neighbours:
+        """Those of some queries; the number -1 stands for nobody."""
+        ids = self.ids[rows].astype(np.int64)
+        return Neighbours(
+            torch.from_numpy(np.where(ids == NOBODY, -1, ids)), torch.tensor(self.similarities[rows])
+        )
+
+    def write(self, rows: slice, near: Neighbours) -> None:
+        """Replace those of some queries; they may have fewer ranks."""
+        width = min(near.ids.shape[1], self.ids.shape[1])
+        self.ids[rows], self.similarities[rows] = NOBODY, -np.inf
+        self.ids[rows, :width] = near.ids[:, :width].numpy().astype(np.uint32)  # -1 becomes ``NOBODY``
+        self.similarities[rows, :width] = near.similarities[:, :width].numpy()
+
+
+def gather(found: DatasetFolder, count: int, width: int, files: tuple[Path, Path]) -> Nearest:
+    """The nearest texts of each of ``count`` queries, merged from all parts of a search."""
+    every = Nearest.empty(count, width, files)
+    for table in found.batches("train"):
+        first = table["number"][0].as_py()
+        ids, similarities = (
+            torch.tensor(table[name].combine_chunks().flatten().to_numpy()).view(table.num_rows, -1)
+            for name in ("ids", "similarities")
+        )
+        rows = slice(first, first + table.num_rows)
+        every.write(rows, merged([every.read(rows), Neighbours(ids, similarities)], width))
+    return every
+
+
+def leave_out(
+    near: Nearest, forbidden: Keys, copies: Keys, queries: Vectors, corpus: Encoded, ranks: int
+) -> int:
+    """Leave the texts of the first ``ranks`` that may be negatives; returns how many nearer ones may not.
+
+    ``forbidden`` are the numbers of queries with the keys of their own texts, sorted, and ``copies``
+    ``(texts, 2)`` the keys of the corpus. Of several copies of a text the nearest counts.
+    """
+    asked, texts, total = queries.all(), every(corpus), 0
+    for first in range(0, len(near.ids), AT_ONCE):
+        rows = slice(first, min(first + AT_ONCE, len(near.ids)))
+
+        def taken(who: torch.Tensor, whom: torch.Tensor, first: int = first) -> torch.Tensor:
+            asking, there = who.numpy() + first, whom.numpy()
+            keys = copies[np.maximum(there, 0)]
+            own = there < 0
+            for column in (0, 1):
+                named = of_query(asking, keys[:, column])
+                at = np.minimum(np.searchsorted(forbidden, named), len(forbidden) - 1)
+                own |= forbidden[at] == named
+            again = np.ones(len(there), bool)
+            again[np.unique(of_query(asking, keys[:, 0]), return_index=True)[1]] = False
+            return torch.from_numpy(own | again)
+
+        def deeper(who: torch.Tensor, more: int, first: int = first) -> Neighbours:
+            return nearest(asked[who + first], texts, more)
+
+        kept, left_out = permitted(near.read(rows), ranks, taken, deeper, len(texts))
+        near.write(rows, kept)
+        total += left_out
+    return total

@@ -1,0 +1,198 @@
+"""Settings of ``negatives``: their defaults, bounds and help texts."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from pairsmith.core.fields import Device, Dtype, Executor, Rank, RayAddress, Workers, WorldSize
+from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings, refuse
+from pairsmith.steps.mine.settings import FilterSettings, MineSettings
+
+
+class NegativesSettings(Settings):
+    """Find hard negatives for pairs of a query and a positive: texts near the query that do not answer it."""
+
+    pairs: str = Field(
+        description="Pairs of a query and a text that answers it: a JSONL, TSV, CSV or Parquet file, a "
+        "dataset folder, or a Hub data set. A query with several positives has several rows, or a list. If "
+        "there are several splits, train is used; FOLDER:SPLIT selects another.",
+        json_schema_extra=BY_CONTENT,
+    )
+    corpus: Annotated[list[str], Listed] = Field(
+        min_length=1,
+        description="Texts from which negatives are taken: files (text, JSONL, TSV, CSV, Parquet), dataset "
+        "folders, Hub data sets, or folders of BEIR. A column title is read before the text.",
+        json_schema_extra=BY_CONTENT,
+    )
+    encoder: str = Field(
+        description="Sentence encoder for queries and texts: a folder or Hub id, embedded:all-minilm-l6-v2, "
+        "or pairsmith:tiny.",
+        json_schema_extra=BY_CONTENT,
+    )
+    query_column: str | None = Field(
+        default=None,
+        description="Column of --pairs with the queries. Unset: query, question, anchor, input or sentence1.",
+    )
+    positive_column: str | None = Field(
+        default=None,
+        description="Column of --pairs with the positives. Unset: positive, pos, context, passage, document, "
+        "output or sentence2.",
+    )
+    corpus_column: str | None = Field(default=None, description="Column of --corpus that holds the texts.")
+    negatives: int = Field(default=5, ge=1, le=1024, description="Number of negatives of each pair.")
+    first_rank: int = Field(
+        default=1,
+        ge=1,
+        description="First place, counted from 1, in the list of a query's nearest texts from which "
+        "negatives are taken. Its positives, copies of them and the query itself take no place.",
+    )
+    last_rank: int = Field(
+        default=50, ge=1, le=4096, description="Last place in that list from which negatives are taken."
+    )
+    positive_share: float = Field(
+        default=0.95,
+        ge=0,
+        le=1,
+        description="Highest score of a negative, as a share of the positive's score; 0: no such limit. "
+        "Texts that score nearly as high as the positive are often unlabelled positives.",
+    )
+    margin: float | None = Field(
+        default=None,
+        allow_inf_nan=False,
+        description="A negative's score is lower than the positive's by at least this much.",
+    )
+    highest: float | None = Field(
+        default=None, allow_inf_nan=False, description="Highest score of a negative."
+    )
+    lowest: float | None = Field(default=None, allow_inf_nan=False, description="Lowest score of a negative.")
+    compare: Literal["lowest", "own"] = Field(
+        default="lowest",
+        description="Which positive limits the scores, where a query has several. lowest: that of the "
+        "query's with the lowest score; own: the pair's own.",
+    )
+    pick: Literal["top", "random"] = Field(
+        default="top",
+        description="Which of the allowed texts become negatives. top: those with the highest scores; "
+        "random: a random sample.",
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the random sample.")
+    fewer: Literal["keep", "reject"] = Field(
+        default="keep",
+        description="What to do with pairs that get fewer negatives than --negatives. Those without any are "
+        "rejects in any case.",
+    )
+    judge: str | None = Field(
+        default=None,
+        description="Model that scores the query with each text of these ranks and with its positives. Its "
+        "scores then take the place of the cosines, in all limits and in the rows.",
+        json_schema_extra=BY_CONTENT,
+    )
+    judge_kind: Literal["cross-encoder", "likelihood", "encoder"] = Field(
+        default="cross-encoder",
+        description="What the judge is. cross-encoder: it reads query and text together; its scores are not "
+        "normalised. likelihood: how much likelier a causal language model finds the query after the text "
+        "than alone, in nats. encoder: the cosine of another sentence encoder.",
+    )
+    labelled: str | None = Field(
+        default=None,
+        description="Pairs, with the same columns as --pairs, that hold all positives of some of the "
+        "queries. The share of their negatives that are labelled as positives is reported; "
+        "it changes no row.",
+        json_schema_extra=BY_CONTENT,
+    )
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    max_length: int | None = Field(
+        default=None,
+        ge=3,
+        description="Longest text in tokens that the encoder reads; the rest is cut off. Unset: its own "
+        "limit.",
+    )
+    batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Maximum number of tokens in a batch, padding included; lower it if memory runs out. "
+        "Unset: what suits the device.",
+        json_schema_extra=NO_EFFECT,
+    )
+    memory: float = Field(
+        default=1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Gigabytes of similarities that the search may hold at once.",
+        json_schema_extra=NO_EFFECT,
+    )
+    executor: Executor = "local"
+    workers: Workers = 1
+    ray_address: RayAddress = None
+    rank: Rank = None
+    world_size: WorldSize = None
+    shard_size: int = Field(
+        default=2_000,
+        ge=1,
+        le=100_000,
+        description="Number of texts that are encoded, and of queries that are judged, and saved together.",
+    )
+    index: str | None = Field(
+        default=None,
+        description="Search with a FAISS index such as IVF4096,Flat, for corpora too large for an exact "
+        "search. The share of neighbours that it finds is measured and reported.",
+    )
+    index_rows: int = Field(
+        default=1_000_000,
+        ge=1,
+        description="Maximum number of vectors in an index, unless its training needs more; larger corpora "
+        "get several indexes.",
+    )
+    recall: float = Field(
+        default=0.95, gt=0, le=1, description="Share of the true neighbours that an index is tuned to find."
+    )
+    search_rows: int = Field(
+        default=8_192,
+        ge=1,
+        description="Number of queries that are searched and saved together, in the exact search.",
+    )
+
+    @model_validator(mode="after")
+    def _are_possible(self) -> Self:
+        places = self.last_rank - self.first_rank + 1
+        if places < self.negatives:
+            raise ValueError(
+                f"ranks {self.first_rank} to {self.last_rank} have {max(0, places)} places, too few for "
+                f"{self.negatives} negatives; give a larger last_rank"
+            )
+        if self.lowest is not None and self.highest is not None and self.lowest > self.highest:
+            raise ValueError(
+                f"lowest {self.lowest:g} is above highest {self.highest:g}; nothing lies between"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        if self.pick == "top":
+            refuse(self, ("seed",), "with pick top, which draws nothing")
+        if self.judge is None:
+            refuse(self, ("judge_kind",), "without a judge")
+        if self.index is None:
+            refuse(self, ("index_rows", "recall"), "without index; the exact search misses nothing")
+        return self
+
+    def encoding(self) -> MineSettings:
+        """How ``mine`` encodes the same texts: queries as its inputs, the corpus as its outputs."""
+        return MineSettings(
+            inputs=[self.pairs],
+            outputs=self.corpus,
+            output_column=self.corpus_column,
+            **self.model_dump(include=_OF_ENCODING),
+        )
+
+    def judging(self) -> FilterSettings:
+        """How ``filter`` judges pairs with the same judge."""
+        assert self.judge is not None
+        how = self.model_dump(include=_OF_JUDGING)
+        return FilterSettings(pairs=self.pairs, model=self.judge, judge=self.judge_kind, share=1, **how)
+
+
+_OF_WORK = {"device", "dtype", "batch_tokens", "executor", "workers", "ray_address", "rank", "world_size"}
+_OF_ENCODING = {"encoder", "max_length", "memory", "shard_size", *_OF_WORK}
+_OF_JUDGING = {"shard_size", *_OF_WORK}
