@@ -28,6 +28,7 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.mix.settings import MixSettings
+from pairsmith.steps.retrieval.settings import ChunkSettings
 from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.question_settings import (
@@ -187,6 +188,12 @@ STEPS: Steps = {
         "Generate questions on passages.",
         plan="pairsmith.steps.infuse.plan:plan_ask",
         reads="model",
+    ),
+    "chunk": Step(
+        ChunkSettings,
+        "pairsmith.steps.retrieval.chunk:chunk",
+        "Cut documents into chunks for retrieval.",
+        plan="pairsmith.steps.retrieval.plan:plan_chunk",
     ),
     "train-teacher": Step(
         TrainTeacherSettings,

@@ -30,6 +30,7 @@ MINED_PAIR: pa.Schema = pa.schema(
 )  # fmt: skip
 ANSWERS = pa.struct([("text", pa.list_(pa.string())), ("answer_start", pa.list_(pa.int32()))])
 MINED_ANSWER: pa.Schema = pa.schema([*MINED_PAIR, ("context", pa.string()), ("answers", ANSWERS)])
+CHUNK: pa.Schema = pa.schema([*text_schema("id", "title", "text", "document"), ("place", pa.int64())])
 REJECT = text_schema("id", "filter", "reason", "row")
 
 

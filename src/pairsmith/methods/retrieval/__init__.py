@@ -1,0 +1,1 @@
+"""Retrievers: documents cut into chunks, and queries filtered for training."""
