@@ -28,7 +28,7 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 from pairsmith.steps.infuse.settings import AskSettings, RelabelSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.mix.settings import MixSettings
-from pairsmith.steps.retrieval.settings import ChunkSettings
+from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings
 from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
 from pairsmith.training.encoder_settings import TrainEncoderSettings
 from pairsmith.training.question_settings import (
@@ -194,6 +194,13 @@ STEPS: Steps = {
         "pairsmith.steps.retrieval.chunk:chunk",
         "Cut documents into chunks for retrieval.",
         plan="pairsmith.steps.retrieval.plan:plan_chunk",
+    ),
+    "filter-queries": Step(
+        FilterQueriesSettings,
+        "pairsmith.steps.retrieval.filter_queries:filter_queries",
+        "Keep queries that lead back to their chunk.",
+        plan="pairsmith.steps.retrieval.plan:plan_filter_queries",
+        reads="encoder",
     ),
     "train-teacher": Step(
         TrainTeacherSettings,

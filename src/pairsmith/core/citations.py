@@ -15,6 +15,11 @@ QUIP = (
     "Contextualized Representations. arXiv:2106.08190."
 )
 
+PROMPTAGATOR = (
+    "Dai, Zhao, Ma, Luan, Ni, Lu, Bakalov, Guu, Hall and Chang (2023): Promptagator: Few-shot Dense "
+    "Retrieval From 8 Examples. ICLR 2023, arXiv:2209.11755."
+)
+
 OF_TRAININGS = {
     "train-encoder": CITATION,
     "train-biencoder": MINING,
