@@ -159,6 +159,7 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     lines(folder / "questions.txt", [f"who plays the {play} so well?" for play in PLAYS])
     lines(folder / "passages.txt", map(passage, range(12)))
     write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
+    documents(folder)
 
 
 def make_earlier(folder: Path, models: dict[str, Path]) -> Path:
@@ -172,6 +173,18 @@ def make_earlier(folder: Path, models: dict[str, Path]) -> Path:
 
 def lines(path: Path, texts: Iterable[str]) -> None:
     path.write_text("".join(f"{text}\n" for text in texts))
+
+
+def documents(folder: Path) -> None:
+    """A folder of documents, and queries for them: some to train on, others to measure with."""
+    (folder / "my-documents").mkdir()
+    for number in range(12):
+        (folder / "my-documents" / f"{number}.md").write_text(f"# {PLAYS[number]}\n\n{passage(number)}\n")
+    asked = [f"who plays the {play}?" for play in PLAYS]
+    written = [{"query": asked[number], "positive": passage(number)} for number in range(12)]
+    (folder / "queries" / "data").mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(written), folder / "queries" / "data" / "train.parquet")
+    write(folder / "my-queries.jsonl", [{"query": text} for text in asked[:2]])
 
 
 def squad(path: Path, numbers: range) -> None:

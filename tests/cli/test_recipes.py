@@ -813,6 +813,6 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
         "generate", "postprocess", "train-encoder",
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
         "train-asker", "ask", "train-teacher", "relabel", "infuse",
-        "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
+        "chunk", "filter-queries", "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
         "evaluate-ner", "evaluate-sentiment", "mix", "export", "push", "report", "audit",
     }  # fmt: skip
